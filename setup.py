@@ -1,0 +1,40 @@
+"""Packaging of zkconsumer.  Tools are configured in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+TEST = [
+    "hypothesis>=6.100",
+    "import-linter>=2.1",
+    "kafka-python>=3.0",
+    "mypy>=1.11",
+    "pytest>=8.2",
+    "pytest-timeout>=2.3",
+    "ruff>=0.6",
+    "types-six",
+]
+
+setup(
+    name="zkconsumer",
+    version="0.1.0",
+    description="Kafka's ZooKeeper-based high-level consumer, in the same group as the original Scala members",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*"]),
+    package_data={"zkconsumer": ["py.typed", "testing/java/*.java"], "bridge": ["py.typed"]},
+    install_requires=["click>=8.1", "cramjam>=2.8", "google-re2>=1.1", "kazoo>=2.10", "six>=1.16"],
+    extras_require={"test": TEST},
+    entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+    ],
+)

@@ -1,0 +1,1 @@
+"""The only makers of threads and the only readers of clocks."""

@@ -1,0 +1,133 @@
+"""Every error that leaves this package.  Pure.
+
+Each class answers one question: *who must act?*
+
+    UsageError      you: the call, the configuration or the command line
+    PeerError       another member, or a broker, sent what cannot be right
+    WorldError      something that must be up is down, or out of reach
+    MigrationError  the group's authority is elsewhere
+    Bug             us: please report it with the story that it carries
+
+The class docstring is the sentence that a person reads; the instance carries the numbers.  Names that the
+original had (``ConsumerTimeoutException`` and so on) are the original's names, so that old ``except`` clauses
+keep working; each of them stands in one family all the same.
+"""
+
+from __future__ import annotations
+
+
+class ZkConsumerError(Exception):
+    """The base of every error of this package."""
+
+
+class UsageError(ZkConsumerError):
+    """You asked for something that cannot be done; the text says what to change."""
+
+
+class PeerError(ZkConsumerError):
+    """Another member or a broker sent something that cannot be right."""
+
+
+class WorldError(ZkConsumerError):
+    """Something that must be up is down or out of reach."""
+
+
+class MigrationError(ZkConsumerError):
+    """This group's authority is not in ZooKeeper (any more); see ``zkconsumer migrate status``."""
+
+
+class Bug(ZkConsumerError):
+    """The program met a state that it holds to be impossible; please report it with this text."""
+
+
+# --- UsageError -------------------------------------------------------------------------------------------------
+
+
+class InvalidConfigException(UsageError):
+    """The configuration cannot be used; every problem is listed."""
+
+
+class UnsafeName(UsageError):
+    """A group, topic, client or consumer name holds a character that a path or a request cannot carry."""
+
+
+class MessageStreamsExistException(UsageError):
+    """Streams can be created once per connector; make another connector for other topics."""
+
+
+class InvalidTopicFilter(UsageError):
+    """A topic filter is not a Java regular expression that can be kept exactly."""
+
+
+class ForkedError(UsageError):
+    """The process forked after connecting; make a connector in the child instead."""
+
+
+class NoSuchElementException(UsageError, StopIteration):
+    """``next()`` was called after the stream had ended."""
+
+
+# --- PeerError --------------------------------------------------------------------------------------------------
+
+
+class RemoteProtocolError(PeerError):
+    """A broker's bytes cannot be what it meant to say: wrong length, wrong count, unknown version."""
+
+
+class MalformedZnode(PeerError):
+    """A znode holds data that no release would accept."""
+
+
+class InvalidMessageException(PeerError):
+    """A message's checksum does not match its bytes."""
+
+
+class MessageSizeTooLargeException(PeerError):
+    """A message is larger than ``fetch.message.max.bytes``; raise that setting."""
+
+
+class UnsupportedCodec(PeerError):
+    """A message is compressed with a codec that is not known here."""
+
+
+class ConsumerIdInUse(PeerError):
+    """Another live session holds this ``consumer.id``; stop that process, or choose another id."""
+
+
+class KafkaException(PeerError):
+    """A broker answered with an error."""
+
+
+# --- WorldError -------------------------------------------------------------------------------------------------
+
+
+class ZkTimeoutException(WorldError):
+    """ZooKeeper could not be reached within the connection time-out."""
+
+
+class ChrootMissing(WorldError):
+    """The chroot of ``zookeeper.connect`` does not exist; create it, or correct the setting."""
+
+
+class BrokerUnreachable(WorldError):
+    """No broker answered."""
+
+
+class ConsumerRebalanceFailedException(WorldError):
+    """The member could not get its share of the partitions."""
+
+
+class ConsumerTimeoutException(WorldError):
+    """No message arrived within ``consumer.timeout.ms``; the iterator may be used again."""
+
+
+class ConnectorClosed(WorldError):
+    """The connector is closed."""
+
+
+class SandboxError(WorldError):
+    """The local test cluster could not be started; the text says what is missing."""
+
+
+class ThreadDied(Bug):
+    """A thread of the connector ended by an error that it should have handled."""

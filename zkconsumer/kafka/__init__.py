@@ -1,0 +1,1 @@
+"""The broker border: connections, metadata, fetchers, offset stores."""

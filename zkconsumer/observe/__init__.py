@@ -1,0 +1,1 @@
+"""How the program is seen from outside: log lines and counters."""

@@ -1,0 +1,1 @@
+"""The shell: one control thread takes events and timers in, and performs the core's commands."""

@@ -1,0 +1,1 @@
+"""The ZooKeeper border: paths, znodes, the store and its watches.  The only importer of kazoo."""
