@@ -1,0 +1,83 @@
+"""What the rest of the program asks of ZooKeeper: ``ZkStore``, and a blocking ``call`` for tools and tests.
+
+Everything is asynchronous, because the control thread must never wait for a server.  Two implementations:
+``zkconsumer.zk.kazoo_store.KazooStore`` and ``zkconsumer.testing.fake_zookeeper.FakeZkStore``; one set of
+conformance tests runs over both.
+
+The order that both keep: answers of one session come in the order of its requests; a watch event comes before the
+answer of any request that would show the change; ``SessionLost`` comes before the ``SessionGone`` results of what
+was under way; ``ConnectionLost`` results come before ``SessionSuspended``.  Everything is delivered on one thread
+of the library, one thing at a time: callbacks only enqueue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.zk.requests import Request, Result, StoreEvent
+
+
+class ZkStore(Protocol):
+    """One session after the other at one ZooKeeper ensemble, below one chroot."""
+
+    @property
+    def session_id(self) -> int | None:
+        """The current session, None before the first and between two.  Kept while suspended."""
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """The session time-out that the server granted; 0 before the first session."""
+
+    @property
+    def packets_sent(self) -> int:
+        """Requests handed to ZooKeeper so far (pings not counted), for metrics and for tests of thrift."""
+
+    def listen(self, on_event: Callable[[StoreEvent], None]) -> None:
+        """Say who is told of session and watch events.  Once, before ``start``."""
+
+    def start(self, timeout_ms: int) -> None:
+        """Connect, and wait for the first session.
+
+        Raises ``ZkTimeoutException`` (naming the addresses) when no server gave a session within ``timeout_ms``,
+        ``ChrootMissing`` when the chroot does not exist, ``WorldError`` when the server is older than 3.4.
+        """
+
+    def submit(
+        self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]
+    ) -> None:
+        """Send the requests, pipelined in their order; ``done`` gets all results once the last has settled.
+
+        With a ``session_id`` they are executed in that session or not at all (``SessionGone`` each); with None in
+        whatever session comes.  What is submitted while suspended waits for the connection, the end of the
+        session, or ``close``.  Never blocks; ``done`` may be called before this returns.
+
+        Raises ``UnsafeName`` for a path that cannot be one, ``ForkedError`` in a forked child.
+        """
+
+    def close(self, timeout_ms: int) -> bool:
+        """End the session at once; what is under way settles (its answer, or ``SessionGone``).
+
+        True when the server confirmed, so that our ephemerals are gone; False when they may live on until the
+        session times out.  Returns within about ``timeout_ms``; a second call does nothing.
+        """
+
+
+def call(store: ZkStore, requests: Sequence[Request], timeout_ms: int) -> list[Result]:
+    """Submit and wait: for tools and tests, never for the control thread.
+
+    Raises ``ZkTimeoutException`` when the answers did not come in time (they may still be executed).
+    """
+    box: list[list[Result]] = []
+    settled = threading.Event()
+
+    def done(results: list[Result]) -> None:
+        box.append(results)
+        settled.set()
+
+    store.submit(None, requests, done)
+    if not settled.wait(timeout_ms / 1000):
+        raise ZkTimeoutException(f"ZooKeeper did not answer {len(requests)} requests within {timeout_ms} ms")
+    return box[0]
