@@ -1,0 +1,23 @@
+"""Every API that is spoken here, one file an API, declared as data.  Pure.
+
+To add an API: write its tables in a file of its own and put it in ``APIS``.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from zkconsumer.wire.schemas.api_versions import API_VERSIONS
+from zkconsumer.wire.schemas.fetch import FETCH
+from zkconsumer.wire.schemas.list_offsets import LIST_OFFSETS
+from zkconsumer.wire.schemas.metadata import METADATA
+from zkconsumer.wire.schemas.produce import PRODUCE
+from zkconsumer.wire.schemas.table import Api
+
+APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
+    {api.key: api for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS)}
+)
+"""API key → API."""
+
+__all__ = ["APIS", "API_VERSIONS", "FETCH", "LIST_OFFSETS", "METADATA", "PRODUCE", "Api"]

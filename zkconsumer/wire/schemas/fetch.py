@@ -1,0 +1,135 @@
+"""Fetch (1): record sets from a partition's log (Kafka 0.8).
+
+Record sets stay as they came: views of the frame, nothing copied or decoded.  One of size −1 is legal in every version
+and is None here (a broker says so beside error 76, for zstd records on an old version).  The version decides the newest
+message format that comes back: 0 for versions 0 and 1, 1 for 2 and 3, 2 from 4 on; the broker converts down.  From
+version 3 (0.10.1, KIP-74) at least one whole message comes back, whatever the limits say.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.primitives import Buffer, int8, int16, int32, int64, record_set, text
+from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
+
+RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF
+"""``max_bytes`` as the old consumer sends it from version 3 on: only the partitions' own limits count."""
+
+SESSIONLESS_EPOCH = -1
+"""``session_epoch`` of a fetch outside any session (1.1, KIP-227)."""
+
+
+@message
+class FetchPartition:
+    """One partition to read.  ``partition_max_bytes``: how much of it fits in the answer."""
+
+    partition: int = f(int32)
+    current_leader_epoch: int = f(int32, "9+", default=-1)
+    fetch_offset: int = f(int64)
+    last_fetched_epoch: int = f(int32, "12+", default=-1)
+    log_start_offset: int = f(int64, "5+", default=-1)
+    partition_max_bytes: int = f(int32)
+
+
+@message
+class FetchTopic:
+    """The partitions of one topic."""
+
+    topic: str = f(text)
+    partitions: list[FetchPartition] = f(array(FetchPartition))
+
+
+@message
+class ForgottenTopic:
+    """Partitions to drop from a fetch session (1.1, KIP-227)."""
+
+    topic: str = f(text)
+    partitions: list[int] = f(array(int32))
+
+
+@message
+class FetchRequest:
+    """``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: of all partitions together."""
+
+    replica_id: int = f(int32, default=-1)
+    max_wait_ms: int = f(int32)
+    min_bytes: int = f(int32)
+    max_bytes: int = f(int32, "3+", default=RESPONSE_BYTES_UNLIMITED)
+    isolation_level: int = f(int8, "4+", default=0)
+    session_id: int = f(int32, "7+", default=0)
+    session_epoch: int = f(int32, "7+", default=SESSIONLESS_EPOCH)
+    topics: list[FetchTopic] = f(array(FetchTopic))
+    forgotten_topics_data: list[ForgottenTopic] = f(array(ForgottenTopic), "7+", default_factory=list, needed=True)
+    rack_id: str = f(text, "11+", default="")
+    cluster_id: str | None = f(text, "12+", nullable="12+", tag=0, default=None)
+
+
+@message
+class EpochEndOffset:
+    """Where the leader's log and the reader's part (2.7, KIP-595)."""
+
+    epoch: int = f(int32, default=-1)
+    end_offset: int = f(int64, default=-1)
+
+
+@message
+class LeaderIdAndEpoch:
+    """Who leads now, as far as the answering broker knows."""
+
+    leader_id: int = f(int32, default=-1)
+    leader_epoch: int = f(int32, default=-1)
+
+
+@message
+class SnapshotId:
+    """A snapshot that the reader should take first (2.7, KIP-630)."""
+
+    end_offset: int = f(int64, default=-1)
+    epoch: int = f(int32, default=-1)
+
+
+@message
+class AbortedTransaction:
+    """Records of this producer from this offset up to its abort marker are void (0.11, KIP-98)."""
+
+    producer_id: int = f(int64)
+    first_offset: int = f(int64)
+
+
+@message
+class FetchPartitionResponse:
+    """``records``: raw, the last entry may be cut off; None: the broker sent a null record set."""
+
+    partition_index: int = f(int32)
+    error_code: int = f(int16, default=0)
+    high_watermark: int = f(int64)
+    last_stable_offset: int = f(int64, "4+", default=-1)
+    log_start_offset: int = f(int64, "5+", default=-1)
+    aborted_transactions: list[AbortedTransaction] | None = f(
+        array(AbortedTransaction), "4+", nullable="4+", default=None
+    )
+    preferred_read_replica: int = f(int32, "11+", default=-1)
+    records: Buffer | None = f(record_set, nullable="0+")
+    diverging_epoch: EpochEndOffset | None = f(Nested(EpochEndOffset), "12+", tag=0, default=None)
+    current_leader: LeaderIdAndEpoch | None = f(Nested(LeaderIdAndEpoch), "12+", tag=1, default=None)
+    snapshot_id: SnapshotId | None = f(Nested(SnapshotId), "12+", tag=2, default=None)
+
+
+@message
+class FetchTopicResponse:
+    """The partitions of one topic."""
+
+    topic: str = f(text)
+    partitions: list[FetchPartitionResponse] = f(array(FetchPartitionResponse))
+
+
+@message
+class FetchResponse:
+    """``error_code``: of the whole answer (fetch sessions); the partitions have their own."""
+
+    throttle_time_ms: int = f(int32, "1+", default=0)
+    error_code: int = f(int16, "7+", default=0)
+    session_id: int = f(int32, "7+", default=0)
+    responses: list[FetchTopicResponse] = f(array(FetchTopicResponse))
+
+
+FETCH = Api(1, "Fetch", FetchRequest, FetchResponse, highest=12, flexible_from=12)

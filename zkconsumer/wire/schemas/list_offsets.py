@@ -1,0 +1,68 @@
+"""ListOffsets (2), in the old consumer's words *Offsets*: where a partition begins, ends, or reaches a time (0.8).
+
+Version 0 answers a list of segment starts, newest first, of segments last written at or before the time; from version
+1 (0.10.1, KIP-79) it is the first offset whose timestamp is at or after the time, or −1.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.primitives import int8, int16, int32, int64, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+
+@message
+class ListOffsetsPartition:
+    """``timestamp``: milliseconds since 1970, or −1 (end), −2 (start), from version 7 −3 (newest timestamp)."""
+
+    partition_index: int = f(int32)
+    current_leader_epoch: int = f(int32, "4+", default=-1)
+    timestamp: int = f(int64)
+    max_num_offsets: int = f(int32, "0", default=1)
+
+
+@message
+class ListOffsetsTopic:
+    """The partitions of one topic."""
+
+    name: str = f(text)
+    partitions: list[ListOffsetsPartition] = f(array(ListOffsetsPartition))
+
+
+@message
+class ListOffsetsRequest:
+    """``replica_id`` −1: a consumer.  ``isolation_level`` 1: the end is the last stable offset (0.11)."""
+
+    replica_id: int = f(int32, default=-1)
+    isolation_level: int = f(int8, "2+", default=0, needed=True)
+    topics: list[ListOffsetsTopic] = f(array(ListOffsetsTopic))
+
+
+@message
+class ListOffsetsPartitionResponse:
+    """``old_style_offsets`` in version 0, ``timestamp`` and ``offset`` from version 1; −1 where there is none."""
+
+    partition_index: int = f(int32)
+    error_code: int = f(int16, default=0)
+    old_style_offsets: list[int] = f(array(int64), "0", default_factory=list)
+    timestamp: int = f(int64, "1+", default=-1)
+    offset: int = f(int64, "1+", default=-1)
+    leader_epoch: int = f(int32, "4+", default=-1)
+
+
+@message
+class ListOffsetsTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = f(text)
+    partitions: list[ListOffsetsPartitionResponse] = f(array(ListOffsetsPartitionResponse))
+
+
+@message
+class ListOffsetsResponse:
+    """One entry for each partition that was asked for."""
+
+    throttle_time_ms: int = f(int32, "2+", default=0)
+    topics: list[ListOffsetsTopicResponse] = f(array(ListOffsetsTopicResponse))
+
+
+LIST_OFFSETS = Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, highest=7, flexible_from=6)

@@ -1,0 +1,81 @@
+"""Metadata (3): the brokers, and who leads which partition (Kafka 0.8).
+
+Which topics: in version 0 an empty list means all of them; from version 1 null means all, and an empty list none.
+Asking for a topic may create it, unless the broker forbids it, or (from version 4) the request does.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.primitives import NO_UUID, boolean, int16, int32, text, uuid
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+UNKNOWN_OPERATIONS = -0x8000_0000
+"""The value of an "authorized operations" field that was not asked for (KIP-430)."""
+
+
+@message
+class MetadataRequestTopic:
+    """A topic by name, or by id (2.8, KIP-516; brokers answer ids from version 12 on)."""
+
+    topic_id: bytes = f(uuid, "10+", default=NO_UUID)
+    name: str | None = f(text, nullable="10+")
+
+
+@message
+class MetadataRequest:
+    """``topics`` None: all (from version 1)."""
+
+    topics: list[MetadataRequestTopic] | None = f(array(MetadataRequestTopic), nullable="1+")
+    allow_auto_topic_creation: bool = f(boolean, "4+", default=True)
+    include_cluster_authorized_operations: bool = f(boolean, "8-10", default=False, needed=True)
+    include_topic_authorized_operations: bool = f(boolean, "8+", default=False, needed=True)
+
+
+@message
+class MetadataBroker:
+    """Where clients reach one broker, by the listener that the question came in on."""
+
+    node_id: int = f(int32)
+    host: str = f(text)
+    port: int = f(int32)
+    rack: str | None = f(text, "1+", nullable="1+", default=None)
+
+
+@message
+class MetadataPartition:
+    """``leader_id`` −1: nobody leads.  An error 9 (a replica is down) may stand beside a leader that works."""
+
+    error_code: int = f(int16, default=0)
+    partition_index: int = f(int32)
+    leader_id: int = f(int32)
+    leader_epoch: int = f(int32, "7+", default=-1)
+    replica_nodes: list[int] = f(array(int32), default_factory=list)
+    isr_nodes: list[int] = f(array(int32), default_factory=list)
+    offline_replicas: list[int] = f(array(int32), "5+", default_factory=list)
+
+
+@message
+class MetadataTopic:
+    """One topic; ``name`` None only where an unknown id was asked for."""
+
+    error_code: int = f(int16, default=0)
+    name: str | None = f(text, nullable="12+")
+    topic_id: bytes = f(uuid, "10+", default=NO_UUID)
+    is_internal: bool = f(boolean, "1+", default=False)
+    partitions: list[MetadataPartition] = f(array(MetadataPartition))
+    topic_authorized_operations: int = f(int32, "8+", default=UNKNOWN_OPERATIONS)
+
+
+@message
+class MetadataResponse:
+    """``controller_id`` −1: unknown."""
+
+    throttle_time_ms: int = f(int32, "3+", default=0)
+    brokers: list[MetadataBroker] = f(array(MetadataBroker))
+    cluster_id: str | None = f(text, "2+", nullable="2+", default=None)
+    controller_id: int = f(int32, "1+", default=-1)
+    topics: list[MetadataTopic] = f(array(MetadataTopic))
+    cluster_authorized_operations: int = f(int32, "8-10", default=UNKNOWN_OPERATIONS)
+
+
+METADATA = Api(3, "Metadata", MetadataRequest, MetadataResponse, highest=12, flexible_from=9)

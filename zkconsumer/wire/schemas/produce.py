@@ -1,0 +1,76 @@
+"""Produce (0): append record sets (Kafka 0.8).  For tests and tools; the consumer itself never sends it.
+
+The version says which message format the record sets have: 0 for versions 0 and 1, 1 for 2, 2 from 3 on.  With
+``acks`` 0 there is no answer at all.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.primitives import Buffer, int16, int32, int64, record_set, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+
+@message
+class ProducePartition:
+    """One record set; its offsets are assigned by the broker."""
+
+    index: int = f(int32)
+    records: Buffer | None = f(record_set, nullable="0+")
+
+
+@message
+class ProduceTopic:
+    """The partitions of one topic."""
+
+    name: str = f(text)
+    partition_data: list[ProducePartition] = f(array(ProducePartition))
+
+
+@message
+class ProduceRequest:
+    """``acks``: 0 none (no answer is sent), 1 the leader, −1 all replicas in sync."""
+
+    transactional_id: str | None = f(text, "3+", nullable="3+", default=None, needed=True)
+    acks: int = f(int16)
+    timeout_ms: int = f(int32)
+    topic_data: list[ProduceTopic] = f(array(ProduceTopic))
+
+
+@message
+class BatchIndexAndErrorMessage:
+    """Which record of a refused batch was wrong (2.4, KIP-467)."""
+
+    batch_index: int = f(int32)
+    batch_index_error_message: str | None = f(text, nullable="0+", default=None)
+
+
+@message
+class ProducePartitionResponse:
+    """``base_offset``: of the first record; ``log_append_time_ms`` −1: the records keep their own timestamps."""
+
+    index: int = f(int32)
+    error_code: int = f(int16, default=0)
+    base_offset: int = f(int64, default=-1)
+    log_append_time_ms: int = f(int64, "2+", default=-1)
+    log_start_offset: int = f(int64, "5+", default=-1)
+    record_errors: list[BatchIndexAndErrorMessage] = f(array(BatchIndexAndErrorMessage), "8+", default_factory=list)
+    error_message: str | None = f(text, "8+", nullable="8+", default=None)
+
+
+@message
+class ProduceTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = f(text)
+    partition_responses: list[ProducePartitionResponse] = f(array(ProducePartitionResponse))
+
+
+@message
+class ProduceResponse:
+    """One entry for each record set."""
+
+    responses: list[ProduceTopicResponse] = f(array(ProduceTopicResponse))
+    throttle_time_ms: int = f(int32, "1+", default=0)
+
+
+PRODUCE = Api(0, "Produce", ProduceRequest, ProduceResponse, highest=9, flexible_from=9)
