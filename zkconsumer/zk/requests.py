@@ -27,7 +27,10 @@ MULTI_OPS_MAX = 1000
 """Operations in one ``Multi`` that every server takes; the caller cuts, the store does not."""
 
 PACKET_BYTES_MAX = 900_000
-"""Bytes of one packet: a server's ``jute.maxbuffer`` is 1 MiB unless somebody changed it."""
+"""Bytes that we put into one packet: a server's limit, less some room."""
+
+SERVER_PACKET_BYTES_MAX = 0xFFFFF
+"""``jute.maxbuffer`` unless somebody changed it.  A server ends the connection on a longer packet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,259 @@
+"""The znodes of the fake ZooKeeper: what one server holds, and what an operation does to it.  Pure.
+
+Checks come in the order in which ZooKeeper's own request processor makes them, so that the *same* error is the
+answer when several would do; ``tests/conformance`` runs one set of cases over this and over real servers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
+
+from zkconsumer.zk.packets import error_of
+from zkconsumer.zk.requests import (
+    ANY_VERSION,
+    OPEN_ACL,
+    PERM_CREATE,
+    PERM_DELETE,
+    PERM_READ,
+    PERM_WRITE,
+    Acl,
+    BadVersion,
+    CheckOp,
+    ChildrenOf,
+    CreateOp,
+    DeleteOp,
+    MultiFailed,
+    MultiOk,
+    NoAuth,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    SetOp,
+    Stat,
+    StoreError,
+)
+
+_NO_CHILDREN_FOR_EPHEMERALS = -108
+_BAD_ARGUMENTS = -8
+
+
+class Change(NamedTuple):
+    """Something that a watch may be waiting for."""
+
+    path: str
+    kind: Literal["created", "deleted", "data"]
+
+
+@dataclass(slots=True)
+class _Znode:
+    data: bytes
+    acl: tuple[Acl, ...]
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    ephemeral_owner: int = 0
+    version: int = 0
+    cversion: int = 0
+    children: set[str] = field(default_factory=set)
+
+    def stat(self) -> Stat:
+        return Stat(
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            version=self.version,
+            cversion=self.cversion,
+            pzxid=self.pzxid,
+            ephemeral_owner=self.ephemeral_owner,
+            num_children=len(self.children),
+            data_length=len(self.data),
+            ctime_ms=self.ctime_ms,
+            mtime_ms=self.mtime_ms,
+        )
+
+    def write(self, data: bytes, version: int, mzxid: int, mtime_ms: int) -> None:
+        self.data, self.version, self.mzxid, self.mtime_ms = data, version, mzxid, mtime_ms
+
+    def allows(self, perm: int) -> bool:
+        return any(entry.perms & perm for entry in self.acl if entry.scheme == "world")
+
+
+def parent_of(path: str) -> str:
+    """The path of a node's parent; that of ``/`` is ``/``."""
+    return path.rpartition("/")[0] or "/"
+
+
+def name_of(path: str) -> str:
+    """The last component of a path."""
+    return path.rpartition("/")[2]
+
+
+_OpResult: TypeAlias = str | Stat | StoreError | None
+
+
+class ZnodeTree:
+    """All znodes by absolute path.
+
+    Of an access control list only the entries for ``world`` count: nobody logs in at a fake.
+    """
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self._nodes = {"/": _Znode(b"", OPEN_ACL, 0, 0, 0, 0, 0)}
+        self._ephemerals: dict[int, dict[str, None]] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def get(self, path: str) -> Node | StoreError:
+        node = self._nodes.get(path)
+        if node is None:
+            return NoNode(path)
+        return Node(node.data, node.stat()) if node.allows(PERM_READ) else NoAuth(path)
+
+    def exists(self, path: str) -> Stat | None:
+        node = self._nodes.get(path)
+        return None if node is None else node.stat()
+
+    def children(self, path: str) -> ChildrenOf | StoreError:
+        node = self._nodes.get(path)
+        if node is None:
+            return NoNode(path)
+        if not node.allows(PERM_READ):
+            return NoAuth(path)
+        # A server's order is that of a hash set: whoever needs an order must sort.
+        names = sorted(node.children, key=lambda name: (zlib.crc32(name.encode()), name))
+        return ChildrenOf(names, node.stat())
+
+    def apply(self, ops: Sequence[Op], session_id: int, wall_ms: int) -> tuple[MultiOk | MultiFailed, list[Change]]:
+        """All operations in one transaction, or none; with what changed, in order."""
+        self.zxid += 1
+        self._undo.clear()
+        changes: list[Change] = []
+        results: list[str | Stat | None] = []
+        for index, op in enumerate(ops):
+            result = self._apply_one(op, session_id, wall_ms, changes)
+            if isinstance(result, StoreError):
+                for back in reversed(self._undo):
+                    back()
+                return MultiFailed(op.path, index, result), []
+            results.append(result)
+        return MultiOk(tuple(results)), changes
+
+    def end_session(self, session_id: int) -> list[Change]:
+        """Every ephemeral of the session goes, in one transaction, whatever its access control list says."""
+        self.zxid += 1
+        self._undo.clear()
+        changes: list[Change] = []
+        for path in list(self._ephemerals.get(session_id, ())):
+            self._remove(path, changes)
+        self._ephemerals.pop(session_id, None)
+        return changes
+
+    def set_acl(self, path: str, acl: tuple[Acl, ...]) -> None:
+        """Change who may do what to a node that exists."""
+        self._nodes[path].acl = acl
+
+    def dump(self) -> dict[str, bytes]:
+        """Data by path, sorted, without ``/``."""
+        return {path: self._nodes[path].data for path in sorted(self._nodes) if path != "/"}
+
+    def _apply_one(
+        self, op: Op, session_id: int, wall_ms: int, changes: list[Change]
+    ) -> str | Stat | StoreError | None:
+        match op:
+            case CreateOp():
+                return self._create(op, session_id, wall_ms, changes)
+            case SetOp():
+                return self._set(op, wall_ms, changes)
+            case DeleteOp():
+                return self._delete(op, changes)
+            case CheckOp(path, version):
+                return self._refusal(path, PERM_READ, version)
+
+    def _create(self, op: CreateOp, session_id: int, wall_ms: int, changes: list[Change]) -> str | StoreError:
+        if op.path == "/":
+            return NodeExists(op.path)
+        parent = self._nodes.get(parent_of(op.path))
+        if parent is None:
+            return NoNode(op.path)
+        if not parent.allows(PERM_CREATE):
+            return NoAuth(op.path)
+        if op.path in self._nodes:
+            return NodeExists(op.path)
+        if parent.ephemeral_owner:
+            return error_of(_NO_CHILDREN_FOR_EPHEMERALS, op.path)
+        node = _Znode(
+            data=op.data,
+            acl=op.acl or OPEN_ACL,
+            czxid=self.zxid,
+            mzxid=self.zxid,
+            pzxid=self.zxid,
+            ctime_ms=wall_ms,
+            mtime_ms=wall_ms,
+            ephemeral_owner=session_id if op.ephemeral else 0,
+        )
+        self._undo.append(partial(self._unlink, op.path, parent.cversion, parent.pzxid))
+        self._link(op.path, node, parent.cversion + 1, self.zxid)
+        changes.append(Change(op.path, "created"))
+        return op.path
+
+    def _set(self, op: SetOp, wall_ms: int, changes: list[Change]) -> Stat | StoreError:
+        refusal = self._refusal(op.path, PERM_WRITE, op.version)
+        if refusal is not None:
+            return refusal
+        node = self._nodes[op.path]
+        self._undo.append(partial(node.write, node.data, node.version, node.mzxid, node.mtime_ms))
+        node.write(op.data, node.version + 1, self.zxid, wall_ms)
+        changes.append(Change(op.path, "data"))
+        return node.stat()
+
+    def _delete(self, op: DeleteOp, changes: list[Change]) -> StoreError | None:
+        if op.path == "/":
+            return error_of(_BAD_ARGUMENTS, op.path)
+        node = self._nodes.get(op.path)
+        if node is None:
+            return NoNode(op.path)
+        if not self._nodes[parent_of(op.path)].allows(PERM_DELETE):
+            return NoAuth(op.path)
+        if op.version not in (ANY_VERSION, node.version):
+            return BadVersion(op.path)
+        if node.children:
+            return NotEmpty(op.path)
+        self._remove(op.path, changes)
+        return None
+
+    def _refusal(self, path: str, perm: int, version: int) -> StoreError | None:
+        node = self._nodes.get(path)
+        if node is None:
+            return NoNode(path)
+        if not node.allows(perm):
+            return NoAuth(path)
+        return None if version in (ANY_VERSION, node.version) else BadVersion(path)
+
+    def _remove(self, path: str, changes: list[Change]) -> None:
+        node, parent = self._nodes[path], self._nodes[parent_of(path)]
+        self._undo.append(partial(self._link, path, node, parent.cversion, parent.pzxid))
+        self._unlink(path, parent.cversion + 1, self.zxid)
+        changes.append(Change(path, "deleted"))
+
+    def _link(self, path: str, node: _Znode, parent_cversion: int, parent_pzxid: int) -> None:
+        parent = self._nodes[parent_of(path)]
+        parent.children.add(name_of(path))
+        parent.cversion, parent.pzxid = parent_cversion, parent_pzxid
+        self._nodes[path] = node
+        if node.ephemeral_owner:
+            self._ephemerals.setdefault(node.ephemeral_owner, {})[path] = None
+
+    def _unlink(self, path: str, parent_cversion: int, parent_pzxid: int) -> None:
+        parent = self._nodes[parent_of(path)]
+        parent.children.discard(name_of(path))
+        parent.cversion, parent.pzxid = parent_cversion, parent_pzxid
+        node = self._nodes.pop(path)
+        if node.ephemeral_owner:
+            self._ephemerals[node.ephemeral_owner].pop(path, None)
