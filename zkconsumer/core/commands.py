@@ -1,0 +1,289 @@
+"""What must now be done: everything that ``core.group`` can ask of the shell.  Imperative; values only.
+
+The order of a list of commands is a contract, and ``core.group`` is the only maker of such lists:
+
+    stop and drain before commit, commit before release, release before claim, claim before position,
+    position before fetch.
+
+A command that writes carries the session in which it was decided; the shell drops it in any other session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.core.events import StoredOffset, Timer
+    from zkconsumer.types import TopicPartition
+
+
+# --- time and telling -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Fire ``timer`` once after ``delay_ms``; a running one is replaced."""
+
+    timer: Timer
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimer:
+    """Forget ``timer``."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class SetLease:
+    """Let the streams hand out records until this time of the monotonic clock."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Write one log line: an event name and its words."""
+
+    level: str
+    name: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Add to a counter."""
+
+    name: str
+    by: int = 1
+
+
+# --- registration -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask ZooKeeper for a sign of life, noting when it was asked."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Create our registration znode."""
+
+    ticket: int
+    session_id: int
+    threads: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Deregister:
+    """Delete our registration znode."""
+
+    ticket: int
+    session_id: int
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGroup:
+    """Read members and topics, leaving watches; the owners too when asked."""
+
+    ticket: int
+    session_id: int
+    whole_group: bool
+    with_owners: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListOwners:
+    """List which partitions of these topics have an owner node, leaving watches."""
+
+    ticket: int
+    session_id: int
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPositions:
+    """Read the stored offsets of these partitions."""
+
+    ticket: int
+    session_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOf:
+    """One offset to be written, at the version that this ownership last read or wrote."""
+
+    offset: int
+    stored: StoredOffset
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOf:
+    """One partition to be given back: commit ``offset`` if there is something to commit, then delete the owner node.
+
+    With ``next_owner`` the node is made again, for another thread of this member.  ``verify`` asks to look first
+    whether the node is of this session: the outcome of an earlier write is not known.
+    """
+
+    offset: int | None
+    stored: StoredOffset
+    owner: str
+    next_owner: str | None = None
+    verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Create the owner nodes of these partitions with these thread ids.
+
+    ``look_first``: list the owners and claim what is free, instead of claiming blindly.  ``look_closely``: read
+    the nodes that refuse us, to say who holds them.
+    """
+
+    ticket: int
+    session_id: int
+    owners: Mapping[TopicPartition, str]
+    look_first: bool
+    look_closely: bool
+    control_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Commit and give back; with ``next_owner``, hand over to another thread of this member in one step."""
+
+    ticket: int
+    session_id: int
+    partitions: Mapping[TopicPartition, ReleaseOf]
+    control_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write offsets of partitions that we own, and go on owning them."""
+
+    ticket: int
+    session_id: int
+    offsets: Mapping[TopicPartition, CommitOf]
+    control_version: int | None
+
+
+# --- streams and fetchers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Stop fetching and handing out these partitions; tell when each caller has come back for more."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpDrain:
+    """Tell the positions of these partitions as they are; a message in hand counts as not consumed."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Stop these partitions and forget them: they are not ours any more."""
+
+    partitions: tuple[TopicPartition, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartFetching:
+    """Fetch these partitions for these threads from these offsets (-1: ask the reset policy)."""
+
+    positions: Mapping[TopicPartition, int]
+    threads: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveThread:
+    """Give a drained partition, with what was not handed out, to another stream of this member."""
+
+    threads: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectPositions:
+    """Tell the consumed positions of everything that is being fetched."""
+
+
+# --- answers to the program -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteCommit:
+    """Answer a call of ``commit_offsets()``: what was not written, with the reason."""
+
+    call: int
+    refused: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceShare:
+    """The member holds its whole share."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceLeft:
+    """Everything was given back and the registration is gone."""
+
+    not_released: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End every stream with an error: ``kind`` names its class."""
+
+    kind: str
+    words: str
+
+
+Command: TypeAlias = (
+    StartTimer
+    | StopTimer
+    | SetLease
+    | Tell
+    | Count
+    | Probe
+    | Register
+    | Deregister
+    | ReadGroup
+    | ListOwners
+    | ReadPositions
+    | Claim
+    | Release
+    | Commit
+    | Drain
+    | GiveUpDrain
+    | Drop
+    | StartFetching
+    | MoveThread
+    | CollectPositions
+    | CompleteCommit
+    | AnnounceShare
+    | AnnounceLeft
+    | Fail
+)

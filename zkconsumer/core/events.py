@@ -1,0 +1,321 @@
+"""What happened: everything that can come into ``core.group``.  Past tense; values only.
+
+An answer carries the ``ticket`` of the command that asked, so that an answer to a question of an earlier session
+or attempt can be told from the one that is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.core.view import GroupView
+    from zkconsumer.types import TopicPartition
+
+
+# --- the session ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConnected:
+    """ZooKeeper answers, in this session, with this negotiated time-out."""
+
+    session_id: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSuspended:
+    """The connection broke; the session may still live."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """The session expired, and with it every ephemeral node of ours."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAnswered:
+    """A request of this session, sent at that time, was answered."""
+
+    session_id: int
+    sent_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """We ended the session ourselves."""
+
+
+# --- what the program asks for ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWanted:
+    """Streams were created: be a member with these threads per topic."""
+
+    threads: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveWanted:
+    """The connector is being closed, or gave up."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitWanted:
+    """``commit_offsets()`` was called; ``call`` is answered by a ``CompleteCommit``."""
+
+    call: int
+    positions: Mapping[TopicPartition, int]
+
+
+# --- registration -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Our registration znode exists under our session."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationHeld:
+    """Another session holds a registration with our id; ``age_ms`` since it was made."""
+
+    ticket: int
+    session_id: int
+    age_ms: int
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFailed:
+    """The registration could not be written, or its outcome is not known."""
+
+    ticket: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deregistered:
+    """Our registration znode is gone."""
+
+    ticket: int
+
+
+# --- watches ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanged:
+    """A watch fired: members, a registration, a topic or the control znode changed."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnersChanged:
+    """A watch fired: an owner node of this topic came or went."""
+
+    topic: str
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRead:
+    """The group as it is now."""
+
+    ticket: int
+    view: GroupView
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReadFailed:
+    """The group could not be read."""
+
+    ticket: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatternNotEvaluable:
+    """Member ``member`` subscribes by a Java pattern whose meaning cannot be kept exactly here."""
+
+    ticket: int
+    member: str
+    pattern: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnersListed:
+    """Which partitions of these topics have an owner node."""
+
+    ticket: int
+    owned: Mapping[str, frozenset[int]]
+
+
+class Outcome(Enum):
+    """How one write for one partition ended."""
+
+    DONE = "done"
+    REFUSED = "refused"  # someone else's node is there
+    NOT_OURS = "not ours"  # our owner node is gone, or is not ours any more
+    FAILED = "failed"  # an error, with its reason; may be tried again
+    UNKNOWN = "unknown"  # the connection broke: it may have happened
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """How the claim of one partition ended; ``czxid`` names our node when it was won."""
+
+    outcome: Outcome
+    czxid: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSettled:
+    """The claims came back; ``unwatched`` names the topics whose owners could not be listed with a watch."""
+
+    ticket: int
+    results: Mapping[TopicPartition, Claimed]
+    unwatched: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """An offset znode: ``offset`` -1 when there is none, ``version`` -1 when the znode is missing."""
+
+    offset: int = -1
+    version: int = -1
+    malformed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsRead:
+    """The stored offsets of partitions that we own."""
+
+    ticket: int
+    stored: Mapping[TopicPartition, StoredOffset]
+    failed: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How a commit or a release of one partition ended, and what the offset znode is known to hold now.
+
+    ``rewound_from`` is the lower value that somebody else had written over ours, and that we wrote over again.
+    ``handed_over`` says that the owner node now names the other thread that the release asked for.
+    """
+
+    outcome: Outcome
+    stored: StoredOffset
+    why: str = ""
+    rewound_from: int | None = None
+    handed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSettled:
+    """The releases came back."""
+
+    ticket: int
+    results: Mapping[TopicPartition, Written]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettled:
+    """The commits came back."""
+
+    ticket: int
+    results: Mapping[TopicPartition, Written]
+
+
+# --- from the streams -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsDrained:
+    """Nothing more is handed out of these; ``positions`` are the next offsets to consume (-1: not known yet)."""
+
+    positions: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsCollected:
+    """The consumed positions of everything that is being fetched, for an automatic commit."""
+
+    positions: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """The reset policy moved a partition: there was no stored offset, or it was out of range."""
+
+    partition: TopicPartition
+    offset: int
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+class Timer(Enum):
+    """The timers that the core may start."""
+
+    PROBE = "probe"
+    DEBOUNCE = "debounce"
+    OWNERS = "owners"
+    RETRY = "retry"
+    DRAIN = "drain"
+    SETTLE = "settle"
+    COMMIT = "commit"
+    REGISTER = "register"
+    DIAGNOSE = "diagnose"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer that was started ran out."""
+
+    timer: Timer
+
+
+Event: TypeAlias = (
+    SessionConnected
+    | SessionSuspended
+    | SessionLost
+    | SessionAnswered
+    | SessionClosed
+    | JoinWanted
+    | LeaveWanted
+    | CommitWanted
+    | Registered
+    | RegistrationHeld
+    | RegistrationFailed
+    | Deregistered
+    | GroupChanged
+    | OwnersChanged
+    | GroupRead
+    | GroupReadFailed
+    | PatternNotEvaluable
+    | OwnersListed
+    | ClaimSettled
+    | PositionsRead
+    | ReleaseSettled
+    | CommitSettled
+    | PartitionsDrained
+    | PositionsCollected
+    | OffsetReset
+    | TimerFired
+)

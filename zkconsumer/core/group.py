@@ -1,0 +1,657 @@
+"""The member as a whole: session x membership x rebalance x partitions.  The only door from outside.
+
+Every event goes through ``Group.handle``; what comes out is the list of commands, in the order in which they must
+be done:
+
+    stop and drain before commit, commit before release, release before claim, claim before position,
+    position before fetch.
+
+The machines say what is allowed; this module says what is *next*.  After each event ``_advance`` looks at the
+states and starts whatever nothing stands in the way of any more, so that an answer which comes late, or never
+because the session ended, needs no case of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core import membership as mem
+from zkconsumer.core import partition as part
+from zkconsumer.core import rebalance as reb
+from zkconsumer.core.commits import Commits
+from zkconsumer.core.events import Outcome, Timer
+from zkconsumer.core.membership import Membership, MembershipState
+from zkconsumer.core.owners_watch import OwnersWatch
+from zkconsumer.core.partition import Partition, PartitionState
+from zkconsumer.core.rebalance import Rebalance, RebalanceState
+from zkconsumer.core.releases import Releases
+from zkconsumer.core.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.view import GroupView
+    from zkconsumer.types import TopicPartition
+
+REGISTER_RETRY_MS = 500
+RETRY_MAX_MS = 30_000
+RETRY_GROWTH = 1.5
+HELD_ELSEWHERE_GRACE_MS = 1_000
+LOOK_CLOSELY_FROM_TRY = 2
+AUTHORITY_ZOOKEEPER = "zookeeper"
+
+RegistrationAnswer: TypeAlias = ev.Registered | ev.RegistrationHeld | ev.RegistrationFailed | ev.Deregistered
+TIMERS_OF_A_MEMBER = tuple(timer for timer in Timer if timer is not Timer.PROBE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The settings that decisions depend on; times in ms."""
+
+    member: str
+    rebalance_backoff_ms: int = 2000
+    debounce_ms: int = 50
+    drain_timeout_ms: int = 2000
+    settle_ms: int = 0
+    auto_commit: bool = True
+    auto_commit_interval_ms: int = 60_000
+    diagnose_after_ms: int = 12_000
+    session_timeout_ms: int = 6000
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a view gives this member: partition -> our thread id; ``refused`` says why there is no assignment."""
+
+    mine: Mapping[TopicPartition, str]
+    refused: str = ""
+    notes: tuple[Command, ...] = ()
+
+
+class Planner(Protocol):
+    """Computes the assignment; ``core.planner`` has the real one."""
+
+    def needs_owners(self) -> bool:
+        """Whether the next view must tell the owners (a hash text is to be recognised)."""
+
+    def whole_group(self) -> bool:
+        """Whether topics that only others subscribe to matter."""
+
+    def scout(self, view: GroupView, threads: Mapping[str, int]) -> Share:
+        """What would become of the group if we joined with these threads."""
+
+    def plan(self, view: GroupView) -> Share:
+        """Our share of this view, in which we are registered."""
+
+    def diagnose(self, view: GroupView) -> tuple[Command, ...]:
+        """Why owners and assignment differ for so long, in words; may change the form that is used."""
+
+
+class Group:
+    """One member of one group, without the world."""
+
+    def __init__(self, settings: GroupSettings, planner: Planner) -> None:
+        self.settings = settings
+        self.planner = planner
+        self.session = Session()
+        self.membership = Membership()
+        self.rebalance = Rebalance()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.commits = Commits(self.partitions, self._ticket)
+        self.releases = Releases(
+            self.partitions,
+            self.commits,
+            self._ticket,
+            drain_timeout_ms=settings.drain_timeout_ms,
+            settle_ms=settings.settle_ms,
+            commit_first=settings.auto_commit,
+        )
+        self.owners = OwnersWatch(self._ticket)
+        self.threads: Mapping[str, int] | None = None
+        self.view: GroupView | None = None
+        self.share: dict[TopicPartition, str] = {}
+        self.refused: dict[TopicPartition, str] = {}
+        self.is_leaving = False
+        self.has_failed = False
+        self.tries = 0
+        self._assignment_refused = ""
+        self._withdrawing = False
+        self._held_since_ms: int | None = None
+        self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
+        self._tickets = self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
+        self._said_left_out: set[str] = set()
+        self._said_missing: set[str] = set()
+        self._said_stuck: dict[TopicPartition, str] = {}
+        self._said_withdrawn: str = ""
+        self._said_share: dict[TopicPartition, str] | None = None
+        self._out: list[Command] = []
+        self._now_ms = 0
+
+    # --- the door -------------------------------------------------------------------------------------------
+
+    def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
+        """Take one event in; give back what must now be done, in order."""
+        self._out = []
+        self._now_ms = now_ms
+        match event:
+            case ev.SessionConnected():
+                self._session_connected(event)
+            case ev.SessionSuspended() | ev.SessionAnswered():
+                self._say(*self.session.handle(event))
+            case ev.SessionLost():
+                self._session_lost(event)
+            case ev.SessionClosed():
+                self._say(*self.session.handle(event))
+                self._forget_everything("the connector is closed")
+            case ev.JoinWanted(threads):
+                self.threads = dict(threads)
+            case ev.LeaveWanted():
+                self._leave_wanted()
+            case ev.CommitWanted():
+                self.commits.calls.append(event)
+            case ev.Registered() | ev.RegistrationHeld() | ev.RegistrationFailed() | ev.Deregistered():
+                self._registration_answered(event)
+            case ev.GroupChanged():
+                self._group_changed()
+            case ev.OwnersChanged(topic):
+                self.owners.fired(topic)
+            case ev.GroupRead() | ev.GroupReadFailed() | ev.PatternNotEvaluable():
+                self._read_answered(event)
+            case ev.OwnersListed():
+                self._owners_listed(event)
+            case ev.ClaimSettled():
+                self._claim_settled(event)
+            case ev.PositionsRead():
+                self._positions_read(event)
+            case ev.ReleaseSettled():
+                self._say(*self.releases.settled(event))
+            case ev.CommitSettled():
+                commands, lost = self.commits.settled(event)
+                self._say(*commands)
+                self._lose(lost, "a commit found that the owner node is not ours")
+            case ev.PartitionsDrained(positions):
+                self._say(*self.releases.drained(positions))
+            case ev.PositionsCollected(positions):
+                self._auto_commit(positions)
+            case ev.OffsetReset(partition, offset):
+                self._offset_reset(partition, offset)
+            case ev.TimerFired(timer):
+                self._timer_fired(timer)
+        self._advance()
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def fetching(self) -> dict[TopicPartition, str]:
+        """What is being read now: partition -> thread id."""
+        return {tp: p.thread for tp, p in self.partitions.items() if p.state is PartitionState.FETCHING}
+
+    # --- what is next ---------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        if not self.session.is_connected or self.has_failed:
+            return
+        self._advance_membership()
+        if self.membership.state is MembershipState.LEAVING:
+            self._advance_leaving()
+        elif self.membership.state is MembershipState.IN:
+            self._advance_rebalance()
+        if self.commits.calls and not self.commits.is_busy:
+            call = self.commits.calls.pop(0)
+            self._say(*self.commits.send(call.positions, self._session_id, self._control_version, call))
+        if self.settings.auto_commit and self.partitions and not self._commit_timer:
+            self._commit_timer = True
+            self._say(do.StartTimer(Timer.COMMIT, self.settings.auto_commit_interval_ms))
+
+    def _advance_membership(self) -> None:
+        if self.threads is None or self.is_leaving:
+            return
+        if self.membership.state is MembershipState.OUT:
+            self.membership.handle(mem.Seek())
+        if self.membership.state is MembershipState.SCOUTING and not self._asked_read:
+            self._read_group()
+        if self.membership.state is MembershipState.REGISTERING and not self._asked_register:
+            self._asked_register = self._ticket()
+            self._say(do.Register(self._asked_register, self._session_id, self.threads))
+
+    def _advance_leaving(self) -> None:
+        """Give everything back, then the registration: the others move only when the registration goes."""
+        if self._asked_register or self._asked_claim or self._asked_positions:
+            return
+        self._say(*self.releases.revoke(self.partitions))
+        self._say(*self.releases.send({}, self._session_id, self._control_version))
+        if not self.releases.is_pending:
+            self._asked_register = self._ticket()
+            self._say(do.Deregister(self._asked_register, self._session_id))
+
+    def _advance_rebalance(self) -> None:
+        if self.rebalance.state is RebalanceState.RELEASING:
+            self._say(*self.releases.send(self.share, self._session_id, self._control_version))
+            if not self.releases.is_pending:
+                self.rebalance.handle(reb.ReleasesDone())
+        if self.rebalance.state is RebalanceState.CLAIMING and not self._asked_claim:
+            self._send_claims()
+        if self.rebalance.state is RebalanceState.READING and not self._asked_read:
+            self._say(do.StopTimer(Timer.RETRY))
+            self._read_group()
+        if self.rebalance.state in (RebalanceState.HELD, RebalanceState.SHORT):
+            topics = {tp.topic for tp in self.share}
+            self._say(*self.owners.keep(topics, soon=self.rebalance.state is RebalanceState.SHORT))
+
+    # --- session --------------------------------------------------------------------------------------------
+
+    def _session_connected(self, event: ev.SessionConnected) -> None:
+        live = self.session.live
+        if live is not None and live.session_id != event.session_id:
+            self._session_lost(ev.SessionLost(live.session_id))
+        self._say(*self.session.handle(event))
+        if not self.session.is_connected:
+            return
+        self.owners.forget(watches_only=True)
+        self._say(do.Probe(event.session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+        self._trigger()
+
+    def _session_lost(self, event: ev.SessionLost) -> None:
+        live = self.session.live
+        if live is None or live.session_id != event.session_id:
+            return
+        self._say(*self.session.handle(event))
+        self._tell("WARNING", "session-lost", f"session={event.session_id:#x} partitions={len(self.partitions)}")
+        self._forget_everything("the ZooKeeper session expired")
+
+    def _forget_everything(self, why: str) -> None:
+        """Nothing of an ended session may be handed out, or written, in the next one."""
+        gone = tuple(sorted(self.partitions))
+        for held in self.partitions.values():
+            held.handle(part.Lost())
+        self.partitions.clear()
+        if gone:
+            self._say(do.Drop(gone, why))
+        self._say(*self.commits.forget(why))
+        self.releases.forget()
+        self.owners.forget()
+        self.membership.handle(ev.SessionLost(0))
+        self.rebalance.handle(reb.Stopped())
+        self.share = {}
+        self.refused.clear()
+        self.tries = 0
+        self._said_share = None
+        self._withdrawing = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
+        self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
+        self._say(*(do.StopTimer(timer) for timer in TIMERS_OF_A_MEMBER))
+        if self.is_leaving:
+            self._say(do.AnnounceLeft(()))
+
+    # --- registration ---------------------------------------------------------------------------------------
+
+    def _registration_answered(self, event: RegistrationAnswer) -> None:
+        if event.ticket != self._asked_register:
+            return
+        self._asked_register = 0
+        match event:
+            case ev.Registered():
+                self._held_since_ms = None
+                self.membership.handle(mem.RegistrationDone())
+                self._debouncing = False
+                self._say(do.StopTimer(Timer.DEBOUNCE))
+                self._trigger()
+            case ev.RegistrationHeld():
+                self.membership.handle(mem.RegistrationPutOff())
+                self._held_elsewhere(event)
+            case ev.RegistrationFailed(_, why):
+                self.membership.handle(mem.RegistrationPutOff())
+                self._put_off("registration-failed", why)
+            case ev.Deregistered():
+                self.rebalance.handle(reb.Stopped())
+                self.membership.handle(mem.DeregistrationDone(self._withdrawing and not self.is_leaving))
+                self._withdrawing = False
+                if self.is_leaving:
+                    self._say(do.AnnounceLeft(tuple(sorted(self.partitions))))
+
+    def _put_off(self, name: str, why: str) -> None:
+        self._tell("WARNING", name, f"why={why!r} retry_ms={REGISTER_RETRY_MS}")
+        self._say(do.StartTimer(Timer.REGISTER, REGISTER_RETRY_MS))
+
+    def _held_elsewhere(self, event: ev.RegistrationHeld) -> None:
+        """Another session has our id: wait for as long as a dead one may linger, then say who it is."""
+        patience_ms = max(self._session_timeout_ms, self.settings.session_timeout_ms) + HELD_ELSEWHERE_GRACE_MS
+        who = f"session={event.session_id:#x} host={event.holder} age_ms={event.age_ms}"
+        if self._held_since_ms is None:
+            self._held_since_ms = self._now_ms
+            self._tell("WARNING", "consumer-id-held", f"id={self.settings.member} {who} waiting_ms={patience_ms}")
+        if self._now_ms - self._held_since_ms > patience_ms:
+            self._fail(
+                "ConsumerIdInUse",
+                f"the id {self.settings.member} is held by another session ({who}), which did not end within "
+                f"{patience_ms} ms: stop that process, or give this one another consumer.id (or none: one is made)",
+            )
+            return
+        self._say(do.StartTimer(Timer.REGISTER, REGISTER_RETRY_MS))
+
+    def _leave_wanted(self) -> None:
+        self.is_leaving = True
+        if self.membership.expects(ev.LeaveWanted):
+            self.membership.handle(ev.LeaveWanted())
+        if self.membership.state is MembershipState.OUT or not self.session.is_connected:
+            held = tuple(sorted(tp for tp, p in self.partitions.items() if p.is_owned))
+            self._say(do.AnnounceLeft(held))
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def _group_changed(self) -> None:
+        concerned = self.membership.state in (MembershipState.IN, MembershipState.WITHDRAWN)
+        if concerned and not self._debouncing:
+            self._debouncing = True
+            self._say(do.StartTimer(Timer.DEBOUNCE, self.settings.debounce_ms))
+
+    def _trigger(self) -> None:
+        if self.membership.state is MembershipState.IN:
+            self.rebalance.handle(reb.Triggered())
+
+    def _read_group(self) -> None:
+        self._asked_read = self._ticket()
+        with_owners = self.planner.needs_owners() or self._diagnose_due
+        self._say(do.ReadGroup(self._asked_read, self._session_id, self.planner.whole_group(), with_owners))
+
+    def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed | ev.PatternNotEvaluable) -> None:
+        if event.ticket != self._asked_read:
+            return
+        self._asked_read = 0
+        scouting = self.membership.state is MembershipState.SCOUTING
+        if not scouting and self.membership.state is not MembershipState.IN:
+            return
+        match event:
+            case ev.GroupRead(_, view):
+                self._note(view)
+                if not self._authority_is_here(view):
+                    return
+                if scouting:
+                    self._scouted(view)
+                else:
+                    self._viewed(view)
+            case ev.GroupReadFailed(_, why) if scouting:
+                self.membership.handle(mem.RegistrationPutOff())
+                self._put_off("group-unreadable", why)
+            case ev.GroupReadFailed(_, why):
+                self._tell("WARNING", "group-unreadable", f"why={why!r}")
+                self.rebalance.handle(reb.ReadFailed())
+                self._retry_later()
+            case ev.PatternNotEvaluable():
+                self._withdraw(event)
+
+    def _note(self, view: GroupView) -> None:
+        """Say once what is wrong with the group, and again only after it was right in between."""
+        for member, why in view.left_out.items():
+            if member not in self._said_left_out:
+                self._say(do.Count("registrations_left_out"))
+                self._tell("WARNING", "registration-left-out", f"member={member} why={why!r}")
+        self._said_left_out = set(view.left_out)
+        missing = {topic for topic in view.missing if topic in (self.threads or {})}
+        for topic in sorted(missing - self._said_missing):
+            self._tell("WARNING", "topic-missing", f"topic={topic}: it was deleted, or is not created yet")
+        self._said_missing = missing
+
+    def _authority_is_here(self, view: GroupView) -> bool:
+        control = view.control
+        if control is None or control.authority == AUTHORITY_ZOOKEEPER:
+            self.view = view
+            return True
+        self._fail(
+            "MigrationError",
+            f"the offsets of this group are kept by {control.authority!r} now (phase {control.phase!r}), no longer by "
+            "ZooKeeper: start members of the modern kind, or take the group's migration back first",
+        )
+        return False
+
+    def _scouted(self, view: GroupView) -> None:
+        assert self.threads is not None, "only a member with a subscription scouts"
+        share = self.planner.scout(view, self.threads)
+        self._say(*share.notes)
+        if share.refused:
+            self._fail("ConsumerRebalanceFailedException", share.refused)
+        else:
+            self.membership.handle(mem.Scouted())
+
+    def _viewed(self, view: GroupView) -> None:
+        if self.settings.member not in view.members:
+            self._tell("WARNING", "registration-vanished", f"member={self.settings.member}: registering again")
+            self.rebalance.handle(reb.Stopped())
+            self.membership.handle(mem.RegistrationGone())
+            return
+        if self._diagnose_due:
+            self._diagnose_due = False
+            self._say(*self.planner.diagnose(view))
+        share = self.planner.plan(view)
+        self._say(*share.notes)
+        if share.refused and share.refused != self._assignment_refused:
+            self._tell("ERROR", "assignment-refused", share.refused)
+        self._assignment_refused = share.refused
+        self.share = dict(share.mine)
+        self.releases.unreleasable.clear()
+        self.rebalance.handle(reb.ViewRead())
+        if self.rebalance.state is RebalanceState.RELEASING:
+            self._say(
+                *self.releases.revoke([tp for tp, p in self.partitions.items() if self.share.get(tp) != p.thread])
+            )
+
+    def _withdraw(self, event: ev.PatternNotEvaluable) -> None:
+        """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
+        words = f"member={event.member} pattern={event.pattern!r} why={event.why!r}"
+        if words != self._said_withdrawn:
+            self._said_withdrawn = words
+            self._tell("ERROR", "withdrawn", f"{words}: staying out of the group until its members change")
+        if self.membership.state is MembershipState.IN:
+            self.rebalance.handle(reb.Stopped())
+            self._withdrawing = True
+        self.membership.handle(mem.Withdrawn())
+
+    # --- claiming -------------------------------------------------------------------------------------------
+
+    def _send_claims(self) -> None:
+        wanted = {tp: thread for tp, thread in sorted(self.share.items()) if tp not in self.partitions}
+        if not wanted:
+            self.refused.clear()
+            self._claims_done()
+            return
+        for tp, thread in wanted.items():
+            self.partitions[tp] = Partition(thread)
+        alone = self.view is not None and len(self.view.members) == 1
+        if not alone:
+            self.owners.armed(tp.topic for tp in wanted)
+        self._asked_claim = self._ticket()
+        self._say(
+            do.Claim(
+                self._asked_claim,
+                self._session_id,
+                wanted,
+                look_first=not alone,
+                look_closely=self.tries >= LOOK_CLOSELY_FROM_TRY,
+                control_version=self._control_version,
+            )
+        )
+
+    def _claim_settled(self, event: ev.ClaimSettled) -> None:
+        if event.ticket != self._asked_claim:
+            return
+        self._asked_claim = 0
+        self.refused.clear()
+        for topic in event.unwatched:
+            self.owners.fired(topic)
+        for tp, claimed in event.results.items():
+            held = self.partitions[tp]
+            if claimed.outcome is Outcome.DONE:
+                held.handle(part.Won(claimed.czxid))
+            elif claimed.outcome is Outcome.UNKNOWN:
+                held.handle(part.Unsure())
+            else:
+                held.handle(part.Refused())
+                del self.partitions[tp]
+                self.refused[tp] = claimed.why
+        self._claims_done()
+
+    def _claims_done(self) -> None:
+        if self.membership.state is not MembershipState.IN:
+            return
+        self.rebalance.handle(reb.ClaimsDone())
+        unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
+        if unread:
+            self._asked_positions = self._ticket()
+            self._say(do.ReadPositions(self._asked_positions, self._session_id, unread))
+        else:
+            self._positions_done()
+
+    def _positions_read(self, event: ev.PositionsRead) -> None:
+        if event.ticket != self._asked_positions:
+            return
+        self._asked_positions = 0
+        for tp, stored in event.stored.items():
+            self.partitions[tp].handle(part.PositionKnown(stored))
+            self._said_stuck.pop(tp, None)
+        for tp, why in event.failed.items():
+            self.partitions[tp].handle(part.PositionUnreadable(why))
+            if self._said_stuck.get(tp) != why:
+                self._said_stuck[tp] = why
+                words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
+                self._tell("ERROR", "offset-unreadable", words)
+        if event.stored:
+            positions = {tp: stored.offset for tp, stored in event.stored.items()}
+            self._say(do.StartFetching(positions, {tp: self.partitions[tp].thread for tp in positions}))
+        if self.rebalance.state is RebalanceState.POSITIONING:
+            self._positions_done()
+
+    def _positions_done(self) -> None:
+        fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
+        self.rebalance.handle(reb.PositionsDone(fetching and not self.refused and not self._assignment_refused))
+        if self.rebalance.state is RebalanceState.HELD:
+            self._share_held()
+        elif self.rebalance.state is RebalanceState.SHORT:
+            self._retry_later()
+
+    def _share_held(self) -> None:
+        self.tries = 0
+        self._diagnosing = self._diagnose_due = False
+        self._say(do.StopTimer(Timer.RETRY), do.StopTimer(Timer.DIAGNOSE))
+        if self._said_share != self.share:
+            self._said_share = dict(self.share)
+            members = len(self.view.members) if self.view else 0
+            self._tell("INFO", "share-held", f"partitions={len(self.share)} members={members}")
+        self._say(do.AnnounceShare(len(self.share)))
+
+    def _retry_later(self) -> None:
+        """Growing, jittered pauses until it holds; the nodes that refused us are watched meanwhile."""
+        delay = min(RETRY_MAX_MS, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.tries, 12)))
+        spread = sum(self.settings.member.encode()) * (self.tries + 1) % 20
+        self.tries += 1
+        self._say(do.StartTimer(Timer.RETRY, delay * (100 + spread) // 100))
+        if self.tries == 1 and self.refused:
+            some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.refused.items())[:3])
+            self._tell("INFO", "share-incomplete", f"missing={len(self.refused)} first={some}")
+        if not self._diagnosing:
+            self._diagnosing = True
+            self._say(do.StartTimer(Timer.DIAGNOSE, self.settings.diagnose_after_ms))
+
+    # --- owners that move -----------------------------------------------------------------------------------
+
+    def _owners_listed(self, event: ev.OwnersListed) -> None:
+        if not self.owners.listed(event):
+            return
+
+        def is_free(tp: TopicPartition) -> bool:
+            return tp.topic in event.owned and tp.partition not in event.owned[tp.topic]
+
+        held = (PartitionState.FETCHING, PartitionState.STUCK)
+        vanished = [tp for tp, p in self.partitions.items() if p.state in held and is_free(tp)]
+        self._lose(vanished, "its owner node vanished")
+        freed = any(is_free(tp) for tp in self.share if tp not in self.partitions)
+        if freed and self.rebalance.state is RebalanceState.SHORT:
+            self._say(do.StopTimer(Timer.RETRY))
+            self.rebalance.handle(reb.OwnersMoved())
+
+    def _lose(self, partitions: Iterable[TopicPartition], why: str) -> None:
+        """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""
+        lost = tuple(sorted(tp for tp in partitions if tp in self.partitions))
+        for tp in lost:
+            self.partitions.pop(tp).handle(part.Lost())
+            self._said_stuck.pop(tp, None)
+        if lost:
+            self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={lost[0]} why={why!r}")
+            self._say(do.Drop(lost, why))
+            self._trigger()
+
+    # --- commits and time -----------------------------------------------------------------------------------
+
+    def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        if self.session.is_connected and not self.commits.is_busy:
+            self._say(*self.commits.send(positions, self._session_id, self._control_version))
+
+    def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
+        held = self.partitions.get(tp)
+        if held is not None and held.is_owned:
+            held.was_reset = True
+            if held.stored.offset >= 0:
+                self._say(do.Count("offsets_reset"))
+                words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
+                self._tell("WARNING", "offset-reset", words)
+
+    def _timer_fired(self, timer: Timer) -> None:
+        match timer:
+            case Timer.PROBE if self.session.live is not None:
+                self._say(do.Probe(self._session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+            case Timer.DEBOUNCE:
+                self._debouncing = False
+                if self.membership.state is MembershipState.WITHDRAWN:
+                    self.membership.handle(mem.Seek())
+                self._trigger()
+            case Timer.OWNERS if self.session.live is not None:
+                self._say(*self.owners.due({tp.topic for tp in self.share}, self._session_id))
+            case Timer.RETRY:
+                self._trigger()
+            case Timer.DRAIN:
+                self._say(*self.releases.drain_timed_out())
+            case Timer.SETTLE:
+                self.releases.settle_time_over()
+            case Timer.COMMIT:
+                self._commit_timer = False
+                if self.fetching:
+                    self._say(do.CollectPositions())
+            case Timer.REGISTER if self.membership.state is MembershipState.WAITING:
+                self.membership.handle(mem.Seek())
+            case Timer.DIAGNOSE:
+                self._diagnosing = False
+                self._diagnose_due = True
+                self._trigger()
+
+    # --- small things ---------------------------------------------------------------------------------------
+
+    @property
+    def _session_id(self) -> int:
+        assert self.session.live is not None, "asked only while there is a session"
+        return self.session.live.session_id
+
+    @property
+    def _session_timeout_ms(self) -> int:
+        return self.session.live.timeout_ms if self.session.live else 0
+
+    @property
+    def _control_version(self) -> int | None:
+        return self.view.control.version if self.view is not None and self.view.control is not None else None
+
+    def _fail(self, kind: str, words: str) -> None:
+        """The member cannot go on: stop everything, and end the streams with this error."""
+        self.has_failed = True
+        self._forget_everything(words)
+        self._say(do.Fail(kind, words))
+
+    def _ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+    def _say(self, *commands: Command) -> None:
+        self._out += commands
+
+    def _tell(self, level: str, name: str, words: str) -> None:
+        self._say(do.Tell(level, name, words))

@@ -1,0 +1,125 @@
+"""What must hold after every event: ``check(group)``, and ``check_order(commands)`` for each list of commands.
+
+The numbers are those of the project's invariants.  Tests and the simulator call both after every step; the shell
+does not (they cost more than the decision itself in a large group).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.core import commands as do
+from zkconsumer.core.membership import MembershipState
+from zkconsumer.core.partition import PartitionState
+from zkconsumer.core.rebalance import RebalanceState
+from zkconsumer.core.session import NO_LEASE_MS
+from zkconsumer.errors import Bug
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.group import Group
+    from zkconsumer.types import TopicPartition
+
+
+class InvariantBroken(Bug):
+    """A rule that every member must keep at all times does not hold."""
+
+
+def _must(holds: bool, rule: str, why: str) -> None:
+    if not holds:
+        raise InvariantBroken(f"{rule}: {why}")
+
+
+def check(group: Group) -> None:
+    """Raise ``InvariantBroken`` when a safety rule does not hold for this member now."""
+    live = group.session.live
+    _must(live is not None or not group.partitions, "S1", "partitions are held without a session")
+    _must(
+        live is not None or group.session.lease_until_ms == NO_LEASE_MS, "S3", "there is a lease without a session"
+    )
+    _must(
+        not group.partitions or group.membership.state in (MembershipState.IN, MembershipState.LEAVING),
+        "S1",
+        f"partitions are held while the membership is {group.membership.state.value}",
+    )
+    _must(
+        group.rebalance.state is RebalanceState.IDLE
+        or group.membership.state in (MembershipState.IN, MembershipState.LEAVING),
+        "S1",
+        "an attempt is under way without membership",
+    )
+    for tp, held in group.partitions.items():
+        _must(held.state is not PartitionState.GONE, "S1", f"{tp} is gone and still in the table")
+        if held.state is PartitionState.FETCHING:
+            _must(held.czxid != 0, "S1", f"{tp} is fetched without an owner node")
+        if held.state is PartitionState.DRAINED and held.position >= 0 and not held.was_reset:
+            _must(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
+    _check_claims(group)
+
+
+def _check_claims(group: Group) -> None:
+    claiming = [tp for tp, held in group.partitions.items() if held.state is PartitionState.CLAIMING]
+    _must(
+        not claiming or group.rebalance.state in (RebalanceState.CLAIMING, RebalanceState.IDLE),
+        "S11",
+        "claims are under way outside the claiming step",
+    )
+    if group.rebalance.state is RebalanceState.CLAIMING:
+        unreleased = [
+            tp
+            for tp, held in group.partitions.items()
+            if held.is_leaving and not held.is_unsure and tp not in group.releases.unreleasable
+        ]
+        _must(not unreleased, "S11", f"claims went out before the release of {unreleased[:3]}")
+    for tp in claiming:
+        _must(
+            group.membership.state is not MembershipState.IN or tp in group.share,
+            "S10",
+            f"{tp} is claimed and not in the share",
+        )
+
+
+STEPS: tuple[tuple[type, ...], ...] = (
+    (do.Drain, do.GiveUpDrain, do.Drop),
+    (do.Commit,),
+    (do.Release,),
+    (do.Deregister,),
+    (do.Claim,),
+    (do.ReadPositions,),
+    (do.StartFetching, do.MoveThread),
+)
+
+
+def check_order(commands: Sequence[Command]) -> None:
+    """Raise ``InvariantBroken`` when, for one partition, a later step stands before an earlier one."""
+    reached: dict[TopicPartition, int] = {}
+    for command in commands:
+        for step, kinds in enumerate(STEPS):
+            if isinstance(command, kinds):
+                for tp in _partitions_of(command):
+                    _must(
+                        reached.get(tp, step) <= step,
+                        "order",
+                        f"{type(command).__name__} of {tp} comes after a later step",
+                    )
+                    reached[tp] = step
+
+
+def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
+    match command:
+        case do.Drain(partitions) | do.GiveUpDrain(partitions) | do.Drop(partitions):
+            return partitions
+        case do.Commit(offsets=offsets):
+            return tuple(offsets)
+        case do.Release(partitions=releases):
+            return tuple(releases)
+        case do.Claim(owners=owners):
+            return tuple(owners)
+        case do.ReadPositions(partitions=partitions):
+            return partitions
+        case do.StartFetching(threads=threads) | do.MoveThread(threads=threads):
+            return tuple(threads)
+        case _:
+            return ()

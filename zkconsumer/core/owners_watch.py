@@ -1,0 +1,74 @@
+"""Which owners are watched, and when they are listed again.
+
+ZooKeeper's watches fire once.  A topic whose watch fired is listed again a little later, because owners move in
+swarms: soon while something that refused us may have gone, late when it only guards against a node of ours that
+vanished.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.core import commands as do
+from zkconsumer.core.events import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.events import OwnersListed
+
+SOON_MS = 50
+LATE_MS = 500
+
+
+class OwnersWatch:
+    """The watches on ``owners/T``, as far as this member knows them."""
+
+    def __init__(self, new_ticket: Callable[[], int]) -> None:
+        self._new_ticket = new_ticket
+        self._watched: set[str] = set()
+        self._ticket = 0
+        self._timer_ms: int | None = None
+
+    def fired(self, topic: str) -> None:
+        """The watch of this topic is used up."""
+        self._watched.discard(topic)
+
+    def armed(self, topics: Iterable[str]) -> None:
+        """These topics were listed, each leaving a watch."""
+        self._watched |= set(topics)
+
+    def keep(self, topics: set[str], *, soon: bool) -> list[Command]:
+        """See to it that these topics are watched."""
+        if self._ticket or topics <= self._watched:
+            return []
+        delay = SOON_MS if soon else LATE_MS
+        if self._timer_ms is not None and self._timer_ms <= delay:
+            return []
+        self._timer_ms = delay
+        return [do.StartTimer(Timer.OWNERS, delay)]
+
+    def due(self, topics: set[str], session_id: int) -> list[Command]:
+        """The pause is over: list what is not watched."""
+        self._timer_ms = None
+        unwatched = tuple(sorted(topics - self._watched))
+        if not unwatched:
+            return []
+        self._ticket = self._new_ticket()
+        self._watched |= set(unwatched)
+        return [do.ListOwners(self._ticket, session_id, unwatched)]
+
+    def listed(self, event: OwnersListed) -> bool:
+        """Whether this is the answer that is waited for."""
+        if event.ticket != self._ticket:
+            return False
+        self._ticket = 0
+        return True
+
+    def forget(self, *, watches_only: bool = False) -> None:
+        """A disconnect takes the watches; the end of a session takes everything."""
+        self._watched.clear()
+        if not watches_only:
+            self._ticket = 0
+            self._timer_ms = None

@@ -1,0 +1,226 @@
+"""One partition in the hands of this member (the original: PartitionTopicInfo and its registry entry).
+
+   CLAIMING --Won--> CLAIMED --PositionKnown--> FETCHING --Revoked--> DRAINING --Drained--> DRAINED
+    |   |             |   ^                        ^                                         ^  | ReleaseSent
+    |   |             v   | PositionKnown          |                                         |  v
+    |   |            STUCK (offset unreadable)     +------------------ HandedOver ---------- RELEASING
+    |   +-- Refused: GONE                                             NotReleased: DRAINED --+  +-- Released: GONE
+    +-- Unsure: DRAINED (the answer was lost with the connection: look whether it is ours, and give it back)
+
+Lost leads to GONE from anywhere; a CLAIMED or STUCK partition that is Revoked is DRAINED at once.
+
+DRAINED means: nothing more is handed out, the position is final, the owner node is still ours.  STUCK holds the
+owner node and reads nothing: an offset that nobody can read must not become a reset that loses records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zkconsumer.core.events import StoredOffset
+from zkconsumer.core.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NO_POSITION = -1
+
+
+class PartitionState(Enum):
+    """Where a partition of ours stands."""
+
+    CLAIMING = "claiming"
+    CLAIMED = "claimed"
+    STUCK = "stuck"
+    FETCHING = "fetching"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    RELEASING = "releasing"
+    GONE = "gone"
+
+
+class Settling(Enum):
+    """How far a drained partition is with ``release.settle.ms``."""
+
+    NOT_YET = "not yet"
+    HOLDING = "holding"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """Our owner node exists; ``czxid`` names it."""
+
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Our owner node was not made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Whether our owner node was made is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionKnown:
+    """The stored offset was read."""
+
+    stored: StoredOffset
+
+
+@dataclass(frozen=True, slots=True)
+class PositionUnreadable:
+    """The stored offset could not be read."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The present view gives this partition to another thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The caller has come back, or was waited for long enough; this is the next offset to consume."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSent:
+    """The release is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReleased:
+    """The release did not happen, or, with ``unsure``, may have happened."""
+
+    unsure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The owner node now names another thread of this member."""
+
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The owner node is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The owner node is not ours any more."""
+
+
+class Partition(Machine):
+    """The life of one partition with one member."""
+
+    INITIAL = PartitionState.CLAIMING
+
+    def __init__(self, thread: str) -> None:
+        super().__init__()
+        self.thread = thread
+        self.czxid = 0
+        self.stored = StoredOffset()
+        self.position = NO_POSITION
+        self.was_reset = False
+        self.settling = Settling.NOT_YET
+        self.is_unsure = False
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether an owner node of ours exists as far as we know."""
+        return self.state not in (PartitionState.CLAIMING, PartitionState.GONE)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is on its way out."""
+        return self.state in (PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
+
+    def offset_to_commit(self, position: int) -> int | None:
+        """What a commit should write: None when there is nothing new.
+
+        Never a negative offset, and never a smaller one unless the reset policy moved the position back
+        (the original writes whatever it holds: a stored offset could go back).
+        """
+        if position < 0 or position == self.stored.offset:
+            return None
+        if position < self.stored.offset and not self.was_reset:
+            return None
+        return position
+
+    def _won(self, event: Won) -> tuple[PartitionState, list[Any]]:
+        self.czxid = event.czxid
+        return PartitionState.CLAIMED, []
+
+    def _position_known(self, event: PositionKnown) -> tuple[PartitionState, list[Any]]:
+        self.stored = event.stored
+        self.position = event.stored.offset
+        self.was_reset = False
+        return PartitionState.FETCHING, []
+
+    def _unreadable(self, _: PositionUnreadable) -> tuple[PartitionState, list[Any]]:
+        return PartitionState.STUCK, []
+
+    def _revoked_idle(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
+        self.position = NO_POSITION
+        return PartitionState.DRAINED, []
+
+    def _revoked(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
+        return PartitionState.DRAINING, []
+
+    def _drained(self, event: Drained) -> tuple[PartitionState, list[Any]]:
+        self.position = event.position
+        return PartitionState.DRAINED, []
+
+    def _release_sent(self, _: ReleaseSent) -> tuple[PartitionState, list[Any]]:
+        return PartitionState.RELEASING, []
+
+    def _unsure(self, _: Unsure) -> tuple[PartitionState, list[Any]]:
+        self.is_unsure = True
+        return PartitionState.DRAINED, []
+
+    def _not_released(self, event: NotReleased) -> tuple[PartitionState, list[Any]]:
+        self.is_unsure = self.is_unsure or event.unsure
+        return PartitionState.DRAINED, []
+
+    def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
+        self.thread = event.thread
+        return PartitionState.FETCHING, []
+
+    def _gone(self, _: object) -> tuple[PartitionState, list[Any]]:
+        return PartitionState.GONE, []
+
+    TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], tuple[Any, list[Any]]]]] = {
+        (PartitionState.CLAIMING, Won): _won,
+        (PartitionState.CLAIMING, Refused): _gone,
+        (PartitionState.CLAIMING, Unsure): _unsure,
+        (PartitionState.CLAIMING, Lost): _gone,
+        (PartitionState.CLAIMED, PositionKnown): _position_known,
+        (PartitionState.CLAIMED, PositionUnreadable): _unreadable,
+        (PartitionState.CLAIMED, Revoked): _revoked_idle,
+        (PartitionState.CLAIMED, Lost): _gone,
+        (PartitionState.STUCK, PositionKnown): _position_known,
+        (PartitionState.STUCK, PositionUnreadable): _unreadable,
+        (PartitionState.STUCK, Revoked): _revoked_idle,
+        (PartitionState.STUCK, Lost): _gone,
+        (PartitionState.FETCHING, Revoked): _revoked,
+        (PartitionState.FETCHING, Lost): _gone,
+        (PartitionState.DRAINING, Drained): _drained,
+        (PartitionState.DRAINING, Lost): _gone,
+        (PartitionState.DRAINED, ReleaseSent): _release_sent,
+        (PartitionState.DRAINED, Lost): _gone,
+        (PartitionState.RELEASING, Released): _gone,
+        (PartitionState.RELEASING, NotReleased): _not_released,
+        (PartitionState.RELEASING, HandedOver): _handed_over,
+        (PartitionState.RELEASING, Lost): _gone,
+    }

@@ -1,0 +1,188 @@
+"""Giving partitions back: drain, settle, and one write that commits and deletes.
+
+The order is the law: *stop and drain before commit, commit before release*.  With ``release.settle.ms`` the commit
+comes first and the owner nodes are held for that long, because an original member reads the offset *before* it
+claims: it must be refused once after our commit, and then it reads again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.core import commands as do
+from zkconsumer.core.events import Outcome, Timer
+from zkconsumer.core.partition import (
+    Drained,
+    HandedOver,
+    Lost,
+    NotReleased,
+    PartitionState,
+    Released,
+    ReleaseSent,
+    Revoked,
+    Settling,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.commits import Commits
+    from zkconsumer.core.events import ReleaseSettled
+    from zkconsumer.core.partition import Partition
+    from zkconsumer.types import TopicPartition
+
+
+class Releases:
+    """What is on its way out."""
+
+    def __init__(
+        self,
+        partitions: dict[TopicPartition, Partition],
+        commits: Commits,
+        new_ticket: Callable[[], int],
+        *,
+        drain_timeout_ms: int,
+        settle_ms: int,
+        commit_first: bool,
+    ) -> None:
+        self.unreleasable: dict[TopicPartition, str] = {}
+        self._partitions = partitions
+        self._commits = commits
+        self._new_ticket = new_ticket
+        self._drain_timeout_ms = drain_timeout_ms
+        self._settle_ms = settle_ms
+        self._commit_first = commit_first
+        self._tickets: dict[int, Mapping[TopicPartition, do.ReleaseOf]] = {}
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something that can be given back is still held."""
+        return bool(self._tickets) or any(
+            p.is_leaving and tp not in self.unreleasable for tp, p in self._partitions.items()
+        )
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> list[Command]:
+        """Stop these at once; those that were being read are drained first."""
+        leaving = sorted(tp for tp in partitions if self._partitions[tp].expects(Revoked))
+        draining = tuple(tp for tp in leaving if self._partitions[tp].state is PartitionState.FETCHING)
+        for tp in leaving:
+            self._partitions[tp].handle(Revoked())
+        if not draining:
+            return []
+        return [do.Drain(draining), do.StartTimer(Timer.DRAIN, self._drain_timeout_ms)]
+
+    def drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
+        """The callers came back, or were given up on."""
+        for tp, position in positions.items():
+            held = self._partitions.get(tp)
+            if held is not None and held.state is PartitionState.DRAINING:
+                held.handle(Drained(position))
+        return [] if self._draining() else [do.StopTimer(Timer.DRAIN)]
+
+    def drain_timed_out(self) -> list[Command]:
+        """Do not wait for the callers any longer."""
+        late = self._draining()
+        if not late:
+            return []
+        words = f"partitions={len(late)} first={late[0]}: the message in hand will be handed out again"
+        return [
+            do.Count("drain_timeouts", len(late)),
+            do.Tell("WARNING", "drain-timeout", words),
+            do.GiveUpDrain(late),
+        ]
+
+    def send(
+        self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
+    ) -> list[Command]:
+        """Give back, in one write, what is drained, settled and in no commit under way."""
+        out: list[Command] = []
+        if self._settle_ms:
+            out += self._settle(session_id, control_version)
+        ready = [tp for tp in self._ready() if not self._settle_ms or self._is_settled(tp)]
+        if not ready:
+            return out
+        parts: dict[TopicPartition, do.ReleaseOf] = {}
+        for tp in ready:
+            held = self._partitions[tp]
+            offset = held.offset_to_commit(held.position) if self._commit_first and not held.is_unsure else None
+            next_owner = moves.get(tp) if held.position >= 0 and not held.is_unsure else None
+            parts[tp] = do.ReleaseOf(offset, held.stored, held.thread, next_owner, verify=held.is_unsure)
+            held.handle(ReleaseSent())
+        ticket = self._new_ticket()
+        self._tickets[ticket] = parts
+        return [*out, do.Release(ticket, session_id, parts, control_version)]
+
+    def settled(self, event: ReleaseSettled) -> list[Command]:
+        """Take the answer in."""
+        parts = self._tickets.pop(event.ticket, None)
+        if parts is None:
+            return []
+        out: list[Command] = []
+        gone: list[TopicPartition] = []
+        moved: dict[TopicPartition, str] = {}
+        for tp, written in sorted(event.results.items()):
+            held = self._partitions[tp]
+            out += self._commits.rewound(tp, written)
+            if written.outcome is Outcome.DONE and written.handed_over:
+                held.stored = written.stored
+                moved[tp] = parts[tp].next_owner or held.thread
+                held.handle(HandedOver(moved[tp]))
+            elif written.outcome is Outcome.DONE:
+                held.handle(Released())
+                gone.append(tp)
+            elif written.outcome is Outcome.NOT_OURS:
+                if not parts[tp].verify:
+                    out.append(do.Tell("WARNING", "owner-lost", f"partition={tp} why={written.why!r}"))
+                held.handle(Lost())
+                gone.append(tp)
+            else:
+                held.handle(NotReleased(unsure=written.outcome is Outcome.UNKNOWN))
+                if written.outcome is not Outcome.UNKNOWN:
+                    self.unreleasable[tp] = written.why
+                    out.append(do.Tell("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
+        for tp in gone:
+            del self._partitions[tp]
+        if moved:
+            out.append(do.MoveThread(moved))
+        if gone:
+            out.append(do.Drop(tuple(gone), "released"))
+        return out
+
+    def settle_time_over(self) -> None:
+        """The nodes were held for long enough."""
+        for held in self._partitions.values():
+            if held.settling is Settling.HOLDING:
+                held.settling = Settling.DONE
+
+    def forget(self) -> None:
+        """The session is gone."""
+        self._tickets.clear()
+        self.unreleasable.clear()
+
+    def _draining(self) -> tuple[TopicPartition, ...]:
+        return tuple(tp for tp, p in sorted(self._partitions.items()) if p.state is PartitionState.DRAINING)
+
+    def _ready(self) -> list[TopicPartition]:
+        return [
+            tp
+            for tp, p in sorted(self._partitions.items())
+            if p.state is PartitionState.DRAINED
+            and tp not in self._commits.in_flight
+            and tp not in self.unreleasable
+        ]
+
+    def _is_settled(self, tp: TopicPartition) -> bool:
+        return self._partitions[tp].settling is Settling.DONE
+
+    def _settle(self, session_id: int, control_version: int | None) -> list[Command]:
+        """Commit what is drained, and hold its owner nodes for the settling time from then on."""
+        fresh = [tp for tp in self._ready() if self._partitions[tp].settling is Settling.NOT_YET]
+        if not fresh or self._commits.is_busy:
+            return []
+        out: list[Command] = []
+        if self._commit_first:
+            out += self._commits.send({tp: self._partitions[tp].position for tp in fresh}, session_id, control_version)
+        for tp in fresh:
+            self._partitions[tp].settling = Settling.HOLDING
+        return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)]

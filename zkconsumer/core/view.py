@@ -1,0 +1,48 @@
+"""What one reading of the group gave: the members, the topics and, when asked for, the owners.
+
+Only values.  ``zk.group_reader`` makes them from znodes; ``core.group`` decides on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What one member wants: a pattern kind and topic (or regular expression) -> threads, in document order."""
+
+    pattern: str
+    topics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control znode of a group on the move (``/zkconsumer/groups/G``)."""
+
+    version: int
+    authority: str
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """The group as it was read.
+
+    ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with the
+    reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
+    without a znode.  ``owners`` is None unless it was asked for.
+    """
+
+    members: Mapping[str, Subscription]
+    topics: Mapping[str, tuple[int, ...]]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    owners: Mapping[TopicPartition, str] | None = None
+    control: Control | None = None
