@@ -1,0 +1,272 @@
+import java.io.BufferedReader;
+import java.io.FileInputStream;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+
+/**
+ * Produces on command, with the Java producer of whatever release stands in the class path.
+ *
+ * One argument, a properties file with producer settings.  Commands on standard input, one a line, each with an id that
+ * comes back in the answer:
+ *   produce ID TOPIC PARTITION COUNT SIZE CODEC        values "topic-partition-sequence", filled up to SIZE bytes
+ *   values  ID TOPIC PARTITION CODEC KEY:VALUE,...     base64; "~" is null
+ *   rate    ID TOPIC PARTITIONS PER_SECOND SIZE CODEC  goes on until "halt"; acknowledged ranges every 50 ms
+ *   halt    ID                                         waits until all that was sent is acknowledged
+ *   create  ID TOPIC PARTITIONS REPLICAS               through the admin client (from 0.11 on), for KRaft brokers
+ *
+ * The end of standard input means that whoever started this is gone: the JVM halts.
+ */
+public final class Load {
+    private final Lines lines = new Lines();
+    private final Properties settings;
+    private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+    private final Map<String, Long> sequences = new HashMap<>();
+    private final List<Rate> rates = new ArrayList<>();
+
+    private Load(Properties settings) {
+        this.settings = settings;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Properties settings = new Properties();
+        try (InputStream in = new FileInputStream(args[0])) {
+            settings.load(in);
+        }
+        new Load(settings).obey();
+    }
+
+    private void obey() throws Exception {
+        lines.event("started");
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            if (words[0].equals("stop")) {
+                break;
+            }
+            try {
+                obey(words);
+            } catch (Exception e) {
+                Throwable cause = e instanceof ExecutionException ? e.getCause() : e;
+                lines.event("failed", "id", words.length > 1 ? words[1] : null, "error", cause.toString());
+                e.printStackTrace();
+            }
+        }
+        lines.event("stopped");
+        lines.close();
+        // A producer's close may wait for a broker that is gone.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void obey(String[] words) throws Exception {
+        switch (words[0]) {
+            case "produce":
+                produce(words[1], words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]),
+                    Integer.parseInt(words[5]), words[6]);
+                return;
+            case "values":
+                values(words[1], words[2], Integer.parseInt(words[3]), words[4], words[5]);
+                return;
+            case "rate":
+                Rate rate = new Rate(words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]),
+                    Integer.parseInt(words[5]), words[6]);
+                rates.add(rate);
+                rate.start();
+                lines.event("running", "id", words[1]);
+                return;
+            case "halt":
+                for (Rate each : rates) {
+                    each.halt();
+                }
+                rates.clear();
+                lines.event("halted", "id", words[1]);
+                return;
+            case "create":
+                create(words[2], Integer.parseInt(words[3]), Short.parseShort(words[4]));
+                lines.event("created", "id", words[1]);
+                return;
+            default:
+                throw new IllegalArgumentException("unknown command " + words[0]);
+        }
+    }
+
+    private void produce(String id, String topic, int partition, int count, int size, String codec) throws Exception {
+        KafkaProducer<byte[], byte[]> producer = producer(codec);
+        List<Future<RecordMetadata>> sent = new ArrayList<>(count);
+        for (int i = 0; i < count; i++) {
+            sent.add(producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, null, next(topic, partition, size))));
+        }
+        answer(id, topic, partition, sent);
+    }
+
+    private void values(String id, String topic, int partition, String codec, String pairs) throws Exception {
+        KafkaProducer<byte[], byte[]> producer = producer(codec);
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (String pair : pairs.split(",")) {
+            int colon = pair.indexOf(':');
+            byte[] key = bytes(pair.substring(0, colon));
+            byte[] value = bytes(pair.substring(colon + 1));
+            sent.add(producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, key, value)));
+        }
+        answer(id, topic, partition, sent);
+    }
+
+    private void answer(String id, String topic, int partition, List<Future<RecordMetadata>> sent) throws Exception {
+        long first = -1;
+        long last = -1;
+        for (Future<RecordMetadata> each : sent) {
+            last = each.get().offset();
+            first = first < 0 ? last : first;
+        }
+        lines.event("produced", "id", id, "topic", topic, "partition", partition, "first", first, "last", last,
+            "count", sent.size());
+    }
+
+    private static byte[] bytes(String base64) {
+        return base64.equals("~") ? null : Base64.getDecoder().decode(base64);
+    }
+
+    private synchronized byte[] next(String topic, int partition, int size) {
+        String start = topic + "-" + partition + "-";
+        long sequence = sequences.merge(start, 1L, Long::sum) - 1;
+        byte[] text = (start + sequence).getBytes(StandardCharsets.US_ASCII);
+        if (size <= text.length + 1) {
+            return text;
+        }
+        byte[] value = Arrays.copyOf(text, size);
+        Arrays.fill(value, text.length, size, (byte) ' ');
+        return value;
+    }
+
+    private synchronized KafkaProducer<byte[], byte[]> producer(String codec) {
+        return producers.computeIfAbsent(codec, name -> {
+            Properties own = new Properties();
+            own.putAll(settings);
+            own.setProperty("compression.type", name);
+            own.setProperty("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
+            own.setProperty("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
+            return new KafkaProducer<byte[], byte[]>(own);
+        });
+    }
+
+    /** Through reflection: the producer of 0.8.2 comes without an admin client. */
+    private void create(String topic, int partitions, short replicas) throws Exception {
+        Class<?> client = Class.forName("org.apache.kafka.clients.admin.AdminClient");
+        Object topics = Class.forName("org.apache.kafka.clients.admin.NewTopic")
+            .getConstructor(String.class, int.class, short.class).newInstance(topic, partitions, replicas);
+        try (AutoCloseable admin = (AutoCloseable) client.getMethod("create", Properties.class).invoke(null, settings)) {
+            Object result = client.getMethod("createTopics", java.util.Collection.class)
+                .invoke(admin, Arrays.asList(topics));
+            ((Future<?>) result.getClass().getMethod("all").invoke(result)).get();
+        }
+    }
+
+    /** A steady stream of messages, round-robin over the partitions; reports what the brokers acknowledged. */
+    private final class Rate extends Thread {
+        private static final int TICK_MS = 10;
+        private static final int REPORT_MS = 50;
+
+        private final String topic;
+        private final int perSecond;
+        private final int size;
+        private final KafkaProducer<byte[], byte[]> producer;
+        private final long[] first;
+        private final long[] last;
+        private long sent;
+        private long answered;
+        private volatile boolean halting;
+
+        Rate(String topic, int partitions, int perSecond, int size, String codec) {
+            super("rate-" + topic);
+            this.topic = topic;
+            this.perSecond = perSecond;
+            this.size = size;
+            this.producer = producer(codec);
+            this.first = new long[partitions];
+            this.last = new long[partitions];
+            Arrays.fill(first, -1);
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            long begin = System.nanoTime();
+            long reportAt = begin;
+            try {
+                while (!halting) {
+                    long now = System.nanoTime();
+                    long due = (now - begin) * perSecond / 1_000_000_000L;
+                    while (sent < due && !halting) {
+                        send((int) (sent % first.length));
+                    }
+                    if (now >= reportAt) {
+                        report();
+                        reportAt = now + REPORT_MS * 1_000_000L;
+                    }
+                    Thread.sleep(TICK_MS);
+                }
+            } catch (InterruptedException e) {
+                // Only the end of the JVM interrupts.
+            }
+        }
+
+        void halt() throws InterruptedException {
+            halting = true;
+            join();
+            synchronized (this) {
+                while (answered < sent) {
+                    wait();
+                }
+            }
+            report();
+        }
+
+        private void send(int partition) {
+            sent++;
+            byte[] value = next(topic, partition, size);
+            producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, null, value),
+                (metadata, error) -> answered(partition, metadata, error));
+        }
+
+        private synchronized void answered(int partition, RecordMetadata metadata, Exception error) {
+            answered++;
+            if (error != null) {
+                lines.event("send_failed", "topic", topic, "partition", partition, "error", error.toString());
+            } else {
+                if (first[partition] >= 0 && metadata.offset() != last[partition] + 1) {
+                    report(partition);
+                }
+                first[partition] = first[partition] < 0 ? metadata.offset() : first[partition];
+                last[partition] = metadata.offset();
+            }
+            notifyAll();
+        }
+
+        private synchronized void report() {
+            for (int partition = 0; partition < first.length; partition++) {
+                report(partition);
+            }
+        }
+
+        private void report(int partition) {
+            if (first[partition] < 0) {
+                return;
+            }
+            lines.event("produced", "topic", topic, "partition", partition, "first", first[partition],
+                "last", last[partition], "count", last[partition] - first[partition] + 1);
+            first[partition] = -1;
+        }
+    }
+}

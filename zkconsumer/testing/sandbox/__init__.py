@@ -1,0 +1,31 @@
+"""Real local clusters for tests: ZooKeeper, brokers of every age, original Scala members.
+
+Needs Java and Maven; what is fetched is kept (see ``cache``).  Start with ``Sandbox``.
+"""
+
+from zkconsumer.testing.sandbox.artifacts import SETS, ZOOKEEPERS, ensure_set, missing_for, zookeeper_release
+from zkconsumer.testing.sandbox.broker import Broker
+from zkconsumer.testing.sandbox.cluster import Sandbox
+from zkconsumer.testing.sandbox.load import Load, Produced
+from zkconsumer.testing.sandbox.member import Handed, ScalaMember
+from zkconsumer.testing.sandbox.runs import Run, reap
+from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
+from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
+
+__all__ = [
+    "SETS",
+    "ZOOKEEPERS",
+    "Broker",
+    "Handed",
+    "Load",
+    "Produced",
+    "Run",
+    "Sandbox",
+    "ScalaMember",
+    "ZooKeeperAdmin",
+    "ZooKeeperServer",
+    "ensure_set",
+    "missing_for",
+    "reap",
+    "zookeeper_release",
+]

@@ -1,0 +1,185 @@
+"""Which jars make a broker, an original consumer or a ZooKeeper of each release, and fetching them with Maven.
+
+The table is data; each cure in it stands beside its reason.  A set is fetched once, then used without Maven and
+without a network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import cache
+from zkconsumer.testing.sandbox.java import find_jdk, find_maven
+
+MAVEN_TIMEOUT_S = 480
+MAVEN_LINES_QUOTED = 15
+DEPENDENCY_PLUGIN = "3.8.1"  # pinned, or Maven would ask the network which one is the latest
+MARKER = "complete.json"
+
+# Nowhere to be had: the parents of old log4j releases name them, nothing here uses them.
+EXCLUDED = (("com.sun.jmx", "*"), ("com.sun.jdmk", "*"), ("javax.jms", "*"))
+
+# The broker of 0.10.1 to 0.11 makes its cluster id with a class that left Java with release 11.
+JAXB = "javax.xml.bind:jaxb-api:2.3.1"
+# Without a binding for slf4j these sets log nothing.
+LOG4J = ("org.slf4j:slf4j-log4j12:1.7.25", "log4j:log4j:1.2.17")
+RELOAD4J = ("org.slf4j:slf4j-reload4j:1.7.36",)
+LOG4J2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",)
+# The ZooKeeper client 3.4.13 of 2.0.1 cannot connect on Java 14 and later (ZOOKEEPER-3779).
+ZOOKEEPER_3_4_10 = "org.apache.zookeeper:zookeeper:3.4.10"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactSet:
+    """One release: its broker artifact, what must be added, and what it can play."""
+
+    release: str
+    scala: str
+    jars: int  # how many files Maven must bring
+    extra: tuple[str, ...] = ()
+    has_scala_consumer: bool = False
+    has_zookeeper_mode: bool = True
+    has_log4j2: bool = False
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        return tuple(int(number) for number in self.release.split("."))
+
+    def pom(self) -> str:
+        """The whole of what Maven is asked for."""
+        excluded = "".join(
+            f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
+            for group, artifact in EXCLUDED
+        )
+        wanted = "".join(
+            "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+            "<exclusions>{}</exclusions></dependency>\n".format(*coordinate.split(":"), excluded)
+            for coordinate in (f"org.apache.kafka:kafka_{self.scala}:{self.release}", *self.extra)
+        )
+        return (
+            "<project>\n"
+            "  <modelVersion>4.0.0</modelVersion>\n"
+            f"  <groupId>zkconsumer</groupId><artifactId>sandbox</artifactId><version>{self.release}</version>\n"
+            f"  <dependencies>\n{wanted}  </dependencies>\n"
+            "</project>\n"
+        )
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.pom().encode()).hexdigest()
+
+
+SETS = {
+    each.release: each
+    for each in (
+        ArtifactSet("0.8.2.2", "2.11", jars=17, has_scala_consumer=True),
+        ArtifactSet("0.9.0.1", "2.11", jars=19, has_scala_consumer=True),
+        ArtifactSet("0.10.2.2", "2.11", jars=15, extra=(JAXB,), has_scala_consumer=True),
+        ArtifactSet("0.11.0.3", "2.11", jars=15, extra=(JAXB,), has_scala_consumer=True),
+        ArtifactSet("1.1.1", "2.11", jars=17, extra=LOG4J, has_scala_consumer=True),
+        ArtifactSet("2.0.1", "2.11", jars=19, extra=(*LOG4J, ZOOKEEPER_3_4_10)),
+        ArtifactSet("3.9.1", "2.13", jars=57, extra=RELOAD4J),
+        ArtifactSet("4.1.1", "2.13", jars=46, extra=LOG4J2, has_zookeeper_mode=False, has_log4j2=True),
+    )
+}
+
+# ZooKeeper servers come out of Kafka's sets.
+ZOOKEEPERS = {"3.4.6": "0.8.2.2", "3.8": "3.9.1"}
+
+
+def artifact_set(release: str) -> ArtifactSet:
+    """The row of a Kafka release; SandboxError names those that there are."""
+    try:
+        return SETS[release]
+    except KeyError:
+        raise SandboxError(f"Kafka {release} is not in the sandbox; there are {', '.join(SETS)}") from None
+
+
+def zookeeper_release(version: str) -> str:
+    """The Kafka release whose set holds this ZooKeeper server."""
+    try:
+        return ZOOKEEPERS[version]
+    except KeyError:
+        raise SandboxError(f"ZooKeeper {version} is not in the sandbox; there are {', '.join(ZOOKEEPERS)}") from None
+
+
+def ensure_set(release: str) -> Path:
+    """The folder with the jars of a release, fetched if it is not in the cache or not whole.
+
+    Raises SandboxError if Maven is missing, too old, fails, or brings another number of files than it should.
+    """
+    wanted = artifact_set(release)
+    target = cache.folder("kafka") / release
+    if is_complete(wanted, target):
+        return target / "jars"
+    with cache.lock(target.with_name(f".{release}.lock")):
+        if not is_complete(wanted, target):  # another process may have fetched it while we waited
+            _fetch(wanted, target)
+    return target / "jars"
+
+
+def is_complete(wanted: ArtifactSet, target: Path) -> bool:
+    """Whether the folder holds every jar that its marker names, in full, for today's table."""
+    try:
+        marker = json.loads((target / MARKER).read_text())
+        sizes = {jar.name: jar.stat().st_size for jar in (target / "jars").glob("*.jar")}
+    except (OSError, ValueError):
+        return False
+    return bool(marker == {"pom": wanted.digest(), "jars": sizes} and len(sizes) == wanted.jars)
+
+
+def missing_for(*releases: str) -> str | None:
+    """Why these releases cannot be started here, as a sentence, or None; downloads nothing.
+
+    Java is always needed, Maven only for what is not in the cache yet.
+    """
+    try:
+        find_jdk()
+        if not all(is_complete(artifact_set(release), cache.root() / "kafka" / release) for release in releases):
+            find_maven()
+    except SandboxError as error:
+        return str(error)
+    return None
+
+
+def _fetch(wanted: ArtifactSet, target: Path) -> None:
+    mvn = find_maven()
+    with cache.building(target) as building:
+        pom = building / "pom.xml"
+        pom.write_text(wanted.pom())
+        goal = f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN}:copy-dependencies"
+        _run_maven([mvn, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={building / 'jars'}"], wanted.release)
+        sizes = {jar.name: jar.stat().st_size for jar in (building / "jars").glob("*.jar")}
+        if len(sizes) != wanted.jars:
+            raise SandboxError(
+                f"Maven brought {len(sizes)} jars for Kafka {wanted.release} instead of {wanted.jars}:"
+                f" {', '.join(sorted(sizes))}; is a mirror or a settings.xml in the way?"
+            )
+        (building / MARKER).write_text(json.dumps({"pom": wanted.digest(), "jars": sizes}, indent=1))
+
+
+def _run_maven(command: list[str], release: str) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=MAVEN_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError(
+            f"Maven did not fetch Kafka {release} within {MAVEN_TIMEOUT_S} s; is the network up?"
+        ) from error
+    if done.returncode != 0:
+        last = "\n".join(done.stdout.splitlines()[-MAVEN_LINES_QUOTED:])
+        raise SandboxError(
+            f"Maven could not fetch Kafka {release} (exit code {done.returncode}); it needs Maven Central, or a mirror"
+            f" in ~/.m2/settings.xml. Its last lines:\n{last}"
+        )

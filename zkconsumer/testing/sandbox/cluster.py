@@ -1,0 +1,231 @@
+"""A whole small cluster in one hand: ZooKeeper, brokers, members, a producer; ended in the right order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox.broker import Broker
+from zkconsumer.testing.sandbox.load import Load, Produced
+from zkconsumer.testing.sandbox.member import ScalaMember
+from zkconsumer.testing.sandbox.runs import Run, end, reap
+from zkconsumer.testing.sandbox.waiting import wait_until
+from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
+from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
+
+KEEP = "ZKCONSUMER_SANDBOX_KEEP"
+LEADERS_TIMEOUT_MS = 30_000
+
+
+class Sandbox:
+    """Starts what it is asked for and ends all of it; a context manager.
+
+        with Sandbox() as sandbox:
+            sandbox.start_zookeeper("3.8")
+            sandbox.start_broker("1.1.1", chroot="/kafka")
+            sandbox.create_topic("clicks", 4)
+            sandbox.produce("clicks", 0, 100)
+            member = sandbox.start_member("1.1.1", "group", {"clicks": 2})
+            member.wait_handed(100)
+
+    Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the environment has
+    ZKCONSUMER_SANDBOX_KEEP).  Making one first ends whatever killed runs left behind.
+    """
+
+    def __init__(self, root: Path | None = None, *, detached: bool = False) -> None:
+        self.reaped = reap()
+        self.run = Run.create(root, detached=detached)
+        self.brokers: list[Broker] = []
+        self.members: list[ScalaMember] = []
+        self._detached = detached
+        self._zookeeper: ZooKeeperServer | None = None
+        self._load: Load | None = None
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        if self._zookeeper is None:
+            raise SandboxError("this sandbox has no ZooKeeper yet: start_zookeeper() first")
+        return self._zookeeper
+
+    @property
+    def chroot(self) -> str:
+        """That of the first broker."""
+        return self.brokers[0].chroot if self.brokers else ""
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """What stands in ``zookeeper.connect``, with the chroot of the first broker."""
+        return self.zookeeper.connect_string(self.chroot)
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port,host:port of the brokers."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def admin(self) -> ZooKeeperAdmin:
+        """A ZooKeeper session in the chroot of the first broker."""
+        return self.zookeeper.admin(self.chroot)
+
+    # --- starting ---
+
+    def start_zookeeper(self, version: str = "3.8", *, settings: dict[str, str] | None = None) -> ZooKeeperServer:
+        assert self._zookeeper is None, "one ZooKeeper for each sandbox"
+        self._zookeeper = ZooKeeperServer(self.run, version, settings=settings, detached=self._detached)
+        self._zookeeper.start()
+        return self._zookeeper
+
+    def start_broker(
+        self,
+        release: str = "1.1.1",
+        *,
+        chroot: str = "",
+        broker_id: int | None = None,
+        settings: dict[str, str] | None = None,
+        heap_mb: int = 256,
+    ) -> Broker:
+        """One more broker; ids count from 0."""
+        broker = Broker(
+            release,
+            self.zookeeper,
+            chroot,
+            len(self.brokers) if broker_id is None else broker_id,
+            settings=settings,
+            heap_mb=heap_mb,
+            detached=self._detached,
+        )
+        self.brokers.append(broker)
+        broker.start()
+        return broker
+
+    def start_member(
+        self,
+        release: str,
+        group: str,
+        topics: Mapping[str, int] | None = None,
+        *,
+        wait: bool = True,
+        name: str | None = None,
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+        streams: int = 1,
+        consumer_id: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        listener: bool = False,
+        values: bool = False,
+        handle_ms: int = 0,
+    ) -> ScalaMember:
+        """One more original consumer, in the chroot of the first broker; see ScalaMember."""
+        member = ScalaMember(
+            release,
+            self.zookeeper,
+            group,
+            topics,
+            chroot=self.chroot,
+            name=name or f"member-{len(self.members)}",
+            whitelist=whitelist,
+            blacklist=blacklist,
+            streams=streams,
+            consumer_id=consumer_id,
+            settings=settings,
+            listener=listener,
+            values=values,
+            handle_ms=handle_ms,
+        )
+        self.members.append(member)
+        member.start(wait=wait)
+        return member
+
+    @property
+    def load(self) -> Load:
+        """The producer of the first broker's release, started on first use."""
+        if self._load is None or not self._load.is_running():
+            if not self.brokers:
+                raise SandboxError("this sandbox has no broker yet: start_broker() first")
+            self._load = Load(self.run, self.brokers[0].release, self.bootstrap)
+        return self._load
+
+    # --- topics and records ---
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        replicas: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = LEADERS_TIMEOUT_MS,
+    ) -> None:
+        """Makes a topic and waits for its leaders; partitions go round the brokers unless ``replicas`` says where."""
+        ids = [broker.broker_id for broker in self.brokers]
+        spread = {partition: [ids[partition % len(ids)]] for partition in range(partitions)}
+        self.admin.put_topic(topic, replicas if replicas is not None else spread, config)
+        self.wait_leaders(topic, timeout_ms)
+
+    def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+        """Adds partitions up to ``partitions`` and waits for their leaders."""
+        ids = [broker.broker_id for broker in self.brokers]
+        spread = {partition: [ids[partition % len(ids)]] for partition in range(partitions)}
+        self.admin.put_topic(topic, {**spread, **self.admin.topic_replicas(topic)})
+        self.wait_leaders(topic, timeout_ms)
+
+    def wait_leaders(self, topic: str, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+        """Until every running broker answers Metadata with a leader for each partition of the topic."""
+        wanted = set(self.admin.topic_replicas(topic))
+
+        def all_know() -> bool:
+            answers = [broker.metadata() for broker in self.brokers if broker.is_running()]
+            return all(answer is not None and set(answer.leaders.get(topic, {})) == wanted for answer in answers)
+
+        wait_until(all_know, f"topic {topic} has leaders for {len(wanted)} partitions", timeout_ms)
+
+    def produce(
+        self, topic: str, partition: int, values: int | Sequence[bytes | None], *, size: int = 64, codec: str = "none"
+    ) -> Produced:
+        """So many numbered records, or exactly these values; returns the acknowledged range."""
+        if isinstance(values, int):
+            return self.load.produce(topic, partition, values, size=size, codec=codec)
+        return self.load.produce_values(topic, partition, values, codec=codec)
+
+    # --- the end ---
+
+    def stop(self) -> None:
+        """Ends everything gracefully: members, producer, brokers, ZooKeeper.  The files stay until ``close``."""
+        for member in self.members:
+            if member.is_running():
+                member.stop()
+        self._close_load()
+        for broker in self.brokers:
+            broker.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.close()
+
+    def close(self) -> None:
+        """Ends everything in the quickest way, since its data goes too, and removes the files."""
+        for member in self.members:
+            member.close()
+        self._close_load()
+        for broker in self.brokers:
+            if broker.is_running():
+                broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.close()
+        end(self.run.records(), timeout_ms=0)
+        if not os.environ.get(KEEP):
+            self.run.remove()
+
+    def _close_load(self) -> None:
+        if self._load is not None:
+            self._load.close()
+            self._load = None

@@ -1,0 +1,181 @@
+"""Records made by a real producer: the one of the release whose jars it runs on, so in that release's format."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox.events import Event, EventFile
+from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.waiting import wait_until
+
+START_TIMEOUT_MS = 30_000
+PRODUCE_TIMEOUT_MS = 60_000
+
+SETTINGS = {
+    # One request in flight and many tries: what is acknowledged stands in the order in which it was sent.
+    "acks": "all",
+    "retries": "1000",
+    "retry.backoff.ms": "100",
+    "max.in.flight.requests.per.connection": "1",
+    "linger.ms": "5",
+    "batch.size": "65536",
+    "client.id": "sandbox",
+}
+
+
+class Produced(NamedTuple):
+    """A range of acknowledged offsets, both ends included."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+class Load:
+    """A producer that does what it is told until it is closed; commands go one after the other."""
+
+    def __init__(
+        self,
+        run: Run,
+        release: str,
+        bootstrap: str,
+        *,
+        name: str = "load",
+        settings: Mapping[str, str] | None = None,
+        heap_mb: int = 128,
+    ) -> None:
+        config = properties(
+            {**SETTINGS, "bootstrap.servers": bootstrap, **(settings or {})}, run.root / name / "load.properties"
+        )
+        command = JavaCommand(release, "Load", (str(config),), programs=("Load", "Lines"), heap_mb=heap_mb)
+        self._file = EventFile(run.root / name / "out.log")
+        self._process = JavaProcess(run, "load", name, command, talking=True)
+        self._reading = threading.Lock()
+        self._asking = threading.Lock()
+        self._last_id = 0
+        self._answers: dict[str, Event] = {}
+        self._acked: dict[tuple[str, int], list[Produced]] = {}
+        self._failures: list[Event] = []
+        self._started = False
+        self._wait(lambda: self._started, "starts", START_TIMEOUT_MS)
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        size: int = 64,
+        codec: str = "none",
+        timeout_ms: int = PRODUCE_TIMEOUT_MS,
+    ) -> Produced:
+        """Sends ``count`` records with values "topic-partition-sequence", filled with blanks up to ``size`` bytes.
+
+        The sequence counts from 0 for each partition; on a fresh partition it is the offset.  Returns when all are
+        acknowledged.
+        """
+        return self._produced(self._ask(f"produce {{}} {topic} {partition} {count} {size} {codec}", timeout_ms))
+
+    def produce_values(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        codec: str = "none",
+        timeout_ms: int = PRODUCE_TIMEOUT_MS,
+    ) -> Produced:
+        """Sends these records as they are."""
+        keys = keys if keys is not None else [None] * len(values)
+        pairs = ",".join(f"{_word(key)}:{_word(value)}" for key, value in zip(keys, values, strict=True))
+        return self._produced(self._ask(f"values {{}} {topic} {partition} {codec} {pairs}", timeout_ms))
+
+    def rate(self, topic: str, partitions: int, per_second: int, *, size: int = 64, codec: str = "none") -> None:
+        """Sends steadily, in turn to partitions 0 to ``partitions`` - 1, until ``halt``; see ``acked``."""
+        self._ask(f"rate {{}} {topic} {partitions} {per_second} {size} {codec}", PRODUCE_TIMEOUT_MS)
+
+    def halt(self, timeout_ms: int = PRODUCE_TIMEOUT_MS) -> None:
+        """Stops what ``rate`` started; returns when all that was sent is answered.  SandboxError if any was refused."""
+        self._ask("halt {}", timeout_ms)
+        if self._failures:
+            raise SandboxError(f"{len(self._failures)} sends failed, first: {self._failures[0]}")
+
+    def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
+        """Through the admin client (producers of 0.11 and later); for brokers without ZooKeeper."""
+        self._ask(f"create {{}} {topic} {partitions} {replicas}", PRODUCE_TIMEOUT_MS)
+
+    @property
+    def acked(self) -> dict[tuple[str, int], list[Produced]]:
+        """(topic, partition) -> the ranges that were acknowledged so far, in order."""
+        self._read()
+        return self._acked
+
+    def acked_offsets(self, topic: str) -> dict[int, set[int]]:
+        """Partition -> every offset that was acknowledged so far."""
+        return {
+            partition: {offset for each in ranges for offset in range(each.first, each.last + 1)}
+            for (name, partition), ranges in self.acked.items()
+            if name == topic
+        }
+
+    def is_running(self) -> bool:
+        return self._process.is_running()
+
+    def close(self) -> None:
+        """Ends the process at once; what is not acknowledged may be lost."""
+        if self._process.is_running():
+            self._process.kill()
+
+    def _ask(self, command: str, timeout_ms: int) -> Event:
+        with self._asking:
+            self._last_id += 1
+            name = str(self._last_id)
+            self._process.say(command.format(name))
+            self._wait(lambda: name in self._answers, command.split(" ")[0], timeout_ms)
+        answer = self._answers.pop(name)
+        if answer["event"] == "failed":
+            raise SandboxError(f"'{command[:80]}' failed: {answer['error']}; {self._process.log_end()}")
+        return answer
+
+    def _wait(self, condition: object, what: str, timeout_ms: int) -> None:
+        assert callable(condition), "a condition is asked again and again"
+
+        def check() -> bool:
+            self._read()
+            if condition():
+                return True
+            self._process.check_running()
+            return False
+
+        try:
+            wait_until(check, f"{self._process.name}: {what}", timeout_ms, poll_ms=5)
+        except SandboxError as error:
+            raise SandboxError(f"{error}; {self._process.log_end()}") from error
+
+    def _read(self) -> None:
+        with self._reading:
+            for event in self._file.read_new():
+                if event["event"] == "produced":
+                    produced = self._produced(event)
+                    self._acked.setdefault((produced.topic, produced.partition), []).append(produced)
+                if event["event"] == "send_failed":
+                    self._failures.append(event)
+                if event["event"] == "started":
+                    self._started = True
+                if event.get("id") is not None:
+                    self._answers[event["id"]] = event
+
+    @staticmethod
+    def _produced(event: Event) -> Produced:
+        return Produced(event["topic"], event["partition"], event["first"], event["last"])
+
+
+def _word(data: bytes | None) -> str:
+    return "~" if data is None else base64.b64encode(data).decode()

@@ -1,0 +1,224 @@
+"""An original Scala consumer of any release, as a member of a group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox.artifacts import artifact_set
+from zkconsumer.testing.sandbox.events import Event, EventFile
+from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.waiting import wait_until
+from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
+
+START_TIMEOUT_MS = 60_000
+STOP_TIMEOUT_MS = 20_000
+
+TEST_SETTINGS = {
+    "auto.offset.reset": "smallest",
+    "auto.commit.interval.ms": "1000",
+    "zookeeper.session.timeout.ms": "4000",
+    "zookeeper.connection.timeout.ms": "15000",
+    "rebalance.backoff.ms": "1000",
+    "rebalance.max.retries": "10",
+}
+"""Defaults of the sandbox where the original's own are too slow for tests; ``settings`` replaces each of them."""
+
+
+class Handed(NamedTuple):
+    """One message that ``next()`` returned: where it stood, to which stream of its topic, when (wall clock)."""
+
+    topic: str
+    partition: int
+    offset: int
+    thread: int
+    t_ms: int
+    value: str | None = None
+
+
+class ScalaMember:
+    """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` (a Java regular expression).
+
+    ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the
+    values of the messages, ``handle_ms`` is the time that one message takes.  Nothing runs before ``start``.
+    """
+
+    def __init__(
+        self,
+        release: str,
+        zookeeper: ZooKeeperServer,
+        group: str,
+        topics: Mapping[str, int] | None = None,
+        *,
+        chroot: str = "",
+        name: str = "member-0",
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+        streams: int = 1,
+        consumer_id: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        listener: bool = False,
+        values: bool = False,
+        handle_ms: int = 0,
+        heap_mb: int = 128,
+    ) -> None:
+        if not artifact_set(release).has_scala_consumer:
+            raise SandboxError(f"Kafka {release} has no Scala consumer; 1.1.1 is the last that has")
+        assert (topics is not None) + (whitelist is not None) + (blacklist is not None) == 1, "what is to be consumed?"
+        self.release = release
+        self.zookeeper = zookeeper
+        self.chroot = chroot
+        self.group = group
+        self.name = name
+        self.consumer_id: str | None = None
+        self._heap_mb = heap_mb
+        self._process: JavaProcess | None = None
+        self._file: EventFile | None = None
+        self._reading = threading.Lock()
+        self._events: list[Event] = []
+        self._handed: list[Handed] = []
+        self.settings = {
+            **TEST_SETTINGS,
+            "group.id": group,
+            "zookeeper.connect": zookeeper.connect_string(chroot),
+            **({"consumer.id": consumer_id} if consumer_id is not None else {}),
+            **(settings or {}),
+        }
+        self._own = {
+            **({"member.topics": ",".join(f"{t}:{n}" for t, n in topics.items())} if topics is not None else {}),
+            **({"member.whitelist": whitelist} if whitelist is not None else {}),
+            **({"member.blacklist": blacklist} if blacklist is not None else {}),
+            "member.streams": str(streams),
+            "member.listener": str(listener).lower(),
+            "member.values": str(values).lower(),
+            "member.handle.ms": str(handle_ms),
+        }
+
+    # --- life ---
+
+    @property
+    def process(self) -> JavaProcess:
+        if self._process is None:
+            raise SandboxError(f"{self.name} was never started")
+        return self._process
+
+    def start(self, *, wait: bool = True) -> None:
+        """Starts the JVM; with ``wait``, returns when the streams exist, that is, when the first rebalance is over."""
+        config = properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
+        command = JavaCommand(
+            self.release, "ScalaMember", (str(config),), programs=("ScalaMember", "Lines"), heap_mb=self._heap_mb
+        )
+        self._file = EventFile(self.zookeeper.run.root / self.name / "out.log")
+        self._process = JavaProcess(self.zookeeper.run, "member", self.name, command, talking=True)
+        if wait:
+            self.wait_started()
+
+    def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:
+        """A clean ``shutdown()``; False if the member had to be killed."""
+        self.resume()
+        return self.process.stop(timeout_ms)
+
+    def terminate(self) -> None:
+        """Asks for a clean ``shutdown()`` and does not wait."""
+        self.process.terminate()
+
+    def commit(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
+        """``commitOffsets()``, and waits until it has returned."""
+        before = self.count("committed")
+        self.process.say("commit")
+        self.wait_for(lambda: self.count("committed") > before, timeout_ms, "commitOffsets() returns")
+
+    def kill(self) -> None:
+        """SIGKILL: its session lives on in ZooKeeper until it times out."""
+        self.process.kill()
+
+    def pause(self) -> None:
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running()
+
+    def close(self) -> None:
+        """Ends the process in the quickest way."""
+        if self.is_running():
+            self.process.kill()
+
+    # --- what it did ---
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything but messages, in order."""
+        self._read()
+        return self._events
+
+    @property
+    def handed(self) -> list[Handed]:
+        """Every message so far, in order."""
+        self._read()
+        return self._handed
+
+    def count(self, event: str) -> int:
+        """How many events of this name there were."""
+        return sum(each["event"] == event for each in self.events)
+
+    def offsets(self) -> dict[tuple[str, int], list[int]]:
+        """(topic, partition) -> the offsets that were handed out, in order."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for message in self.handed:
+            found.setdefault((message.topic, message.partition), []).append(message.offset)
+        return found
+
+    # --- waiting ---
+
+    def wait_for(self, condition: Callable[[], object], timeout_ms: int, what: str = "its condition") -> None:
+        """Waits until ``condition`` is true; SandboxError quotes the log if it is not, or if the member ended."""
+
+        def check() -> bool:
+            if condition():
+                return True
+            self.process.check_running()
+            # What it wrote at the very end counts too.
+            return bool(condition())
+
+        try:
+            wait_until(check, f"{self.name}: {what}", timeout_ms)
+        except SandboxError as error:
+            last = self.events[-5:]
+            raise SandboxError(f"{error}; its last events: {last}; {self.process.log_end()}") from error
+
+    def wait_started(self, timeout_ms: int = START_TIMEOUT_MS) -> None:
+        """Until the streams exist; SandboxError if the consumer refused to make them."""
+        self.wait_for(lambda: self.count("started") or self.count("failed"), timeout_ms, "starts")
+        failed = [event for event in self.events if event["event"] == "failed"]
+        if failed:
+            raise SandboxError(f"{self.name} failed: {failed[0]['error']}; {self.process.log_end()}")
+
+    def wait_handed(self, count: int, timeout_ms: int = 30_000) -> list[Handed]:
+        """Until at least ``count`` messages were handed out."""
+        self.wait_for(lambda: len(self.handed) >= count, timeout_ms, f"{count} messages")
+        return self.handed
+
+    def wait_registered(self, timeout_ms: int = START_TIMEOUT_MS) -> str:
+        """Until its registration stands in ZooKeeper; returns the consumer id."""
+        admin = self.zookeeper.admin(self.chroot)
+        self.wait_for(lambda: self.events and self.consumer_id, timeout_ms, "connects")
+        assert self.consumer_id is not None, "just waited for it"
+        self.wait_for(lambda: self.consumer_id in admin.members(self.group), timeout_ms, "registers")
+        return self.consumer_id
+
+    def _read(self) -> None:
+        if self._file is None:
+            return
+        with self._reading:
+            for event in self._file.read_new():
+                if event["event"] == "handed":
+                    place = event["topic"], event["partition"], event["offset"]
+                    self._handed.append(Handed(*place, event["thread"], event["t"], event.get("value")))
+                    continue
+                self._events.append(event)
+                self.consumer_id = event.get("consumer") or self.consumer_id

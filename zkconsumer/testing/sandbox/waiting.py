@@ -1,0 +1,61 @@
+"""Waiting for a condition with a deadline, and choosing ports.  No other module of the sandbox waits or sleeps."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import SandboxError
+
+T = TypeVar("T")
+
+POLL_MS = 20
+HOST = "127.0.0.1"
+
+# Below the range from which systems take the source ports of outgoing connections (32768 and up on Linux).  A port
+# from that range could be taken by some client while its server restarts.
+PORT_FIRST, PORT_LAST = 15_000, 31_999
+PORT_TRIES_MAX = 200
+
+_given: set[int] = set()
+_nobody = threading.Event()
+
+
+def pause_ms(duration_ms: int) -> None:
+    """Lets the rest of the machine work."""
+    _nobody.wait(duration_ms / 1000)
+
+
+def wait_until(check: Callable[[], T], what: str, timeout_ms: int, poll_ms: int = POLL_MS) -> T:
+    """Returns the first true answer of ``check``; raises SandboxError that names ``what`` after the deadline."""
+    deadline_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if SYSTEM_CLOCK.now_ms() >= deadline_ms:
+            raise SandboxError(f"waited {timeout_ms} ms in vain: {what}")
+        pause_ms(poll_ms)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now; never the same twice in a process.
+
+    Somebody may still take it before its server does, so whoever starts a server tries again with another one.
+    """
+    for _ in range(PORT_TRIES_MAX):
+        port = random.randint(PORT_FIRST, PORT_LAST)
+        if port in _given:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        _given.add(port)
+        return port
+    raise SandboxError(f"no free port between {PORT_FIRST} and {PORT_LAST} in {PORT_TRIES_MAX} tries")
