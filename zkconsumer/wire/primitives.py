@@ -17,7 +17,10 @@ from typing import Any, Protocol, TypeAlias
 from zkconsumer.errors import RemoteProtocolError, UsageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes in any of the shapes in which they arrive; a record set is handed on as a ``memoryview`` of its frame."""
+"""Bytes in any of the shapes in which they arrive."""
+
+RecordSet: TypeAlias = bytes | memoryview
+"""A record set as it travels: one that was received is a read-only view of its frame."""
 
 ITEMS_MAX = 2_000_000
 """Array elements that one message may hold, all its arrays together: bounds the objects made for one frame.

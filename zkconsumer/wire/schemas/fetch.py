@@ -8,7 +8,7 @@ version 3 (0.10.1, KIP-74) at least one whole message comes back, whatever the l
 
 from __future__ import annotations
 
-from zkconsumer.wire.primitives import Buffer, int8, int16, int32, int64, record_set, text
+from zkconsumer.wire.primitives import RecordSet, int8, int16, int32, int64, record_set, text
 from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
 
 RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF
@@ -108,7 +108,7 @@ class FetchPartitionResponse:
         array(AbortedTransaction), "4+", nullable="4+", default=None
     )
     preferred_read_replica: int = f(int32, "11+", default=-1)
-    records: Buffer | None = f(record_set, nullable="0+")
+    records: RecordSet | None = f(record_set, nullable="0+")
     diverging_epoch: EpochEndOffset | None = f(Nested(EpochEndOffset), "12+", tag=0, default=None)
     current_leader: LeaderIdAndEpoch | None = f(Nested(LeaderIdAndEpoch), "12+", tag=1, default=None)
     snapshot_id: SnapshotId | None = f(Nested(SnapshotId), "12+", tag=2, default=None)

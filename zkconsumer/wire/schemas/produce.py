@@ -6,7 +6,7 @@ The version says which message format the record sets have: 0 for versions 0 and
 
 from __future__ import annotations
 
-from zkconsumer.wire.primitives import Buffer, int16, int32, int64, record_set, text
+from zkconsumer.wire.primitives import RecordSet, int16, int32, int64, record_set, text
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
 
@@ -15,7 +15,7 @@ class ProducePartition:
     """One record set; its offsets are assigned by the broker."""
 
     index: int = f(int32)
-    records: Buffer | None = f(record_set, nullable="0+")
+    records: RecordSet | None = f(record_set, nullable="0+")
 
 
 @message

@@ -1,0 +1,104 @@
+"""The only maker of threads.
+
+Every thread has a name, an owner that can stop it within a deadline, and somebody who is told when it dies: a thread
+that ends by an exception is never just gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TypeAlias
+
+Target: TypeAlias = Callable[["StopSignal"], None]
+OnDeath: TypeAlias = Callable[[str, BaseException], None]
+
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+_workers_lock = threading.Lock()
+
+
+class StopSignal:
+    """What a thread looks at, or waits on, to learn that it should end."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Ask the thread to end."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether the thread should end."""
+        return self._event.is_set()
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Pause, but not after the stop was asked for; True: end now."""
+        return self._event.wait(timeout_ms / 1000)
+
+
+class Worker:
+    """The owner's handle of a thread; made by ``spawn``."""
+
+    def __init__(self, name: str, target: Target, on_death: OnDeath, wake: Callable[[], None]) -> None:
+        self.name = name
+        self._target = target
+        self._on_death = on_death
+        self._wake = wake
+        self._signal = StopSignal()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread is still running."""
+        return self._thread.is_alive()
+
+    def ask_to_stop(self) -> None:
+        """Set the stop signal and wake the thread, without waiting; may be called by any thread, also twice."""
+        self._signal.set()
+        self._wake()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for the end; False: it still runs.  A thread that asks this of itself is told False at once."""
+        if self._thread is threading.current_thread():
+            return False
+        self._thread.join(timeout_ms / 1000)
+        return not self._thread.is_alive()
+
+    def stop(self, timeout_ms: int) -> bool:
+        """``ask_to_stop``, then ``join``."""
+        self.ask_to_stop()
+        return self.join(timeout_ms)
+
+    def _run(self) -> None:
+        try:
+            self._target(self._signal)
+        except BaseException as error:  # noqa: BLE001 (a thread ends here: whatever ended it must be told)
+            self._on_death(self.name, error)
+
+
+def _nothing() -> None:
+    """For threads that block nowhere but on their stop signal."""
+
+
+def spawn(name: str, target: Target, on_death: OnDeath, *, wake: Callable[[], None] = _nothing) -> Worker:
+    """Start a daemon thread that runs ``target(stop_signal)``.
+
+    ``on_death(name, error)`` is called in the dying thread when ``target`` ends by an exception of any kind; what it
+    raises itself goes to ``threading.excepthook``.  ``wake`` is called after the stop signal was set: it must end
+    whatever the thread may be blocked in (close its connection, notify its condition).
+    """
+    worker = Worker(name, target, on_death, wake)
+    with _workers_lock:
+        _workers.add(worker)
+    return worker
+
+
+def live_threads() -> list[str]:
+    """The names of the threads made here that still run, sorted: what a test of ``close()`` looks at."""
+    with _workers_lock:
+        workers = list(_workers)
+    return sorted(worker.name for worker in workers if worker.is_alive)

@@ -1,0 +1,358 @@
+"""One blocking connection to one broker.
+
+    send ----> frame ----> transport            request = send + receive
+    receive <- frame <---- transport            answers come back in the order of the requests
+
+One thread sends and receives; ``close`` may come from any thread, and ends whatever that one is blocked in at once.
+The connection opens at the first ``send``, and again at the first one after it broke: it never repeats a request by
+itself, since an answer that was lost does not say whether the request was carried out.  After a break another broker,
+or another release of it, may answer: whoever reconnects negotiates again (``versions``).
+
+Errors are translated here and nowhere else: ``BrokerUnreachable`` for what the network or the broker's absence does,
+``RemoteProtocolError`` for bytes that no broker sends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, UsageError
+from zkconsumer.kafka.transport import OpenTransport, SocketTransport, Transport
+from zkconsumer.wire.frames import (
+    RESPONSE_BYTES_MAX,
+    SIZE_BYTES,
+    correlation_id_of,
+    decode_response,
+    encode_request,
+    frame_size,
+)
+from zkconsumer.wire.primitives import Buffer, MalformedMessage
+from zkconsumer.wire.schemas.produce import ProduceRequest
+from zkconsumer.wire.schemas.table import Api
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+CONNECT_TIMEOUT_MS = 10_000
+"""How long a TCP connection may take to come up; the original had no limit of its own here."""
+
+RECEIVE_BUFFER_BYTES = 64 * 1024
+"""``socket.receive.buffer.bytes`` of the old consumer (0.8 to 1.1)."""
+
+CORRELATION_ID_MAX = 0x7FFF_FFFF
+
+
+class Reason(Enum):
+    """Why a broker could not be reached."""
+
+    UNRESOLVED = "its name has no address"
+    REFUSED = "nothing listens there"
+    TIMED_OUT = "it did not answer in time"
+    CLOSED = "it closed the connection"
+    BROKEN = "the network failed"
+
+
+class ConnectionFailed(BrokerUnreachable):
+    """A broker did not answer; the text names it, what was asked, and who must act."""
+
+    def __init__(self, host: str, port: int, reason: Reason, what: str) -> None:
+        super().__init__(f"{host}:{port}: {what}")
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending(Generic[R]):
+    """A request that was sent and whose answer was not received yet."""
+
+    api: Api[Any, R]
+    version: int
+    correlation_id: int
+
+    def __str__(self) -> str:
+        return f"{self.api.name} v{self.version}"
+
+
+class Connection(Protocol):
+    """A conversation with one broker.  ``zkconsumer.testing`` has one without sockets."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    def request(
+        self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> R:
+        """Ask, and wait for the answer."""
+
+    def send(self, api: Api[Q, R], version: int, body: Q, timeout_ms: int) -> Pending[R]:
+        """Ask without waiting; the answers must be received in the same order."""
+
+    def receive(self, pending: Pending[R], timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX) -> R:
+        """The answer to the oldest request that has none yet."""
+
+    def close(self) -> None:
+        """End it for good, from any thread."""
+
+
+class Connect(Protocol):
+    """Makes a connection that opens when it is first used; ``BlockingConnection`` is one, a fake cluster another."""
+
+    def __call__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "",
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+    ) -> Connection: ...
+
+
+class BlockingConnection:
+    """A ``Connection``.  Nothing is opened before the first ``send``.
+
+    ``request``, ``send`` and ``receive`` raise ``ConnectionFailed`` (a ``BrokerUnreachable``), ``RemoteProtocolError``,
+    ``ConnectorClosed`` after ``close``, ``ForkedError`` in a child process, and ``UsageError`` for a request that
+    cannot be written.  After any of the first two the connection is broken: pending answers are lost.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "",
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+        transport: OpenTransport = SocketTransport,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._new_transport = transport
+        self._clock = clock
+        self._pid = os.getpid()
+        self._correlation_id = 0
+        self._pending: deque[Pending[Any]] = deque()
+        self._lock = threading.Lock()
+        # Under the lock: whether a thread is inside a call, the transport that it uses, and whether it must end.
+        self._is_in_use = False
+        self._transport: Transport | None = None
+        self._is_closed = False
+
+    @property
+    def host(self) -> str:
+        """The broker's host, as it was given."""
+        return self._host
+
+    @property
+    def port(self) -> int:
+        """The broker's port."""
+        return self._port
+
+    def __str__(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    def request(
+        self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> R:
+        """Ask, and wait for the answer; ``timeout_ms`` counts from when the connection is open."""
+        pending = self.send(api, version, body, timeout_ms)
+        return self.receive(pending, timeout_ms, response_bytes_max=response_bytes_max)
+
+    def send(self, api: Api[Q, R], version: int, body: Q, timeout_ms: int) -> Pending[R]:
+        """Ask without waiting; opens the connection (within its own time-out) if it is not open."""
+        if isinstance(body, ProduceRequest) and body.acks == 0:
+            raise UsageError("Produce with acks=0 has no answer, and this connection waits for one; use acks=1")
+        with self._in_use():
+            pending: Pending[R] = Pending(api, version, self._correlation_id)
+            frame = encode_request(api, version, pending.correlation_id, self._client_id, body)
+            transport = self._transport or self._open()
+            with self._translated(str(pending), timeout_ms):
+                transport.send_all(frame, self._clock.now_ms() + timeout_ms)
+            self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
+            self._pending.append(pending)
+        return pending
+
+    def receive(self, pending: Pending[R], timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX) -> R:
+        """The answer to ``pending``, which must be the oldest request that has none yet.
+
+        ``response_bytes_max``: a longer answer is refused before it is read.  Record sets in the answer are views of
+        the bytes received, which live as long as one of them does.
+        """
+        with self._in_use():
+            if pending not in self._pending:
+                raise self._failed(Reason.CLOSED, f"the connection broke before {pending} was answered")
+            if self._pending[0] is not pending:
+                raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
+            assert self._transport is not None, "a request is pending only on an open connection"
+            with self._translated(str(pending), timeout_ms):
+                data = self._frame(self._transport, pending, self._clock.now_ms() + timeout_ms, response_bytes_max)
+                body = self._decoded(pending, data)
+            self._pending.popleft()
+        return body
+
+    def close(self) -> None:
+        """End the connection for good.  A thread that is blocked in it gets ``ConnectorClosed`` at once."""
+        if os.getpid() != self._pid:
+            # The lock may be held by a thread that does not exist here, and an abort would reach the parent's socket.
+            self._is_closed = True
+            self._release()
+            return
+        with self._lock:
+            self._is_closed = True
+            transport, is_in_use = self._transport, self._is_in_use
+            if not is_in_use:
+                self._transport = None
+        if transport is not None:
+            transport.abort()
+            if not is_in_use:
+                transport.release()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """One thread's stay inside: what is closed meanwhile is released on the way out, never under its feet."""
+        if os.getpid() != self._pid:
+            raise ForkedError(f"the connection to {self} belongs to process {self._pid}; connect in the child instead")
+        with self._lock:
+            if self._is_closed:
+                raise self._closed()
+            if self._is_in_use:
+                raise UsageError(f"two threads use the connection to {self} at once; give each its own")
+            self._is_in_use = True
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._is_in_use = False
+            is_closed = self._is_closed
+        if is_closed:
+            self._release()
+
+    def _open(self) -> Transport:
+        transport = self._new_transport(self._host, self._port, self._receive_buffer_bytes, self._clock)
+        with self._lock:
+            if self._is_closed:
+                raise self._closed()
+            self._transport = transport
+        with self._translated("connect", self._connect_timeout_ms):
+            transport.open(self._clock.now_ms() + self._connect_timeout_ms)
+        return transport
+
+    def _release(self) -> None:
+        transport, self._transport = self._transport, None
+        self._pending.clear()
+        if transport is not None:
+            transport.release()
+
+    @contextmanager
+    def _translated(self, what: str, timeout_ms: int) -> Iterator[None]:
+        """The border: whatever goes wrong inside breaks the connection and leaves as one of ours."""
+        try:
+            yield
+        except (OSError, MalformedMessage, ConnectionFailed) as error:
+            self._release()
+            if self._is_closed:
+                raise self._closed() from error
+            if isinstance(error, OSError):
+                raise self._network_error(error, what, timeout_ms) from error
+            raise
+        except BaseException:
+            # Interrupted in the middle of a frame: what comes next on this connection would be misread.
+            self._release()
+            raise
+
+    def _network_error(self, error: OSError, what: str, timeout_ms: int) -> ConnectionFailed:
+        match error:
+            case TimeoutError():
+                advice = "the broker hangs, is overloaded, or a firewall drops the packets"
+                return self._failed(Reason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms; {advice}")
+            case socket.gaierror():
+                advice = "correct DNS here, or the host that the broker advertises"
+                return self._failed(Reason.UNRESOLVED, f"the name {self._host} has no address ({error}); {advice}")
+            case ConnectionRefusedError():
+                advice = "start the broker, or correct the address that it advertises"
+                return self._failed(Reason.REFUSED, f"the connection was refused; {advice}")
+            case ConnectionError():
+                return self._failed(Reason.CLOSED, f"the connection was closed during {what} ({error})")
+            case _:
+                advice = "check the network between this machine and the broker"
+                return self._failed(Reason.BROKEN, f"{what} failed: {error}; {advice}")
+
+    def _failed(self, reason: Reason, what: str) -> ConnectionFailed:
+        return ConnectionFailed(self._host, self._port, reason, what)
+
+    def _closed(self) -> ConnectorClosed:
+        return ConnectorClosed(f"the connection to {self} was closed by this process")
+
+    def _frame(self, transport: Transport, pending: Pending[Any], deadline_ms: int, bytes_max: int) -> memoryview:
+        start = bytearray(SIZE_BYTES)
+        self._fill(transport, memoryview(start), pending, deadline_ms)
+        try:
+            size = frame_size(start, bytes_max, f"{self}: {pending} response")
+        except MalformedMessage as error:
+            raise MalformedMessage(error.message, error.field, error.offset, error.why + guess(start)) from None
+        data = memoryview(bytearray(size))
+        self._fill(transport, data, pending, deadline_ms, start)
+        return data
+
+    def _fill(
+        self, transport: Transport, view: memoryview, pending: Pending[Any], deadline_ms: int, before: Buffer = b""
+    ) -> None:
+        """Receive until the view is full."""
+        filled = 0
+        while filled < len(view):
+            received = transport.receive_into(view[filled:], deadline_ms)
+            if received == 0:
+                seen = bytes(before) + bytes(view[:filled])
+                where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
+                raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess(seen)}")
+            filled += received
+
+    def _decoded(self, pending: Pending[R], data: memoryview) -> R:
+        try:
+            answered = correlation_id_of(data)
+            if answered != pending.correlation_id:
+                why = f"{answered}, expected {pending.correlation_id}{guess(bytes(data[:SIZE_BYTES]))}"
+                raise MalformedMessage(f"{pending} response", "correlation_id", 0, why)
+            return decode_response(pending.api, pending.version, data)[1]
+        except MalformedMessage as error:
+            raise MalformedMessage(f"{self}: {error.message}", error.field, error.offset, error.why) from None
+
+
+def guess(start: bytes | bytearray) -> str:
+    """A question for the reader of an error text, when the first bytes of an answer look like another protocol's."""
+    if start[:4] in (b"HTTP", b"<!DO", b"<htm", b"<HTM"):
+        return "; is this port an HTTP port?"
+    if len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03:
+        return "; is this port a TLS port?"
+    if start[:4] == b"SSH-":
+        return "; is this port an SSH port?"
+    if len(start) >= SIZE_BYTES and _is_absurd_size(start):
+        return "; is this port a TLS or HTTP port, or something else than a Kafka broker?"
+    return ""
+
+
+def _is_absurd_size(start: bytes | bytearray) -> bool:
+    """Whether the first four bytes cannot be the size of any frame that is accepted here by default."""
+    size = int.from_bytes(start[:SIZE_BYTES], "big", signed=True)
+    return not 0 <= size <= RESPONSE_BYTES_MAX

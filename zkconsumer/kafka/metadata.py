@@ -1,0 +1,145 @@
+"""Who leads what, and where a partition begins and ends: questions over a connection.
+
+Each function asks one thing in the best version that both sides speak, and gives one plain answer, whatever the
+version was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka.error_codes import LEADER_NOT_AVAILABLE, NONE, BrokerError, ErrorCode, error_code
+from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
+from zkconsumer.wire.schemas.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from zkconsumer.wire.schemas.metadata import (
+    MetadataPartition,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+ALL_TOPICS_IS_NULL_FROM = 1
+"""The Metadata version from which an empty list of topics means none of them, and null all."""
+
+NO_OFFSET = -1
+
+Leader: TypeAlias = BrokerAddress | ErrorCode
+"""The broker that leads a partition, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """An answer to Metadata.
+
+    ``brokers``: id → address, of the live ones.  ``partitions``: who leads each partition of the topics that exist.
+    ``topics``: what is wrong with the others.
+    """
+
+    brokers: Mapping[int, BrokerAddress]
+    partitions: Mapping[TopicPartition, Leader]
+    topics: Mapping[str, ErrorCode]
+
+    @property
+    def led(self) -> dict[TopicPartition, BrokerAddress]:
+        """The partitions that have a leader."""
+        return {tp: leader for tp, leader in self.partitions.items() if isinstance(leader, BrokerAddress)}
+
+
+def fetch_leaders(
+    connection: Connection, ranges: ApiRanges, topics: Collection[str] | None, timeout_ms: int
+) -> Leaders:
+    """Who leads the partitions of ``topics`` (None: of all topics).
+
+    A partition counts as led when the answer names a live leader, whatever error stands beside it (error 9 does, for a
+    replica that is down), as in the original.  No topic is created by asking, save by a broker before 0.11 that creates
+    topics by itself: ask for topics that exist.  Raises what ``Connection.request`` raises.
+    """
+    version = ranges.pick(METADATA)
+    asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    if version < ALL_TOPICS_IS_NULL_FROM:
+        asked = asked or []
+    body = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response = connection.request(METADATA, version, body, timeout_ms)
+    return _leaders(response, None if topics is None else set(topics))
+
+
+def _leaders(response: MetadataResponse, wanted: set[str] | None) -> Leaders:
+    brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
+    partitions: dict[TopicPartition, Leader] = {}
+    topics: dict[str, ErrorCode] = {}
+    for topic in response.topics:
+        if topic.name is None or (wanted is not None and topic.name not in wanted):
+            continue
+        if topic.error_code != NONE.code:
+            topics[topic.name] = error_code(topic.error_code)
+        for partition in topic.partitions:
+            partitions[TopicPartition(topic.name, partition.partition_index)] = _leader(partition, brokers)
+    return Leaders(brokers, partitions, topics)
+
+
+def _leader(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> Leader:
+    leader = brokers.get(partition.leader_id)
+    if leader is not None:
+        return leader
+    if partition.error_code != NONE.code:
+        return error_code(partition.error_code)
+    return LEADER_NOT_AVAILABLE
+
+
+def list_offset(connection: Connection, ranges: ApiRanges, tp: TopicPartition, time: int, timeout_ms: int) -> int:
+    """The offset of ``tp`` at ``time``: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
+
+    For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
+    segment last written at or before it (v0); −1 where there is none.  Raises ``BrokerError`` with the code that the
+    leader answered (6: it does not lead the partition any more), and what ``Connection.request`` raises.
+    """
+    offset = list_offsets(connection, ranges, {tp: time}, timeout_ms)[tp]
+    if isinstance(offset, ErrorCode):
+        raise BrokerError(offset, f"ListOffsets for {tp}")
+    return offset
+
+
+def list_offsets(
+    connection: Connection, ranges: ApiRanges, times: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, int | ErrorCode]:
+    """``list_offset`` of many partitions that one broker leads, in one request; an error stays with its partition."""
+    version = ranges.pick(LIST_OFFSETS)
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for tp, time in times.items():
+        partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=time)
+        topics.setdefault(tp.topic, []).append(partition)
+    body = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()])
+    response = connection.request(LIST_OFFSETS, version, body, timeout_ms)
+    answered = {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    return {tp: _offset(tp, time, version, answered.get(tp)) for tp, time in times.items()}
+
+
+def _offset(
+    tp: TopicPartition, time: int, version: int, answered: ListOffsetsPartitionResponse | None
+) -> int | ErrorCode:
+    if answered is None:
+        raise RemoteProtocolError(f"ListOffsets v{version} was not answered for {tp}")
+    if answered.error_code != NONE.code:
+        return error_code(answered.error_code)
+    if version > 0:
+        offset = answered.offset
+    else:
+        offset = answered.old_style_offsets[0] if answered.old_style_offsets else NO_OFFSET
+    if offset < 0 and (offset != NO_OFFSET or time in (EARLIEST_TIME, LATEST_TIME)):
+        raise RemoteProtocolError(f"ListOffsets v{version} answered offset {offset} for {tp} at time {time}")
+    return offset

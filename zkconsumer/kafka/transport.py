@@ -1,0 +1,130 @@
+"""Bytes to a broker and back: the part of a connection that knows sockets.
+
+A transport is made closed, so that another thread has something to abort while it still connects.  One thread opens,
+sends, receives and releases it; ``abort`` alone may come from any thread, and makes whatever that one thread is
+blocked in end at once.  Deadlines are ``Clock.now_ms`` times.  Only ``OSError`` leaves (``TimeoutError`` at the
+deadline); ``connection`` translates it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any, Protocol
+
+from zkconsumer.base.clock import Clock
+
+ADDRESSES_MAX = 8
+"""How many addresses of one host name are tried."""
+
+
+class Transport(Protocol):
+    """A stream of bytes to one broker."""
+
+    def open(self, deadline_ms: int) -> None:
+        """Connect."""
+
+    def send_all(self, data: bytes, deadline_ms: int) -> None:
+        """Send everything."""
+
+    def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+        """Fill the front of ``view`` with what is there, waiting for at least one byte; 0: the other side ended."""
+
+    def abort(self) -> None:
+        """Make every call that is blocked, and every later one, end at once; from any thread."""
+
+    def release(self) -> None:
+        """Give the descriptor back; not while another thread is inside a call."""
+
+
+class OpenTransport(Protocol):
+    """Makes a transport that is not connected yet."""
+
+    def __call__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport: ...
+
+
+class SocketTransport:
+    """TCP, with keep-alive and without Nagle's delay.
+
+    ``abort`` ends a receive or a send at once everywhere, and a connect at once on Linux; a name that resolves slowly
+    cannot be interrupted (the resolver has no deadline).
+    """
+
+    def __init__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> None:
+        self._host = host
+        self._port = port
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._clock = clock
+        # Held while the descriptor is shut down or closed: a number that was closed may already be somebody else's.
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_aborted = False
+
+    def open(self, deadline_ms: int) -> None:
+        addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        last_error: OSError = OSError(f"{self._host} has no address")
+        for family, kind, protocol, _, address in addresses[:ADDRESSES_MAX]:
+            try:
+                self._connect(socket.socket(family, kind, protocol), address, deadline_ms)
+                return
+            except TimeoutError:
+                raise
+            except OSError as error:
+                self.release()
+                self._refuse_if_aborted()
+                last_error = error
+        raise last_error
+
+    def _connect(self, sock: socket.socket, address: tuple[Any, ...], deadline_ms: int) -> None:
+        self._socket = sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._receive_buffer_bytes > 0:
+            # Before connecting: the window that a connection can grow to is agreed in its first packets.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        self._refuse_if_aborted()
+        sock.settimeout(self._left(deadline_ms))
+        sock.connect(address)
+        # Shutting a connecting socket down lets ``connect`` return as if it had succeeded.
+        self._refuse_if_aborted()
+
+    def send_all(self, data: bytes, deadline_ms: int) -> None:
+        sock = self._opened()
+        sock.settimeout(self._left(deadline_ms))
+        sock.sendall(data)
+
+    def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+        sock = self._opened()
+        sock.settimeout(self._left(deadline_ms))
+        return sock.recv_into(view)
+
+    def abort(self) -> None:
+        with self._lock:
+            self._is_aborted = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        with self._lock:
+            sock, self._socket = self._socket, None
+            if sock is not None:
+                sock.close()
+
+    def _opened(self) -> socket.socket:
+        self._refuse_if_aborted()
+        if self._socket is None:
+            raise ConnectionAbortedError("the transport is not open")
+        return self._socket
+
+    def _refuse_if_aborted(self) -> None:
+        if self._is_aborted:
+            raise ConnectionAbortedError("the transport was aborted")
+
+    def _left(self, deadline_ms: int) -> float:
+        """Seconds to the deadline.  Never 0, which would mean "do not wait at all" and raise another error."""
+        left_ms = deadline_ms - self._clock.now_ms()
+        if left_ms <= 0:
+            raise TimeoutError
+        return left_ms / 1000

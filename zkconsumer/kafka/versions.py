@@ -1,0 +1,135 @@
+"""Which version of each API to speak with a broker.
+
+    ApiVersions v3 --answered--> its ranges                                        Kafka 0.10.0 and later
+        |   '--error 35 (v0 layout)--> v0, or the version that it lists
+        closed
+        v
+    ApiVersions v0 --closed--> ListOffsets v0 without topics --answered--> assumed: version 0 of everything (0.8, 0.9)
+                                        '--closed--> not a broker, or not a PLAINTEXT port
+
+Brokers before 0.10 close the connection on a request that they do not know, and so does nearly everything that is no
+broker at all; the question that every broker of that age can answer, and that changes nothing, tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from zkconsumer.errors import BrokerUnreachable, KafkaException
+from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
+from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
+from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from zkconsumer.wire.schemas.list_offsets import ListOffsetsRequest
+
+CLIENT_SOFTWARE_NAME = "zkconsumer"
+CLIENT_SOFTWARE_VERSION = "0.1.0"
+
+NEGOTIATION_BYTES_MAX = 1024 * 1024
+"""The longest answer to ApiVersions: 60 APIs and some features take about a kilobyte."""
+
+
+class VersionRange(NamedTuple):
+    """Versions of one API, both ends included."""
+
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRanges:
+    """What a broker speaks: API key → versions.  ``is_assumed``: it could not be asked (before 0.10)."""
+
+    ranges: Mapping[int, VersionRange]
+    is_assumed: bool = False
+
+    def pick(self, api: Api[Any, Any], at_most: int | None = None) -> int:
+        """The highest version that the broker and this program both speak, and that is not above ``at_most``.
+
+        ``KafkaException``: there is none; the text has both ranges.
+        """
+        highest_here = api.highest if at_most is None else min(api.highest, at_most)
+        there = self.ranges.get(api.key)
+        if there is None:
+            raise KafkaException(f"the broker does not know {api.name} (API {api.key})")
+        version = min(there.highest, highest_here)
+        if version < max(there.lowest, api.lowest):
+            raise KafkaException(
+                f"no common version of {api.name}: the broker speaks v{there.lowest} to v{there.highest}, "
+                f"this program v{api.lowest} to v{highest_here}"
+            )
+        return version
+
+    def knows(self, api: Api[Any, Any], version: int) -> bool:
+        """Whether the broker speaks this version."""
+        there = self.ranges.get(api.key)
+        return there is not None and there.lowest <= version <= there.highest
+
+
+ASSUMED_BEFORE_0_10 = ApiRanges(
+    MappingProxyType({api.key: VersionRange(0, 0) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA)}),
+    is_assumed=True,
+)
+"""What every broker from 0.8 to 0.9 speaks, none of which can be asked."""
+
+
+def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
+    """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
+
+    ``timeout_ms`` is for each of at most four questions.  Raises what ``Connection.request`` raises (not reachable,
+    not answering, no broker at all), and ``BrokerError`` when the broker refuses to tell.
+    """
+    try:
+        response = _ask(connection, API_VERSIONS.highest, timeout_ms)
+        if response.error_code == UNSUPPORTED_VERSION.code:
+            response = _ask(connection, _version_offered(response), timeout_ms)
+    except ConnectionFailed as error:
+        if error.reason is not Reason.CLOSED:
+            raise
+        return _negotiate_with_the_old(connection, timeout_ms)
+    return _ranges(connection, response)
+
+
+def _ask(connection: Connection, version: int, timeout_ms: int) -> ApiVersionsResponse:
+    body = ApiVersionsRequest(
+        client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
+    )
+    return connection.request(API_VERSIONS, version, body, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+
+
+def _version_offered(response: ApiVersionsResponse) -> int:
+    """Brokers from 2.4 on say which versions of ApiVersions they know when they refuse one (KIP-511)."""
+    for api in response.api_keys:
+        if api.api_key == API_VERSIONS.key:
+            return max(0, min(api.max_version, API_VERSIONS.highest))
+    return 0
+
+
+def _ranges(connection: Connection, response: ApiVersionsResponse) -> ApiRanges:
+    if response.error_code != NONE.code:
+        raise BrokerError(error_code(response.error_code), f"{connection.host}:{connection.port}: ApiVersions")
+    ranges = {api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys}
+    return ApiRanges(MappingProxyType(ranges))
+
+
+def _negotiate_with_the_old(connection: Connection, timeout_ms: int) -> ApiRanges:
+    """The first connection was closed.  Perhaps only by chance, so the simplest form of the question comes first."""
+    try:
+        return _ranges(connection, _ask(connection, 0, timeout_ms))
+    except ConnectionFailed as error:
+        if error.reason is not Reason.CLOSED:
+            raise
+    nothing = ListOffsetsRequest(topics=[])
+    try:
+        connection.request(LIST_OFFSETS, 0, nothing, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    except ConnectionFailed as error:
+        if error.reason is not Reason.CLOSED:
+            raise
+        raise BrokerUnreachable(
+            f"{connection.host}:{connection.port}: closes the connection on every question; "
+            "is this port a TLS or SASL port, or something else than a Kafka broker?"
+        ) from error
+    return ASSUMED_BEFORE_0_10
