@@ -1,0 +1,194 @@
+"""Every path that is read or written below the chroot, and the names that may stand in one.  Pure.
+
+    /consumers/G/ids/C                 who is in the group (ephemeral)
+    /consumers/G/owners/T/P            who owns a partition (ephemeral)
+    /consumers/G/offsets/T/P           where it stands
+    /brokers/ids/N                     the brokers
+    /brokers/topics/T                  a topic's partitions
+    /brokers/topics/T/partitions/P/state
+    /zkconsumer/groups/G               where the group's authority is, once it began to move
+
+A path is made here or nowhere, and each name is checked when it goes in: no input leads outside these folders.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zkconsumer.errors import UnsafeName
+from zkconsumer.types import TopicPartition
+
+CONSUMERS = "/consumers"
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONTROL_GROUPS = "/zkconsumer/groups"
+
+TOPIC_CHARS_MAX = 249
+"""Kafka's own limit."""
+
+NAME_CHARS_MAX = 1_000
+"""Characters of a group, client or consumer id; the original has no limit but ZooKeeper's packet."""
+
+PARTITION_MAX = 2**31 - 1
+
+_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]*")
+# What a path component may hold at all, by ZooKeeper's own rule.
+_COMPONENT = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
+_DOTS = (".", "..")
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+def check_group(group: str) -> str:
+    """Give the group id back, or raise ``UnsafeName``: letters, digits, ``.``, ``_``, ``-``; not ``.`` or ``..``."""
+    if not group or group in _DOTS:
+        raise UnsafeName(f"group id {group!r} is not a name")
+    return _check_charset("group id", group, NAME_CHARS_MAX)
+
+
+def check_topic(name: str) -> str:
+    """Give the topic back, or raise ``UnsafeName``: as a group id, 1 to 249 characters."""
+    if not name or name in _DOTS:
+        raise UnsafeName(f"topic {name!r} is not a name")
+    return _check_charset("topic", name, TOPIC_CHARS_MAX)
+
+
+def check_client_id(client_id: str) -> str:
+    """Give the client id back, or raise ``UnsafeName``.  It stands in no path and may be empty."""
+    return _check_charset("client id", client_id, NAME_CHARS_MAX)
+
+
+def check_consumer_id(consumer_id: str) -> str:
+    """Give the consumer id back, or raise ``UnsafeName``.
+
+    The original does not look at ``consumer.id``, so another member's may hold anything that one path component
+    can; that much is asked here.
+    """
+    is_one = _COMPONENT.fullmatch(consumer_id) is not None and consumer_id not in _DOTS
+    if not is_one or len(consumer_id) > NAME_CHARS_MAX:
+        raise UnsafeName(f"consumer id {consumer_id[:200]!r} is not one component of a path")
+    return consumer_id
+
+
+def _check_charset(what: str, name: str, chars_max: int) -> str:
+    if len(name) > chars_max:
+        raise UnsafeName(f"{what} {name[:50]!r}… has {len(name)} characters, at most {chars_max} are allowed")
+    if _KAFKA_NAME.fullmatch(name) is None:
+        raise UnsafeName(f"{what} {name!r} may hold letters, digits, '.', '_' and '-' only")
+    return name
+
+
+def _check_partition(partition: int) -> int:
+    if not 0 <= partition <= PARTITION_MAX:
+        raise UnsafeName(f"partition {partition} is not between 0 and {PARTITION_MAX}")
+    return partition
+
+
+# --- paths ------------------------------------------------------------------------------------------------------
+
+
+def group_root(group: str) -> str:
+    """What old tools delete when they delete a group."""
+    return f"{CONSUMERS}/{check_group(group)}"
+
+
+def ids(group: str) -> str:
+    """Whose children are the members."""
+    return f"{CONSUMERS}/{check_group(group)}/ids"
+
+
+def registration(group: str, consumer_id: str) -> str:
+    """One member's registration."""
+    return f"{ids(group)}/{check_consumer_id(consumer_id)}"
+
+
+def owners(group: str) -> str:
+    """Whose children are the topics with claims."""
+    return f"{CONSUMERS}/{check_group(group)}/owners"
+
+
+def owners_of_topic(group: str, topic: str) -> str:
+    """Whose children are the partitions of a topic that are claimed."""
+    return f"{owners(group)}/{check_topic(topic)}"
+
+
+def owner(group: str, at: TopicPartition) -> str:
+    """One partition's claim."""
+    return f"{owners(group)}/{check_topic(at.topic)}/{_check_partition(at.partition)}"
+
+
+def offsets(group: str) -> str:
+    """Whose children are the topics with offsets."""
+    return f"{CONSUMERS}/{check_group(group)}/offsets"
+
+
+def offsets_of_topic(group: str, topic: str) -> str:
+    """Whose children are the partitions of a topic that have an offset."""
+    return f"{offsets(group)}/{check_topic(topic)}"
+
+
+def offset(group: str, at: TopicPartition) -> str:
+    """One partition's stored offset."""
+    return f"{offsets(group)}/{check_topic(at.topic)}/{_check_partition(at.partition)}"
+
+
+def control(group: str) -> str:
+    """Where the group's authority is written down; not under ``/consumers``, where old tools delete."""
+    return f"{CONTROL_GROUPS}/{check_group(group)}"
+
+
+def broker(broker_id: int) -> str:
+    """Where a broker is registered."""
+    if not 0 <= broker_id <= PARTITION_MAX:
+        raise UnsafeName(f"broker id {broker_id} is not between 0 and {PARTITION_MAX}")
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    """Where a topic's partitions are written down."""
+    return f"{BROKER_TOPICS}/{check_topic(name)}"
+
+
+def partition_state(at: TopicPartition) -> str:
+    """Where a partition's leader is written down; for tools, the consumer never reads it."""
+    return f"{topic(at.topic)}/partitions/{_check_partition(at.partition)}/state"
+
+
+def parents(path: str) -> list[str]:
+    """The nodes above a path that may have to be made first, topmost first, without ``/``."""
+    return [path[:at] for at in range(1, len(path)) if path[at] == "/"]
+
+
+# --- and back ---------------------------------------------------------------------------------------------------
+
+
+def topic_of(path: str) -> str | None:
+    """The topic of ``/brokers/topics/T``, None for any other path."""
+    head, _, name = path.rpartition("/")
+    return name if head == BROKER_TOPICS and _is_topic(name) else None
+
+
+def partition_of(path: str) -> TopicPartition | None:
+    """The partition of an owner, offset or partition state node, None for any other path."""
+    match path.split("/"):
+        case ["", "consumers", _, "owners" | "offsets", name, number]:
+            pass
+        case ["", "brokers", "topics", name, "partitions", number, "state"]:
+            pass
+        case _:
+            return None
+    partition = partition_number(number)
+    return None if partition is None or not _is_topic(name) else TopicPartition(name, partition)
+
+
+def partition_number(name: str) -> int | None:
+    """A child's name as a partition number: plain decimal, no sign, no padding; None for anything else."""
+    if _DECIMAL.fullmatch(name) is None or int(name) > PARTITION_MAX:
+        return None
+    return int(name)
+
+
+def _is_topic(name: str) -> bool:
+    return 0 < len(name) <= TOPIC_CHARS_MAX and name not in _DOTS and _KAFKA_NAME.fullmatch(name) is not None
