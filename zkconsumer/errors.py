@@ -63,6 +63,10 @@ class ForkedError(UsageError):
     """The process forked after connecting; make a connector in the child instead."""
 
 
+class IteratorFailed(UsageError):
+    """The iterator met a message that it cannot hand out; what it raised then names it.  Make another connector."""
+
+
 class NoSuchElementException(UsageError, StopIteration):
     """``next()`` was called after the stream had ended."""
 

@@ -94,10 +94,14 @@ class Deregister:
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """Read members and topics, leaving watches; the owners too when asked."""
+    """Read members and topics, leaving watches; the owners too when asked.
+
+    ``topics`` are our own; with ``whole_group`` those that only others subscribe to are read as well.
+    """
 
     ticket: int
     session_id: int
+    topics: tuple[str, ...]
     whole_group: bool
     with_owners: bool
 

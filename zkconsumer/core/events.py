@@ -148,16 +148,6 @@ class GroupReadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PatternNotEvaluable:
-    """Member ``member`` subscribes by a Java pattern whose meaning cannot be kept exactly here."""
-
-    ticket: int
-    member: str
-    pattern: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class OwnersListed:
     """Which partitions of these topics have an owner node."""
 
@@ -308,7 +298,6 @@ Event: TypeAlias = (
     | OwnersChanged
     | GroupRead
     | GroupReadFailed
-    | PatternNotEvaluable
     | OwnersListed
     | ClaimSettled
     | PositionsRead

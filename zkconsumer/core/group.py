@@ -65,10 +65,15 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a view gives this member: partition -> our thread id; ``refused`` says why there is no assignment."""
+    """What a view gives this member: partition -> our thread id.
+
+    ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
+    exactly, and why: then this member must not take part.
+    """
 
     mine: Mapping[TopicPartition, str]
     refused: str = ""
+    unevaluable: str = ""
     notes: tuple[Command, ...] = ()
 
 
@@ -159,7 +164,7 @@ class Group:
                 self._group_changed()
             case ev.OwnersChanged(topic):
                 self.owners.fired(topic)
-            case ev.GroupRead() | ev.GroupReadFailed() | ev.PatternNotEvaluable():
+            case ev.GroupRead() | ev.GroupReadFailed():
                 self._read_answered(event)
             case ev.OwnersListed():
                 self._owners_listed(event)
@@ -354,10 +359,17 @@ class Group:
 
     def _read_group(self) -> None:
         self._asked_read = self._ticket()
-        with_owners = self.planner.needs_owners() or self._diagnose_due
-        self._say(do.ReadGroup(self._asked_read, self._session_id, self.planner.whole_group(), with_owners))
+        self._say(
+            do.ReadGroup(
+                self._asked_read,
+                self._session_id,
+                tuple(self.threads or ()),
+                whole_group=self.planner.whole_group(),
+                with_owners=self.planner.needs_owners() or self._diagnose_due,
+            )
+        )
 
-    def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed | ev.PatternNotEvaluable) -> None:
+    def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed) -> None:
         if event.ticket != self._asked_read:
             return
         self._asked_read = 0
@@ -380,8 +392,6 @@ class Group:
                 self._tell("WARNING", "group-unreadable", f"why={why!r}")
                 self.rebalance.handle(reb.ReadFailed())
                 self._retry_later()
-            case ev.PatternNotEvaluable():
-                self._withdraw(event)
 
     def _note(self, view: GroupView) -> None:
         """Say once what is wrong with the group, and again only after it was right in between."""
@@ -411,7 +421,9 @@ class Group:
         assert self.threads is not None, "only a member with a subscription scouts"
         share = self.planner.scout(view, self.threads)
         self._say(*share.notes)
-        if share.refused:
+        if share.unevaluable:
+            self._withdraw(share.unevaluable)
+        elif share.refused:
             self._fail("ConsumerRebalanceFailedException", share.refused)
         else:
             self.membership.handle(mem.Scouted())
@@ -427,6 +439,9 @@ class Group:
             self._say(*self.planner.diagnose(view))
         share = self.planner.plan(view)
         self._say(*share.notes)
+        if share.unevaluable:
+            self._withdraw(share.unevaluable)
+            return
         if share.refused and share.refused != self._assignment_refused:
             self._tell("ERROR", "assignment-refused", share.refused)
         self._assignment_refused = share.refused
@@ -438,12 +453,11 @@ class Group:
                 *self.releases.revoke([tp for tp, p in self.partitions.items() if self.share.get(tp) != p.thread])
             )
 
-    def _withdraw(self, event: ev.PatternNotEvaluable) -> None:
+    def _withdraw(self, why: str) -> None:
         """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
-        words = f"member={event.member} pattern={event.pattern!r} why={event.why!r}"
-        if words != self._said_withdrawn:
-            self._said_withdrawn = words
-            self._tell("ERROR", "withdrawn", f"{words}: staying out of the group until its members change")
+        if why != self._said_withdrawn:
+            self._said_withdrawn = why
+            self._tell("ERROR", "withdrawn", f"{why}: staying out of the group until its members change")
         if self.membership.state is MembershipState.IN:
             self.rebalance.handle(reb.Stopped())
             self._withdrawing = True

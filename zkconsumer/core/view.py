@@ -35,7 +35,8 @@ class Control:
 class GroupView:
     """The group as it was read.
 
-    ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with the
+    ``all_topics`` holds every child of ``/brokers/topics`` in ZooKeeper's order, when some filter needs them; else
+    None.  ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with the
     reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
     without a znode.  ``owners`` is None unless it was asked for.
     """
@@ -46,3 +47,4 @@ class GroupView:
     missing: frozenset[str] = frozenset()
     owners: Mapping[TopicPartition, str] | None = None
     control: Control | None = None
+    all_topics: tuple[str, ...] | None = None

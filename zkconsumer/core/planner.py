@@ -1,0 +1,180 @@
+"""From a view of the group to this member's share: the assignor, and what only experience tells about the others.
+
+The strategy stands nowhere in ZooKeeper.  With ``roundrobin.compatibility=auto`` the form is recognised from the
+owners that are there when we come; with nothing to compare it is that of 0.10.2.  When owners and assignment differ
+for long, ``diagnose`` says which setting the others seem to use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.assignment import (
+    Assignment,
+    AssignmentContext,
+    AssignmentRefused,
+    Form,
+    create_instance,
+    explain_mismatch,
+    recognise_form,
+)
+from zkconsumer.core.commands import Count, Tell
+from zkconsumer.core.group import Share
+from zkconsumer.core.subscription import StaticTopicCount, construct_topic_count
+from zkconsumer.core.topic_filter import PatternNotEvaluable
+from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.subscription import TopicCount
+    from zkconsumer.core.view import GroupView
+
+ROUNDROBIN = "roundrobin"
+AUTO = "auto"
+PREFERRED = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0)
+"""What ``auto`` chooses from, the first that fits: 0.8.2 deals as 0.10.2 does where it deals at all."""
+
+
+class SharePlanner:
+    """Computes shares for one member; remembers the recognised form, and what it has said already."""
+
+    def __init__(self, member: str, strategy: str, compatibility: str, *, exclude_internal_topics: bool) -> None:
+        self._member = member
+        self._strategy = strategy
+        self._exclude_internal = exclude_internal_topics
+        self._is_auto = strategy == ROUNDROBIN and compatibility == AUTO
+        self._compatibility = "" if self._is_auto else compatibility
+        self._said: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def needs_owners(self) -> bool:
+        """Whether the form of roundrobin is still to be recognised."""
+        return self._is_auto and not self._compatibility
+
+    def whole_group(self) -> bool:
+        """Under roundrobin every topic of the group matters, under range only our own."""
+        return self._strategy == ROUNDROBIN
+
+    def scout(self, view: GroupView, threads: Mapping[str, int]) -> Share:
+        """Whether the group can be joined with these threads; recognises the form while we own nothing."""
+        try:
+            counts, notes = self._counts(view)
+        except PatternNotEvaluable as error:
+            return Share({}, unevaluable=str(error))
+        counts.pop(self._member, None)
+        before = self._context(view, counts)
+        notes += self._recognise(view, before)
+        refused = self._refusal(before)
+        if not refused:
+            counts[self._member] = StaticTopicCount(self._member, dict(threads))
+            refused = self._refusal(self._context(view, counts))
+            if refused:
+                return Share({}, f"this member's subscription cannot join the group: {refused}", notes=tuple(notes))
+        return Share({}, notes=tuple(notes))
+
+    def plan(self, view: GroupView) -> Share:
+        """Our share of a view in which we are registered."""
+        try:
+            counts, notes = self._counts(view)
+        except PatternNotEvaluable as error:
+            return Share({}, unevaluable=str(error))
+        context = self._context(view, counts)
+        notes += self._recognise(view, context)
+        try:
+            assignment = self._assign(context)
+        except AssignmentRefused as error:
+            return Share({}, str(error), notes=tuple(notes))
+        if assignment.tied:
+            notes += self._once(
+                "WARNING", "topics-tied", f"topics={sorted(assignment.tied)}: equal hashes, members may disagree"
+            )
+        return Share({tp: str(thread) for tp, thread in assignment.mine.items()}, notes=tuple(notes))
+
+    def diagnose(self, view: GroupView) -> tuple[Command, ...]:
+        """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
+        if view.owners is None:
+            return ()
+        try:
+            counts, _ = self._counts(view)
+        except PatternNotEvaluable:
+            return ()
+        context = self._context(view, counts)
+        if self._is_auto:
+            fitting = recognise_form(view.owners, context)
+            better = next((form for form in PREFERRED if form in fitting), None)
+            if better is not None and better.compatibility != self._compatibility:
+                self._compatibility = better.compatibility
+                return (Tell("WARNING", "roundrobin-form", f"form={better.value}: the owners that are there say so"),)
+        try:
+            why = explain_mismatch(view.owners, self._assign(context), context)
+        except AssignmentRefused:
+            return ()
+        return tuple(self._once("WARNING", "owners-differ", why)) if why else ()
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _counts(self, view: GroupView) -> tuple[dict[str, TopicCount], list[Command]]:
+        """Every member's subscription; one that no Java can use is left out, named once and counted."""
+        counts: dict[str, TopicCount] = {}
+        notes: list[Command] = []
+        left_out: set[str] = set()
+        topics = list(view.topics) if view.all_topics is None else view.all_topics
+        for member, wanted in view.members.items():
+            try:
+                count = construct_topic_count(member, wanted.pattern, wanted.topics)
+                count.get_consumer_thread_ids_per_topic(topics, self._exclude_internal)
+                counts[member] = count
+            except PatternNotEvaluable as error:
+                text = next(iter(wanted.topics), "")
+                raise PatternNotEvaluable(
+                    error.pattern, error.position, f"member={member} pattern={text!r}: {error.what}"
+                ) from error
+            except (InvalidTopicFilter, MalformedZnode) as error:
+                left_out.add(member)
+                if member not in self._left_out:
+                    notes.append(Count("registrations_left_out"))
+                    notes.append(Tell("WARNING", "registration-left-out", f"member={member} why={str(error)!r}"))
+        self._left_out = left_out
+        return counts, notes
+
+    def _context(self, view: GroupView, counts: Mapping[str, TopicCount]) -> AssignmentContext:
+        return AssignmentContext(
+            self._member,
+            counts,
+            view.topics,
+            exclude_internal_topics=self._exclude_internal,
+            topics=view.all_topics,
+        )
+
+    def _assign(self, context: AssignmentContext) -> Assignment:
+        form = self._compatibility or PREFERRED[0].compatibility
+        return create_instance(self._strategy, form).assign(context)
+
+    def _refusal(self, context: AssignmentContext) -> str:
+        try:
+            self._assign(context)
+        except AssignmentRefused as error:
+            return str(error)
+        return ""
+
+    def _recognise(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+        if not self.needs_owners() or view.owners is None:
+            return []
+        fitting = recognise_form(view.owners, context)
+        form = next((form for form in PREFERRED if form in fitting), None)
+        if form is None:
+            form, why = PREFERRED[0], "the owners that are there tell nothing"
+        else:
+            why = "the owners that are there are as it gives"
+        self._compatibility = form.compatibility
+        return [Tell("INFO", "roundrobin-form", f"form={form.value}: {why} (roundrobin.compatibility=auto)")]
+
+    def _once(self, level: str, name: str, words: str) -> list[Command]:
+        if words in self._said:
+            return []
+        self._said.add(words)
+        return [Tell(level, name, words)]
+
+

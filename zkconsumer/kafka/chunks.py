@@ -1,0 +1,207 @@
+"""What travels from a fetcher to a stream: chunks of raw record sets, through a bounded queue.
+
+    FetcherThread --offer--> ChunkQueue --take--> ConsumerIterator
+                  <- on_room -          (one queue a stream, ``queued.max.message.chunks`` long)
+
+A chunk is one partition's part of one fetch answer, as it came: nothing is decoded before the stream opens it.
+``PartitionTopicInfo`` is one *ownership* of one partition.  When the partition leaves, ``is_live`` becomes false and
+every chunk of it is void; when it comes back there is a new info, so no old chunk can be taken for a new one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkconsumer.types import TopicPartition
+
+INVALID_OFFSET = -1
+"""``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
+
+NOTHING_IN_HAND = -1
+
+
+class PartitionTopicInfo:
+    """One ownership of one partition: where it is read, and what became of it.
+
+    ``fetch_offset``: the next offset to ask the broker for.  ``consumed_offset``: the next offset that the program
+    has not moved past.  ``in_hand``: the offset of the record that the program works on, or -1.  ``resets`` counts
+    how often the reset policy moved the partition: chunks and records of before the last reset are void.
+
+    ``in_hand`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.  The one
+    writes ``in_hand`` and then reads ``is_live``; the other writes ``is_live`` and then reads ``in_hand``: whatever
+    the order of the four, a record is not handed out, or the control thread knows that it was.
+    """
+
+    __slots__ = (
+        "consumed_offset",
+        "fetch_offset",
+        "high_watermark",
+        "in_hand",
+        "is_live",
+        "on_back",
+        "queue",
+        "resets",
+        "thread",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, thread: str, queue: ChunkQueue, offset: int) -> None:
+        self.tp = tp
+        self.thread = thread
+        self.queue = queue
+        self.fetch_offset = offset
+        self.consumed_offset = offset
+        self.in_hand = NOTHING_IN_HAND
+        self.is_live = True
+        self.resets = 0
+        self.high_watermark = INVALID_OFFSET
+        self.on_back: Callable[[PartitionTopicInfo], None] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"
+
+    def take_in_hand(self, offset: int) -> bool:
+        """The iterating thread is about to hand out this record; False: the partition has left, do not."""
+        self.in_hand = offset
+        if self.is_live:
+            return True
+        self.put_back()
+        return False
+
+    def put_back(self) -> None:
+        """The record was not handed out after all."""
+        self.in_hand = NOTHING_IN_HAND
+        if self.on_back is not None:
+            self.on_back(self)
+
+    def come_back(self, consumed_offset: int, resets: int) -> None:
+        """The program asked for more: it is done with the record in hand."""
+        if resets == self.resets:
+            self.consumed_offset = consumed_offset
+        self.put_back()
+
+    def reset(self, offset: int) -> None:
+        """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""
+        self.resets += 1
+        self.fetch_offset = self.consumed_offset = offset
+
+    def stop(self, on_back: Callable[[PartitionTopicInfo], None]) -> None:
+        """Hand out nothing more; ``on_back`` is called (perhaps twice) once nothing is in hand any more."""
+        self.on_back = on_back
+        self.is_live = False
+        if self.in_hand == NOTHING_IN_HAND:
+            on_back(self)
+
+    def kill(self) -> None:
+        """Hand out nothing more, and tell nobody: the partition is not ours."""
+        self.is_live = False
+        self.on_back = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FetchedDataChunk:
+    """One partition's record set of one fetch answer, and the offset that was asked for."""
+
+    records: bytes | memoryview
+    info: PartitionTopicInfo
+    fetch_offset: int
+    next_offset: int
+    complete_bytes: int
+    resets: int
+
+    @property
+    def is_void(self) -> bool:
+        """Whether its partition has left, or was moved by the reset policy, since it was fetched."""
+        return not self.info.is_live or self.resets != self.info.resets
+
+
+class ShutdownMarker:
+    """Ends a stream for good; ``error`` says why, None when the connector was closed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class ChunkQueue:
+    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes."""
+
+    def __init__(self, chunks_max: int) -> None:
+        self.chunks_max = chunks_max
+        self.on_room: Callable[[], None] | None = None
+        self._chunks: deque[FetchedDataChunk] = deque()
+        self._marker: ShutdownMarker | None = None
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the marker is in."""
+        return self._marker is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more chunk would be taken."""
+        return len(self._chunks) < self.chunks_max
+
+    def offer(self, chunk: FetchedDataChunk) -> bool:
+        """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
+        with self._changed:
+            if chunk.is_void or self._marker is not None:
+                return True
+            if len(self._chunks) >= self.chunks_max:
+                return False
+            self._chunks.append(chunk)
+            self._changed.notify()
+            return True
+
+    def take(self, timeout_ms: int | None) -> FetchedDataChunk | ShutdownMarker | None:
+        """The next chunk, or the marker; None when nothing came in time.  ``timeout_ms`` None waits for ever."""
+        with self._changed:
+            arrived = self._changed.wait_for(
+                lambda: self._chunks or self._marker is not None, None if timeout_ms is None else timeout_ms / 1000
+            )
+            if not arrived:
+                return None
+            if not self._chunks:
+                return self._marker
+            chunk = self._chunks.popleft()
+        if self.on_room is not None:
+            self.on_room()
+        return chunk
+
+    def end(self, marker: ShutdownMarker) -> None:
+        """Empty the queue and put the marker: exactly one, whatever the number of topics (KAFKA-1764)."""
+        with self._changed:
+            self._chunks.clear()
+            self._marker = self._marker or marker
+            self._changed.notify_all()
+
+    def drop_void(self) -> None:
+        """Forget the chunks of partitions that have left."""
+        with self._changed:
+            self._chunks = deque(chunk for chunk in self._chunks if not chunk.is_void)
+        if self.on_room is not None:
+            self.on_room()
+
+    def take_out(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
+        """Remove, and give back in order, what waits here of one ownership."""
+        with self._changed:
+            taken = [chunk for chunk in self._chunks if chunk.info is info]
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.info is not info)
+        return taken
+
+    def put_first(self, chunks: list[FetchedDataChunk]) -> None:
+        """Put chunks that another stream of this member did not hand out before everything else, full or not."""
+        with self._changed:
+            self._chunks.extendleft(reversed(chunks))
+            self._changed.notify()

@@ -1,0 +1,208 @@
+"""``ConsumerFetcherManager``: finds the leader of every partition and gives it to that broker's fetcher thread.
+
+    start(infos) --> leaderless --leader finder--> fetcher thread of the leader
+                        ^                                 |
+                        +------ add_partitions_with_error-+
+
+There is nothing to stop but the partitions themselves: an info that is not live any more is dropped by whoever meets
+it.  So a rebalance stops no thread, and what stays is not paused.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from typing import TYPE_CHECKING
+
+from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, WorldError
+from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
+from zkconsumer.kafka.metadata import Leaders, fetch_leaders
+from zkconsumer.kafka.versions import negotiate
+from zkconsumer.wire.hashing import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.chunks import PartitionTopicInfo
+    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.types import BrokerAddress, TopicPartition
+
+log = logging.getLogger("zkconsumer.fetcher")
+
+
+def fetcher_number(tp: TopicPartition, num_fetchers: int) -> int:
+    """Which of ``num.consumer.fetchers`` threads of a broker reads this partition (0.8 to 1.1)."""
+    mixed = (31 * java_hash(tp.topic) + tp.partition) & 0xFFFFFFFF
+    signed = mixed - (1 << 32) if mixed >> 31 else mixed
+    return 0 if signed == -(1 << 31) else abs(signed) % num_fetchers
+
+
+class ConsumerFetcherManager:
+    """The threads that read.  Everything public may be called from any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: FetchSettings,
+        num_fetchers: int,
+        connect: Connect,
+        find_brokers: Callable[[], Sequence[BrokerAddress]],
+        clock: Clock,
+        on_reset: Callable[[PartitionTopicInfo, int], None],
+        on_death: Callable[[str, BaseException], None],
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._num_fetchers = num_fetchers
+        self._connect = connect
+        self._find_brokers = find_brokers
+        self._clock = clock
+        self._on_reset = on_reset
+        self._on_death = on_death
+        self._changed = threading.Condition()
+        self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._fetchers: dict[tuple[BrokerAddress, int], tuple[ConsumerFetcherThread, Worker]] = {}
+        self._finder: Worker | None = None
+        self._finder_connection: Connection | None = None
+        self._closed = False
+        self._said_no_broker = ""
+
+    def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Read these from their fetch offsets on."""
+        self.add_partitions_with_error(infos)
+        with self._changed:
+            if self._finder is None and not self._closed:
+                name = f"{self._name}-leader-finder-thread"
+                self._finder = spawn(name, self._find_leaders, self._on_death, wake=self._wake_finder)
+
+    def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """The leader of these is not known, or not any more."""
+        with self._changed:
+            self._leaderless.update({info.tp: info for info in infos if info.is_live})
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """A queue has room, or partitions have left: let every fetcher look again."""
+        with self._changed:
+            fetchers = [fetcher for fetcher, _ in self._fetchers.values()]
+        for fetcher in fetchers:
+            fetcher.wake()
+
+    def close(self, timeout_ms: int) -> bool:
+        """Stop every thread: all are told first, then waited for, ``timeout_ms`` in all."""
+        with self._changed:
+            self._closed = True
+            finder, workers = self._finder, [worker for _, worker in self._fetchers.values()]
+        if finder is not None:
+            workers.append(finder)
+        for worker in workers:
+            worker.ask_to_stop()
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        ended = [worker.join(max(1, deadline_ms - self._clock.now_ms())) for worker in workers]
+        return all(ended)
+
+    # --- the leader finder --------------------------------------------------------------------------------------
+
+    def _wake_finder(self) -> None:
+        connection = self._finder_connection
+        if connection is not None:
+            connection.close()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _find_leaders(self, stop: StopSignal) -> None:
+        while not stop.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._leaderless or stop.is_set())
+                self._leaderless = {tp: info for tp, info in self._leaderless.items() if info.is_live}
+                wanted = dict(self._leaderless)
+            if wanted and not stop.is_set():
+                leaders = self._ask(sorted({tp.topic for tp in wanted}), stop)
+                if leaders is not None:
+                    self._give_to_fetchers(wanted, leaders)
+                self._stop_idle_fetchers()
+                with self._changed:
+                    unled = bool(self._leaderless)
+                if unled:
+                    stop.wait(self._settings.backoff_ms)
+
+    def _ask(self, topics: list[str], stop: StopSignal) -> Leaders | None:
+        """Ask the registered brokers in random order until one answers."""
+        try:
+            brokers = list(self._find_brokers())
+        except WorldError as error:
+            self._say(f"the brokers cannot be looked up: {error}")
+            return None
+        if not brokers:
+            self._say("no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot")
+            return None
+        random.shuffle(brokers)
+        trouble = ""
+        for broker in brokers:
+            if stop.is_set():
+                return None
+            try:
+                leaders = self._ask_one(broker, topics)
+            except ConnectorClosed:
+                return None
+            except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
+                trouble = str(error)
+            else:
+                self._said_no_broker = ""
+                return leaders
+        self._say(f"none of {len(brokers)} brokers answers; the last one: {trouble}")
+        return None
+
+    def _ask_one(self, broker: BrokerAddress, topics: list[str]) -> Leaders:
+        timeout_ms = self._settings.socket_timeout_ms
+        connection = self._connect(
+            broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
+        )
+        self._finder_connection = connection
+        try:
+            return fetch_leaders(connection, negotiate(connection, timeout_ms), topics, timeout_ms)
+        finally:
+            self._finder_connection = None
+            connection.close()
+
+    def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: Leaders) -> None:
+        given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
+        for tp, broker in leaders.led.items():
+            info = wanted.get(tp)
+            if info is not None:
+                given.setdefault((broker, fetcher_number(tp, self._num_fetchers)), []).append(info)
+        with self._changed:
+            if self._closed:
+                return
+            for infos in given.values():
+                for info in infos:
+                    if self._leaderless.get(info.tp) is info:
+                        del self._leaderless[info.tp]
+            for key, infos in given.items():
+                self._fetcher(key).add(infos)
+
+    def _fetcher(self, key: tuple[BrokerAddress, int]) -> ConsumerFetcherThread:
+        if key not in self._fetchers:
+            broker, number = key
+            fetcher = ConsumerFetcherThread(
+                broker, self._settings, self._connect, self._clock, self.add_partitions_with_error, self._on_reset
+            )
+            name = f"ConsumerFetcherThread-{self._name}-{number}-{broker.broker_id}"
+            worker = spawn(name, fetcher.run, self._on_death, wake=fetcher.interrupt)
+            self._fetchers[key] = (fetcher, worker)
+        return self._fetchers[key][0]
+
+    def _stop_idle_fetchers(self) -> None:
+        with self._changed:
+            idle = [key for key, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]
+            stopped = [self._fetchers.pop(key)[1] for key in idle]
+        for worker in stopped:
+            worker.ask_to_stop()
+
+    def _say(self, why: str) -> None:
+        if why != self._said_no_broker:
+            self._said_no_broker = why
+            log.warning("no-leader why=%r", why)

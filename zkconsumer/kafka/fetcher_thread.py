@@ -1,0 +1,347 @@
+"""``ConsumerFetcherThread``: one thread a broker (and fetcher number) that reads all its partitions.
+
+    partitions that have room --Fetch--> broker --record sets--> chunks --offer--> the streams' queues
+                                                                   '--- pending, when a queue is full
+
+A full queue stops only its own partitions: what does not fit waits here (at most one answer's worth) and its
+partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
+whole thread, with a lock held, until the slowest stream has read on.)
+
+What happens to one partition never stops the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    ConnectorClosed,
+    InvalidMessageException,
+    KafkaException,
+    RemoteProtocolError,
+    UnsupportedCodec,
+)
+from zkconsumer.kafka.chunks import FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.error_codes import NONE, OFFSET_OUT_OF_RANGE, ErrorCode, error_code
+from zkconsumer.kafka.metadata import list_offsets
+from zkconsumer.kafka.versions import negotiate
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.records import scan
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import (
+    RESPONSE_BYTES_UNLIMITED,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.threads import StopSignal
+    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.wire.primitives import RecordSet
+
+LEFT_OUT_WAIT_MS = 20
+"""How long a request may wait at the broker while some partition is left out because its queue is full."""
+
+IDLE_WAIT_MS = 1_000
+"""How long to wait for a queue to have room, or for a partition, before looking again."""
+
+log = logging.getLogger("zkconsumer.fetcher")
+
+PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What the configuration says about fetching; bytes and ms."""
+
+    client_id: str
+    max_bytes_each: int = 1024 * 1024
+    max_bytes: int = RESPONSE_BYTES_UNLIMITED
+    min_bytes: int = 1
+    max_wait_ms: int = 100
+    socket_timeout_ms: int = 30_000
+    receive_buffer_bytes: int = 64 * 1024
+    backoff_ms: int = 200
+    reset_to_earliest: bool = False
+
+
+class ConsumerFetcherThread:
+    """Reads the partitions that one broker leads.  Everything public may be called from any thread."""
+
+    def __init__(
+        self,
+        broker: BrokerAddress,
+        settings: FetchSettings,
+        connect: Connect,
+        clock: Clock,
+        on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
+        on_reset: Callable[[PartitionTopicInfo, int], None],
+    ) -> None:
+        self.broker = broker
+        self._settings = settings
+        self._connect = connect
+        self._clock = clock
+        self._on_leaderless = on_leaderless
+        self._on_reset = on_reset
+        self._changed = threading.Condition()
+        self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._paused_until: dict[TopicPartition, int | None] = {}
+        self._said: dict[TopicPartition, str] = {}
+        self._pending: deque[FetchedDataChunk] = deque()
+        self._looks = 0
+        self._connection: Connection | None = None
+        self._ranges: ApiRanges | None = None
+
+    # --- from outside -------------------------------------------------------------------------------------------
+
+    def add(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Read these too, from their fetch offsets on."""
+        with self._changed:
+            for info in infos:
+                self._partitions[info.tp] = info
+                self._paused_until.pop(info.tp, None)
+            self._look_again()
+
+    def wake(self) -> None:
+        """A queue has room, or a partition has left."""
+        with self._changed:
+            self._look_again()
+
+    def interrupt(self) -> None:
+        """End a blocked read at once: the thread is being stopped."""
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+        self.wake()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to read here."""
+        with self._changed:
+            return not any(info.is_live for info in self._partitions.values())
+
+    def _look_again(self) -> None:
+        self._looks += 1
+        self._changed.notify_all()
+
+    # --- the loop -----------------------------------------------------------------------------------------------
+
+    def run(self, stop: StopSignal) -> None:
+        """Fetch until stopped."""
+        try:
+            while not stop.is_set():
+                looks = self._looks
+                wanted, left_out = self._wanted()
+                if wanted:
+                    self._round(wanted, left_out, stop)
+                else:
+                    self._wait(looks, stop)
+        finally:
+            self._disconnect()
+
+    def _wait(self, looks: int, stop: StopSignal) -> None:
+        """Until somebody says that something changed since ``looks``, or a pause of some partition is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._looks != looks or stop.is_set(), self._idle_s())
+
+    def _idle_s(self) -> float:
+        pauses = [until for until in self._paused_until.values() if until is not None]
+        next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
+        return max(1, min(IDLE_WAIT_MS, next_ms)) / 1000
+
+    def _wanted(self) -> tuple[list[PartitionTopicInfo], bool]:
+        """What to ask for now, and whether something is left out because it has no room."""
+        with self._changed:
+            self._partitions = {tp: info for tp, info in self._partitions.items() if info.is_live}
+            self._paused_until = {tp: until for tp, until in self._paused_until.items() if tp in self._partitions}
+            infos = list(self._partitions.values())
+        self._pending = deque(chunk for chunk in self._pending if not chunk.info.queue.offer(chunk))
+        waiting = {chunk.info.tp for chunk in self._pending}
+        now_ms = self._clock.now_ms()
+        wanted: list[PartitionTopicInfo] = []
+        left_out = False
+        for info in infos:
+            if info.tp in self._paused_until:
+                until = self._paused_until[info.tp]
+                if until is None or until > now_ms:
+                    continue
+                del self._paused_until[info.tp]
+            if info.tp in waiting or not info.queue.has_room:
+                left_out = True
+            else:
+                wanted.append(info)
+        return wanted, left_out
+
+    def _round(self, wanted: list[PartitionTopicInfo], left_out: bool, stop: StopSignal) -> None:
+        try:
+            connection, ranges = self._connected()
+            unplaced = [info for info in wanted if info.fetch_offset < 0]
+            if unplaced:
+                self._reset(connection, ranges, unplaced)
+            placed = [info for info in wanted if info.fetch_offset >= 0 and info.tp not in self._paused_until]
+            if placed:
+                self._fetch(connection, ranges, placed, left_out)
+        except ConnectorClosed:
+            return
+        except PeerTrouble as error:
+            self._disconnect()
+            if not stop.is_set():
+                log.warning("fetch-failed broker=%s partitions=%d why=%r", self.broker, len(wanted), str(error))
+                self._give_up(wanted)
+                stop.wait(self._settings.backoff_ms)
+
+    def _fetch(
+        self, connection: Connection, ranges: ApiRanges, placed: list[PartitionTopicInfo], left_out: bool
+    ) -> None:
+        settings = self._settings
+        max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if left_out else settings.max_wait_ms
+        topics: dict[str, list[FetchPartition]] = {}
+        asked: dict[TopicPartition, tuple[PartitionTopicInfo, int]] = {}
+        for info in placed:
+            offset = info.fetch_offset
+            asked[info.tp] = (info, offset)
+            row = FetchPartition(
+                partition=info.tp.partition, fetch_offset=offset, partition_max_bytes=settings.max_bytes_each
+            )
+            topics.setdefault(info.tp.topic, []).append(row)
+        body = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
+        )
+        answer = connection.request(FETCH, ranges.pick(FETCH), body, settings.socket_timeout_ms + max_wait_ms)
+        if answer.error_code != NONE.code:
+            raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
+        leaderless: list[PartitionTopicInfo] = []
+        out_of_range: list[PartitionTopicInfo] = []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.topic, part.partition_index)
+                if tp not in asked:
+                    raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
+                info, offset = asked.pop(tp)
+                if not info.is_live or info.fetch_offset != offset:
+                    continue
+                self._take(info, part, leaderless, out_of_range)
+        if out_of_range:
+            self._reset(connection, ranges, out_of_range)
+        if leaderless:
+            self._give_up(leaderless)
+
+    # --- one partition of an answer -----------------------------------------------------------------------------
+
+    def _take(
+        self,
+        info: PartitionTopicInfo,
+        part: FetchPartitionResponse,
+        leaderless: list[PartitionTopicInfo],
+        out_of_range: list[PartitionTopicInfo],
+    ) -> None:
+        if part.error_code == OFFSET_OUT_OF_RANGE.code:
+            out_of_range.append(info)
+        elif part.records is None:
+            self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set (null); {NULL_ADVICE}")
+        elif part.error_code != NONE.code:
+            self._say(info, str(error_code(part.error_code)))
+            leaderless.append(info)
+        else:
+            info.high_watermark = part.high_watermark
+            if len(part.records):
+                self._hand_over(info, part.records)
+
+    def _hand_over(self, info: PartitionTopicInfo, records: RecordSet) -> None:
+        offset = info.fetch_offset
+        try:
+            found = scan(records)
+            if found.entries and found.next_offset <= offset:
+                raise InvalidMessageException(f"the record set ends at {found.next_offset}, before the fetch offset")
+        except (InvalidMessageException, UnsupportedCodec) as error:
+            self._pause(info, f"corrupt record set at fetch offset {offset}: {error}")
+            return
+        self._said.pop(info.tp, None)
+        next_offset = found.next_offset if found.entries else offset
+        chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
+        if found.entries:
+            info.fetch_offset = next_offset
+        else:
+            # A message larger than the fetch size: the stream raises it, and asking again would bring the same piece.
+            self._paused_until[info.tp] = None
+        if not info.queue.offer(chunk):
+            self._pending.append(chunk)
+        with self._changed:
+            if self._partitions.get(info.tp) is info:
+                self._partitions[info.tp] = self._partitions.pop(info.tp)
+
+    def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
+        """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
+        time = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
+        times = {info.tp: time for info in infos}
+        offsets = list_offsets(connection, ranges, times, self._settings.socket_timeout_ms)
+        leaderless: list[PartitionTopicInfo] = []
+        for info in infos:
+            offset = offsets[info.tp]
+            if isinstance(offset, ErrorCode):
+                self._say(info, str(offset))
+                leaderless.append(info)
+            elif info.is_live:
+                info.reset(offset)
+                self._on_reset(info, offset)
+        if leaderless:
+            self._give_up(leaderless)
+
+    def _pause(self, info: PartitionTopicInfo, why: str) -> None:
+        """This partition alone waits a while; the others go on."""
+        self._say(info, why)
+        self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
+
+    def _say(self, info: PartitionTopicInfo, why: str) -> None:
+        if self._said.get(info.tp) != why:
+            self._said[info.tp] = why
+            log.warning("partition-trouble partition=%s broker=%s why=%r", info.tp, self.broker, why)
+
+    def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Give these to the leader finder."""
+        given = list(infos)
+        with self._changed:
+            for info in given:
+                if self._partitions.get(info.tp) is info:
+                    del self._partitions[info.tp]
+        self._on_leaderless(given)
+
+    # --- the connection -----------------------------------------------------------------------------------------
+
+    def _connected(self) -> tuple[Connection, ApiRanges]:
+        if self._connection is None or self._ranges is None:
+            settings = self._settings
+            self._connection = self._connect(
+                self.broker.host,
+                self.broker.port,
+                client_id=settings.client_id,
+                connect_timeout_ms=settings.socket_timeout_ms,
+                receive_buffer_bytes=settings.receive_buffer_bytes,
+            )
+            self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
+        return self._connection, self._ranges
+
+    def _disconnect(self) -> None:
+        connection, self._connection, self._ranges = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+
+NULL_ADVICE = (
+    "error 76 means records compressed with zstd on a broker or a Fetch version that cannot give them: "
+    "check compression.type of the topic"
+)

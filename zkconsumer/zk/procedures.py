@@ -1,0 +1,276 @@
+"""What a member does in ZooKeeper, step by step: register, claim, read positions, commit, release.
+
+Each procedure is a generator: it yields a *round* of requests (sent in one go, one behind the other) and is sent
+their results; what it returns is the answer to a command of the core.  So a procedure knows the order of the
+packets and nothing of threads, and runs the same on a live server and on a list of prepared answers.
+
+A multi is the fast path.  When it fails, its members are looked at in one round, those that cannot succeed are set
+aside with their reason, and the rest goes in a second multi; what still fails goes one by one.  Three rounds at
+most: one bad partition never stops the others, and no attempt lasts for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer.core.events import Claimed, Outcome, StoredOffset
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    MULTI_OPS_MAX,
+    CheckOp,
+    Children,
+    ChildrenOf,
+    ConnectionLost,
+    Create,
+    CreateOp,
+    Delete,
+    Get,
+    GetMany,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    Node,
+    NodeExists,
+    NoNode,
+    Op,
+    Request,
+    Result,
+    SessionGone,
+    SetOp,
+    Stat,
+    StoreError,
+)
+from zkconsumer.zk.znodes import parse_offset, parse_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from zkconsumer.types import TopicPartition
+
+T = TypeVar("T")
+Procedure = Generator[list[Request], list[Result], T]
+
+ROUNDS_MAX = 3
+OUR_OWNER_VERSION = 1
+"""Our claims are a create and a set in one multi, so their data version is exactly 1.  The original never sets."""
+
+FRESH_VERSION = 0
+
+
+# --- registration -----------------------------------------------------------------------------------------------
+
+
+def register(group: str, consumer: str, data: bytes, session_id: int) -> Procedure[Node | StoreError | None]:
+    """Create our registration: None when it is ours now, the ``Node`` that another session holds, or an error."""
+    path = paths.registration(group, consumer)
+    for _ in range(ROUNDS_MAX):
+        [made] = yield [Create(path, data, ephemeral=True)]
+        match made:
+            case NoNode():
+                yield [Create(parent) for parent in paths.parents(path)]
+            case NodeExists():
+                [held] = yield [Get(path)]
+                if isinstance(held, Node):
+                    return None if held.stat.ephemeral_owner == session_id else held
+                if not isinstance(held, NoNode):
+                    assert isinstance(held, StoreError), "a read gives a node or an error"
+                    return held
+            case StoreError():
+                return made
+            case _:
+                return None
+    return NodeExists(path)
+
+
+def deregister(group: str, consumer: str) -> Procedure[StoreError | None]:
+    """Delete our registration; one that is gone already is fine."""
+    [gone] = yield [Delete(paths.registration(group, consumer))]
+    return gone if isinstance(gone, StoreError) and not isinstance(gone, NoNode) else None
+
+
+# --- claims -----------------------------------------------------------------------------------------------------
+
+
+class Claims:
+    """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch."""
+
+    def __init__(
+        self, group: str, session_id: int, owners: Mapping[TopicPartition, str], control_version: int | None
+    ) -> None:
+        self.results: dict[TopicPartition, Claimed] = {}
+        self.unwatched: set[str] = set()
+        self._group = group
+        self._session_id = session_id
+        self._owners = owners
+        self._control = _control_check(group, control_version)
+
+    def run(self, *, look_first: bool, look_closely: bool) -> Procedure[None]:
+        """Fill ``results``: every partition gets an outcome."""
+        if look_first:
+            yield from self._set_aside_taken()
+        for attempt in range(ROUNDS_MAX):
+            left = [tp for tp in self._owners if tp not in self.results]
+            if not left:
+                break
+            size = 1 if attempt == ROUNDS_MAX - 1 else _partitions_per_multi(2, self._control)
+            yield from self._try(list(_chunks(left, size)), is_last=attempt == ROUNDS_MAX - 1)
+        if look_closely:
+            yield from self._look_closely()
+
+    def _try(self, chunks: list[list[TopicPartition]], *, is_last: bool) -> Procedure[None]:
+        answers = yield [Multi((*self._control, *self._ops(chunk))) for chunk in chunks]
+        parents_missing: set[str] = set()
+        look = False
+        for chunk, answer in zip(chunks, answers, strict=True):
+            if isinstance(answer, MultiOk):
+                self._won(chunk, answer)
+            elif isinstance(answer, MultiFailed):
+                at = (answer.failed - len(self._control)) // 2
+                if answer.failed < len(self._control):
+                    self._settle(chunk, Outcome.FAILED, "the control znode of the group changed")
+                elif isinstance(answer.error, NoNode) and not is_last:
+                    parents_missing.update(tp.topic for tp in chunk)
+                elif isinstance(answer.error, NodeExists) and not is_last:
+                    look = True
+                elif isinstance(answer.error, NodeExists):
+                    self._settle([chunk[at]], Outcome.REFUSED, "another member holds it")
+                else:
+                    self._settle([chunk[at]], Outcome.FAILED, _words(answer.error))
+            else:
+                self._settle(chunk, _outcome_of(answer), _words(answer))
+        if parents_missing:
+            yield [Create(paths.owners(self._group)), *self._topic_parents(parents_missing)]
+        if look:
+            yield from self._set_aside_taken()
+
+    def _topic_parents(self, topics: Iterable[str]) -> list[Create]:
+        return [Create(paths.owners_of_topic(self._group, topic)) for topic in sorted(topics)]
+
+    def _ops(self, chunk: Sequence[TopicPartition]) -> list[Op]:
+        ops: list[Op] = []
+        for tp in chunk:
+            path, data = paths.owner(self._group, tp), self._owners[tp].encode()
+            ops += [CreateOp(path, data, ephemeral=True), SetOp(path, data, FRESH_VERSION)]
+        return ops
+
+    def _won(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
+        stats = answer.results[len(self._control) + 1 :: 2]
+        for tp, stat in zip(chunk, stats, strict=True):
+            assert isinstance(stat, Stat), "a set gives the node's stat"
+            self.results[tp] = Claimed(Outcome.DONE, stat.czxid)
+
+    def _set_aside_taken(self) -> Procedure[None]:
+        """List the owners of every topic that is still to be claimed, leaving watches."""
+        left = [tp for tp in self._owners if tp not in self.results]
+        topics = sorted({tp.topic for tp in left})
+        answers = yield [Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics]
+        taken: dict[str, set[str]] = {}
+        for topic, answer in zip(topics, answers, strict=True):
+            if isinstance(answer, ChildrenOf):
+                taken[topic] = set(answer.names)
+                self.unwatched.discard(topic)
+            else:
+                self.unwatched.add(topic)
+        for tp in left:
+            if str(tp.partition) in taken.get(tp.topic, ()):
+                self.results[tp] = Claimed(Outcome.REFUSED, why="another member holds it")
+
+    def _look_closely(self) -> Procedure[None]:
+        """Say who holds what refused us; a node of this very session is ours all the same."""
+        refused = [tp for tp, claimed in self.results.items() if claimed.outcome is Outcome.REFUSED]
+        if not refused:
+            return
+        [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in refused))]
+        assert isinstance(nodes, list), "reading many gives a list"
+        for tp, node in zip(refused, nodes, strict=True):
+            if not isinstance(node, Node):
+                continue
+            owner = _owner_words(node)
+            if node.stat.ephemeral_owner == self._session_id and owner == self._owners[tp]:
+                self.results[tp] = Claimed(Outcome.DONE, node.stat.czxid)
+            elif node.stat.ephemeral_owner == 0:
+                self.results[tp] = Claimed(Outcome.REFUSED, why=f"a persistent node holds it: {owner}")
+            else:
+                self.results[tp] = Claimed(Outcome.REFUSED, why=f"held by {owner}")
+
+    def _settle(self, chunk: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
+        for tp in chunk:
+            self.results[tp] = Claimed(outcome, why=why)
+
+
+def list_owners(group: str, topics: Sequence[str]) -> Procedure[dict[str, frozenset[int]]]:
+    """Which partitions of these topics have an owner node; a topic that could not be listed is left out."""
+    answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
+    return {
+        topic: frozenset(int(name) for name in answer.names if name.isascii() and name.isdigit())
+        for topic, answer in zip(topics, answers, strict=True)
+        if isinstance(answer, ChildrenOf)
+    }
+
+
+# --- positions --------------------------------------------------------------------------------------------------
+
+
+def read_positions(
+    group: str, partitions: Sequence[TopicPartition]
+) -> Procedure[tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]]]:
+    """The stored offsets, and why those that could not be read could not."""
+    [nodes] = yield [GetMany(tuple(paths.offset(group, tp) for tp in partitions))]
+    assert isinstance(nodes, list), "reading many gives a list"
+    stored: dict[TopicPartition, StoredOffset] = {}
+    failed: dict[TopicPartition, str] = {}
+    for tp, node in zip(partitions, nodes, strict=True):
+        found = stored_offset(node)
+        if isinstance(found, str):
+            failed[tp] = found
+        else:
+            stored[tp] = found
+    return stored, failed
+
+
+def stored_offset(node: Node | StoreError) -> StoredOffset | str:
+    """What an offset znode holds, or why that cannot be told.  Any negative number counts as none."""
+    if isinstance(node, NoNode):
+        return StoredOffset()
+    if isinstance(node, StoreError):
+        return _words(node)
+    try:
+        offset = parse_offset(node.data)
+    except MalformedZnode as error:
+        return str(error)
+    return StoredOffset(max(offset, -1), node.stat.version)
+
+
+# --- shared -----------------------------------------------------------------------------------------------------
+
+
+def _control_check(group: str, version: int | None) -> tuple[Op, ...]:
+    return () if version is None else (CheckOp(paths.control(group), version),)
+
+
+def _partitions_per_multi(ops_each: int, control: Sequence[Op]) -> int:
+    return (MULTI_OPS_MAX - len(control)) // ops_each
+
+
+def _chunks(items: Sequence[TopicPartition], size: int) -> Iterable[list[TopicPartition]]:
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
+
+
+def _outcome_of(answer: Result) -> Outcome:
+    return Outcome.UNKNOWN if isinstance(answer, ConnectionLost | SessionGone) else Outcome.FAILED
+
+
+def _words(answer: Result) -> str:
+    if isinstance(answer, StoreError):
+        return f"{type(answer).__name__} {answer.path}"
+    return repr(answer)
+
+
+def _owner_words(node: Node) -> str:
+    try:
+        return parse_owner(node.data)
+    except MalformedZnode:
+        return repr(node.data[:80])

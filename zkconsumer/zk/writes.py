@@ -1,0 +1,246 @@
+"""Commits and releases: writes that are bound to what this ownership last knew.
+
+    commit    check our owner node, set the offset at the version that we last read or wrote
+    release   the same, and delete the owner node; or make it again for another thread of this member
+
+all partitions in one multi.  When it fails, owners and offsets are read again and each partition is judged alone:
+
+    owner node missing, or of another session      not ours any more
+    offset as we knew it                           goes into the next multi
+    offset changed, and not smaller than ours      it is taken as it is: a stored offset never goes back
+    offset changed, and smaller                    written again, and reported: only a process that does not own the
+                                                   partition can have done it (an original member after a pause)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.events import Outcome, StoredOffset, Written
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import (
+    FRESH_VERSION,
+    OUR_OWNER_VERSION,
+    ROUNDS_MAX,
+    Procedure,
+    _chunks,
+    _control_check,
+    _outcome_of,
+    _partitions_per_multi,
+    _words,
+    stored_offset,
+)
+from zkconsumer.zk.requests import (
+    CheckOp,
+    Create,
+    CreateOp,
+    DeleteOp,
+    GetMany,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    Node,
+    NoNode,
+    Op,
+    SetOp,
+    Stat,
+    StoreError,
+)
+from zkconsumer.zk.znodes import format_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from zkconsumer.core.commands import CommitOf, ReleaseOf
+    from zkconsumer.types import TopicPartition
+
+OPS_PER_PARTITION_MAX = 4
+
+
+@dataclass(slots=True)
+class _Write:
+    """One partition's write as it is planned now; the judge changes it after a look."""
+
+    owner: str
+    offset: int | None
+    stored: StoredOffset
+    releases: bool
+    next_owner: str | None
+    verify: bool
+    known: StoredOffset
+    rewound_from: int | None = None
+
+    @property
+    def writes_offset(self) -> bool:
+        return self.offset is not None
+
+
+class Writes:
+    """One batch of commits or releases; ``results`` gets an outcome for every partition."""
+
+    def __init__(
+        self, group: str, session_id: int, writes: Mapping[TopicPartition, _Write], control_version: int | None
+    ) -> None:
+        self.results: dict[TopicPartition, Written] = {}
+        self._group = group
+        self._session_id = session_id
+        self._writes = writes
+        self._control = _control_check(group, control_version)
+
+    def run(self) -> Procedure[None]:
+        """At most three rounds of writing, each followed by a look at what failed."""
+        unverified = [tp for tp, write in self._writes.items() if write.verify]
+        if unverified:
+            yield from self._look(unverified)
+        yield from self._make_parents()
+        for attempt in range(ROUNDS_MAX):
+            left = [tp for tp in self._writes if tp not in self.results]
+            if not left:
+                return
+            is_last = attempt == ROUNDS_MAX - 1
+            size = 1 if is_last else _partitions_per_multi(OPS_PER_PARTITION_MAX, self._control)
+            yield from self._try(list(_chunks(left, size)), is_last=is_last)
+
+    def _make_parents(self) -> Procedure[None]:
+        topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}
+        if topics:
+            topic_nodes = [Create(paths.offsets_of_topic(self._group, topic)) for topic in sorted(topics)]
+            yield [Create(paths.offsets(self._group)), *topic_nodes]
+
+    def _try(self, chunks: list[list[TopicPartition]], *, is_last: bool) -> Procedure[None]:
+        planned = [[self._ops(tp) for tp in chunk] for chunk in chunks]
+        answers = yield [Multi((*self._control, *(op for ops in plan for op in ops))) for plan in planned]
+        doubtful: list[TopicPartition] = []
+        for chunk, plan, answer in zip(chunks, planned, answers, strict=True):
+            if isinstance(answer, MultiOk):
+                self._done(chunk, plan, answer)
+            elif not isinstance(answer, MultiFailed):
+                self._settle(chunk, _outcome_of(answer), _words(answer))
+            elif answer.failed < len(self._control):
+                self._settle(chunk, Outcome.FAILED, "the control znode of the group changed")
+            else:
+                self._refuse(chunk, plan, answer, is_last=is_last)
+                doubtful += [tp for tp in chunk if tp not in self.results]
+        if doubtful:
+            yield from self._look(doubtful)
+
+    def _refuse(
+        self, chunk: Sequence[TopicPartition], plan: Sequence[Sequence[Op]], answer: MultiFailed, *, is_last: bool
+    ) -> None:
+        """Set the one that failed aside when another look at it cannot help."""
+        at = answer.failed - len(self._control)
+        for tp, ops in zip(chunk, plan, strict=True):
+            if at < len(ops):
+                if is_last or type(answer.error).__name__ not in ("NoNode", "BadVersion", "NodeExists"):
+                    self._settle([tp], Outcome.FAILED, _words(answer.error))
+                return
+            at -= len(ops)
+
+    def _ops(self, tp: TopicPartition) -> list[Op]:
+        write, owner = self._writes[tp], paths.owner(self._group, tp)
+        ops: list[Op] = []
+        if write.offset is not None:
+            path, data = paths.offset(self._group, tp), format_offset(write.offset)
+            known = write.stored.version
+            ops.append(CreateOp(path, data) if known < 0 else SetOp(path, data, known))
+        if not write.releases:
+            return [CheckOp(owner, OUR_OWNER_VERSION), *ops]
+        ops.append(DeleteOp(owner, OUR_OWNER_VERSION))
+        if write.next_owner is not None:
+            data = write.next_owner.encode()
+            ops += [CreateOp(owner, data, ephemeral=True), SetOp(owner, data, FRESH_VERSION)]
+        return ops
+
+    def _done(self, chunk: Sequence[TopicPartition], plan: Sequence[Sequence[Op]], answer: MultiOk) -> None:
+        at = len(self._control)
+        for tp, ops in zip(chunk, plan, strict=True):
+            write = self._writes[tp]
+            stored = write.stored
+            for op, result in zip(ops, answer.results[at : at + len(ops)], strict=True):
+                if op.path == paths.offset(self._group, tp) and write.offset is not None:
+                    version = result.version if isinstance(result, Stat) else FRESH_VERSION
+                    stored = StoredOffset(write.offset, version)
+            at += len(ops)
+            self.results[tp] = Written(
+                Outcome.DONE, stored, rewound_from=write.rewound_from, handed_over=write.next_owner is not None
+            )
+
+    def _look(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
+        """Read owners and offsets again, and judge each partition alone."""
+        owners = tuple(paths.owner(self._group, tp) for tp in partitions)
+        offsets = tuple(paths.offset(self._group, tp) for tp in partitions)
+        [nodes] = yield [GetMany(owners + offsets)]
+        assert isinstance(nodes, list), "reading many gives a list"
+        for index, tp in enumerate(partitions):
+            self._judge(tp, nodes[index], nodes[index + len(partitions)])
+        if any(self._writes[tp].stored.version < 0 for tp in partitions):
+            yield from self._make_parents()
+
+    def _judge(self, tp: TopicPartition, owner: Node | StoreError, offset: Node | StoreError) -> None:
+        write = self._writes[tp]
+        if isinstance(owner, NoNode):
+            self._settle([tp], Outcome.NOT_OURS, "the owner node is gone")
+            return
+        if isinstance(owner, StoreError):
+            self._settle([tp], _outcome_of(owner), _words(owner))
+            return
+        if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
+            self._settle([tp], Outcome.NOT_OURS, f"the owner node is another's: {owner.data[:200]!r}")
+            return
+        if write.offset is None:
+            return
+        found = stored_offset(offset)
+        if isinstance(found, str) and isinstance(offset, Node):
+            write.stored = StoredOffset(-1, offset.stat.version)
+            write.rewound_from = -1
+        elif isinstance(found, str):
+            assert isinstance(offset, StoreError), "a node that was read has data"
+            self._settle([tp], _outcome_of(offset), found)
+        else:
+            self._reconcile(tp, write, found)
+
+    def _reconcile(self, tp: TopicPartition, write: _Write, found: StoredOffset) -> None:
+        assert write.offset is not None, "only a write of an offset is reconciled"
+        changed = found != write.known
+        if changed and found.offset >= write.offset:
+            write.offset = None
+            write.stored = found
+            if not write.releases:
+                self.results[tp] = Written(Outcome.DONE, found)
+            return
+        if changed and found.offset < write.known.offset:
+            write.rewound_from = found.offset
+        write.stored = found
+
+    def _settle(self, partitions: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
+        for tp in partitions:
+            self.results[tp] = Written(outcome, self._writes[tp].known, why)
+
+
+def commit(
+    group: str, session_id: int, offsets: Mapping[TopicPartition, CommitOf], control_version: int | None
+) -> Procedure[dict[TopicPartition, Written]]:
+    """Write offsets of partitions that stay ours: one packet when nothing stands in the way."""
+    planned = {
+        tp: _Write(of.owner, of.offset, of.stored, releases=False, next_owner=None, verify=False, known=of.stored)
+        for tp, of in offsets.items()
+    }
+    writes = Writes(group, session_id, planned, control_version)
+    yield from writes.run()
+    return writes.results
+
+
+def release(
+    group: str, session_id: int, parts: Mapping[TopicPartition, ReleaseOf], control_version: int | None
+) -> Procedure[dict[TopicPartition, Written]]:
+    """Commit and give back, or hand over within this member: one packet when nothing stands in the way."""
+    planned = {
+        tp: _Write(
+            of.owner, of.offset, of.stored, releases=True, next_owner=of.next_owner, verify=of.verify, known=of.stored
+        )
+        for tp, of in parts.items()
+    }
+    writes = Writes(group, session_id, planned, control_version)
+    yield from writes.run()
+    return writes.results
