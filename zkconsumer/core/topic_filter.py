@@ -1,0 +1,146 @@
+"""Topic filters: a white list or a black list of topics, as one Java regular expression.  Pure.
+
+The text that a user gives is *normalised* first (``a, b`` becomes ``a|b``); the normalised text is what stands in
+ZooKeeper, and every member of the group evaluates it, with its own ``exclude.internal.topics``, on its own list of
+topics.  What cannot be evaluated exactly as Java does is refused here, and never guessed: see ``java_regex``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import re2
+
+from zkconsumer.core import java_regex
+from zkconsumer.errors import InvalidTopicFilter, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics of Kafka itself.  Members up to 0.10.2 know the first only; brokers have the second from 0.11 on."""
+
+PATTERN_CHARS_MAX = 1024
+"""Longer patterns are not evaluated, whoever wrote them."""
+
+_COMPILED_MAX = 256
+_TRIMMED = "".join(map(chr, range(0x21)))
+_TRAILING_QUOTES = re.compile("[\"']+(?=[\u0085\u2028\u2029]?\\Z)")
+"""Quotes at the end, also before a final line end, because that is what Java's ``$`` means."""
+
+
+class PatternNotEvaluable(UsageError):
+    """A topic filter may be valid for Java, but its exact meaning is not known here; write it with simpler means.
+
+    ``pattern`` is the normalised text, ``position`` the place (characters from 0), ``what`` the construct.  Not an
+    ``InvalidTopicFilter``: a member whose filter no Java accepts can be left out of the group's reckoning, one whose
+    filter only we cannot read never may.
+    """
+
+    def __init__(self, pattern: str, position: int, what: str) -> None:
+        super().__init__(
+            f"the topic filter {_shown(pattern)} cannot be evaluated exactly: {what} at character {position + 1}. "
+            "Write it with literals, '.', '|', groups, '*', '+', '?' and simple classes"
+        )
+        self.pattern = pattern
+        self.position = position
+        self.what = what
+
+
+class TopicFilter:
+    """What ``Whitelist`` and ``Blacklist`` have in common; ``regex`` is the normalised pattern, and so is ``str()``.
+
+    Raises ``InvalidTopicFilter`` for what no Java compiles, ``PatternNotEvaluable`` for what is not known here.
+    """
+
+    __slots__ = ("_matches", "regex")
+
+    pattern: ClassVar[str]
+    """The kind, as it stands in a registration: ``white_list`` or ``black_list``."""
+
+    def __init__(self, raw: str) -> None:
+        self.regex = normalise(raw)
+        self._matches = _compiled(self.regex)
+
+    def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
+        """Whether this filter takes ``topic`` (all releases; the whole name must match)."""
+        raise NotImplementedError
+
+    def _is_hidden(self, topic: str, exclude_internal_topics: bool) -> bool:
+        return exclude_internal_topics and topic in INTERNAL_TOPICS
+
+    def __str__(self) -> str:
+        return self.regex
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.regex!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicFilter) and (self.pattern, self.regex) == (other.pattern, other.regex)
+
+    def __hash__(self) -> int:
+        return hash((self.pattern, self.regex))
+
+
+class Whitelist(TopicFilter):
+    """All topics whose whole name matches, but no internal ones while those are excluded.
+
+    ``Whitelist("clicks, views-.*")``: commas stand between patterns, blanks and quotes around are dropped.
+    """
+
+    __slots__ = ()
+    pattern = "white_list"
+
+    def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
+        return not self._is_hidden(topic, exclude_internal_topics) and self._matches(topic)
+
+
+class Blacklist(TopicFilter):
+    """All topics whose whole name does not match, but no internal ones while those are excluded."""
+
+    __slots__ = ()
+    pattern = "black_list"
+
+    def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
+        return not self._is_hidden(topic, exclude_internal_topics) and not self._matches(topic)
+
+
+def normalise(raw: str) -> str:
+    """The pattern that stands in ZooKeeper for what the user wrote; the same in every release from 0.8 to 1.1.
+
+    In this order: trimmed of control characters and blanks; ``,`` becomes ``|``; blanks go, wherever they are;
+    quotes go from the beginning and from the end.
+    """
+    text = raw.strip(_TRIMMED).replace(",", "|").replace(" ", "")
+    return _TRAILING_QUOTES.sub("", text.lstrip("\"'"))
+
+
+@lru_cache(maxsize=_COMPILED_MAX)
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    """A test for a whole name; members of a group mostly share their pattern, hence the cache."""
+    if len(pattern) > PATTERN_CHARS_MAX:
+        raise PatternNotEvaluable(pattern, PATTERN_CHARS_MAX, f"it is longer than {PATTERN_CHARS_MAX} characters")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        program: Any = re2.compile(java_regex.to_re2(pattern), options)
+    except java_regex.NotJava as e:
+        raise InvalidTopicFilter(
+            f"{_shown(pattern)} is an invalid regex. There is {e.what} at character {e.position + 1}"
+        ) from e
+    except java_regex.NotEvaluable as e:
+        raise PatternNotEvaluable(pattern, e.position, e.what) from e
+    except re2.error as e:
+        raise PatternNotEvaluable(pattern, 0, f"it is too large for the matcher ({e})") from e
+    full_match = program.fullmatch
+
+    def matches(topic: str) -> bool:
+        return full_match(topic) is not None
+
+    return matches
+
+
+def _shown(pattern: str) -> str:
+    return pattern if len(pattern) <= 200 else f"{pattern[:200]}…"
