@@ -1,0 +1,333 @@
+"""What a fake broker answers, API by API.  Every function is called with the cluster's lock held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.kafka import error_codes as codes
+from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.testing.fake_faults import CorruptRecords, NullRecords, PartitionError, PartitionFault
+from zkconsumer.testing.fake_log import FakeLog, ZstdNotReadable
+from zkconsumer.testing.fake_releases import Release
+from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+from zkconsumer.wire.schemas import API_VERSIONS
+from zkconsumer.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
+from zkconsumer.wire.schemas.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from zkconsumer.wire.schemas.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from zkconsumer.wire.schemas.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from zkconsumer.wire.schemas.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+
+Faults: TypeAlias = Mapping[TopicPartition, PartitionFault]
+
+NEWEST_TIMESTAMP_TIME = -3
+"""The time of ListOffsets that asks for the record with the highest timestamp (v7, KIP-734)."""
+
+ALL_TOPICS_IS_NULL_FROM = 1
+AT_LEAST_ONE_FROM = 3
+READ_COMMITTED = 1
+UNKNOWN_EPOCH = -1
+ZSTD_FROM = 10
+_ACKS = (-1, 0, 1)
+
+
+# --- ApiVersions -------------------------------------------------------------------------------------------------
+
+
+def api_versions(release: Release) -> ApiVersionsResponse:
+    """What the release speaks."""
+    rows = [ApiVersion(api_key=key, min_version=lo, max_version=hi) for key, (lo, hi) in sorted(release.ranges.items())]
+    return ApiVersionsResponse(api_keys=rows)
+
+
+def api_versions_refused(release: Release) -> ApiVersionsResponse:
+    """The answer to a version of ApiVersions that the release does not know; goes out in the layout of version 0."""
+    rows = [row for row in api_versions(release).api_keys if row.api_key == API_VERSIONS.key]
+    return ApiVersionsResponse(error_code=codes.UNSUPPORTED_VERSION.code, api_keys=rows if release.lists_itself else [])
+
+
+# --- Metadata ----------------------------------------------------------------------------------------------------
+
+
+def metadata(state: ClusterState, version: int, body: MetadataRequest, faults: Faults) -> MetadataResponse:
+    """The live brokers and the topics that were asked for."""
+    brokers = [
+        MetadataBroker(node_id=a.broker_id, host=a.host, port=a.port)
+        for a in map(state.addresses.__getitem__, sorted(state.up))
+    ]
+    wants_all = not body.topics if version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
+    names = sorted(state.topics) if wants_all else [topic.name or "" for topic in body.topics or []]
+    topics = [_metadata_topic(state, name, body.allow_auto_topic_creation, faults) for name in names]
+    return MetadataResponse(
+        brokers=brokers, cluster_id=state.cluster_id, controller_id=min(state.up, default=-1), topics=topics
+    )
+
+
+def _metadata_topic(state: ClusterState, name: str, may_create: bool, faults: Faults) -> MetadataTopic:
+    if name not in state.topics:
+        error = codes.UNKNOWN_TOPIC_OR_PARTITION
+        if may_create and state.auto_create_partitions:
+            # As real brokers do: the topic is made, and whoever asked must ask again for its leaders.
+            state.add_partitions(name, state.auto_create_partitions)
+            error = codes.LEADER_NOT_AVAILABLE
+        return MetadataTopic(error_code=error.code, name=name, partitions=[])
+    rows = [
+        _metadata_partition(state, index, partition, faults.get(TopicPartition(name, index)))
+        for index, partition in enumerate(state.topics[name])
+    ]
+    return MetadataTopic(name=name, topic_id=topic_id(name), partitions=rows)
+
+
+def _metadata_partition(
+    state: ClusterState, index: int, partition: FakePartition, fault: PartitionFault | None
+) -> MetadataPartition:
+    leader = state.leader_of(partition)
+    error = codes.LEADER_NOT_AVAILABLE if leader is None else codes.NONE
+    alive = [replica for replica in partition.replicas if replica in state.up]
+    return MetadataPartition(
+        error_code=fault.code if isinstance(fault, PartitionError) else error.code,
+        partition_index=index,
+        leader_id=-1 if leader is None else leader,
+        leader_epoch=partition.log.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=alive,
+        offline_replicas=[replica for replica in partition.replicas if replica not in state.up],
+    )
+
+
+# --- what Fetch, ListOffsets and Produce have in common ----------------------------------------------------------
+
+
+def _led(state: ClusterState, broker_id: int, tp: TopicPartition, epoch: int) -> FakePartition | ErrorCode:
+    """The partition if this broker leads it in the epoch that the client thinks it does."""
+    partition = state.partition(tp)
+    if partition is None:
+        return codes.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader != broker_id:
+        return codes.NOT_LEADER_OR_FOLLOWER
+    if epoch != UNKNOWN_EPOCH and epoch < partition.log.leader_epoch:
+        return codes.FENCED_LEADER_EPOCH
+    if epoch != UNKNOWN_EPOCH and epoch > partition.log.leader_epoch:
+        return codes.UNKNOWN_LEADER_EPOCH
+    return partition
+
+
+# --- ListOffsets -------------------------------------------------------------------------------------------------
+
+
+def list_offsets(
+    state: ClusterState, broker_id: int, version: int, body: ListOffsetsRequest, faults: Faults
+) -> ListOffsetsResponse:
+    """Where partitions begin, end, or reach a time."""
+    topics = []
+    for topic in body.topics:
+        rows = []
+        for asked in topic.partitions:
+            tp = TopicPartition(topic.name, asked.partition_index)
+            partition = _led(state, broker_id, tp, asked.current_leader_epoch)
+            fault = faults.get(tp)
+            if isinstance(fault, PartitionError):
+                partition = codes.error_code(fault.code)
+            if isinstance(partition, ErrorCode):
+                rows.append(ListOffsetsPartitionResponse(partition_index=tp.partition, error_code=partition.code))
+            elif version == 0:
+                rows.append(_segment_starts(partition.log, asked))
+            else:
+                rows.append(_offset_at(partition.log, asked))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _offset_at(log: FakeLog, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    if asked.timestamp == LATEST_TIME:
+        answer.offset = log.end
+    elif asked.timestamp == EARLIEST_TIME:
+        answer.offset = log.start
+    elif log.magic == 0:
+        answer.error_code = codes.UNSUPPORTED_FOR_MESSAGE_FORMAT.code
+    else:
+        is_newest = asked.timestamp == NEWEST_TIMESTAMP_TIME
+        record = log.newest() if is_newest else log.first_at_or_after(asked.timestamp)
+        if record is not None:
+            answer.timestamp, answer.offset = record.timestamp, record.offset
+    answer.leader_epoch = UNKNOWN_EPOCH if answer.offset < 0 else log.leader_epoch
+    return answer
+
+
+def _segment_starts(log: FakeLog, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    """Version 0, newest first: the end and the start.  The whole log is one segment, always just written."""
+    if asked.timestamp == EARLIEST_TIME:
+        offsets = [log.start]
+    elif asked.timestamp == LATEST_TIME:
+        offsets = list(dict.fromkeys([log.end, log.start]))
+    else:
+        offsets = []
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, old_style_offsets=offsets[: asked.max_num_offsets]
+    )
+
+
+# --- Produce -----------------------------------------------------------------------------------------------------
+
+
+def produce(state: ClusterState, broker_id: int, body: ProduceRequest, faults: Faults) -> ProduceResponse:
+    """Append, and wake whoever waits for records."""
+    topics = []
+    for topic in body.topic_data:
+        rows = []
+        for sent in topic.partition_data:
+            tp = TopicPartition(topic.name, sent.index)
+            rows.append(_produce_partition(state, broker_id, body.acks, tp, sent, faults.get(tp)))
+        topics.append(ProduceTopicResponse(name=topic.name, partition_responses=rows))
+    state.changed.notify_all()
+    return ProduceResponse(responses=topics)
+
+
+def _produce_partition(
+    state: ClusterState,
+    broker_id: int,
+    acks: int,
+    tp: TopicPartition,
+    sent: ProducePartition,
+    fault: PartitionFault | None,
+) -> ProducePartitionResponse:
+    partition = _led(state, broker_id, tp, UNKNOWN_EPOCH)
+    if isinstance(fault, PartitionError):
+        partition = codes.error_code(fault.code)
+    if acks not in _ACKS:
+        partition = codes.INVALID_REQUIRED_ACKS
+    if not isinstance(partition, ErrorCode):
+        try:
+            base_offset = partition.log.append_produced(sent.records or b"")
+            return ProducePartitionResponse(
+                index=tp.partition, base_offset=base_offset, log_start_offset=partition.log.start
+            )
+        except (InvalidMessageException, UnsupportedCodec):
+            partition = codes.CORRUPT_MESSAGE
+    return ProducePartitionResponse(index=tp.partition, error_code=partition.code)
+
+
+# --- Fetch -------------------------------------------------------------------------------------------------------
+
+
+def fetch(
+    state: ClusterState, broker_id: int, version: int, body: FetchRequest, faults: Faults, *, is_final: bool
+) -> FetchResponse | None:
+    """The records that are there; None: too few yet, and the client has time (``is_final`` False)."""
+    if body.session_id:
+        return FetchResponse(error_code=codes.FETCH_SESSION_ID_NOT_FOUND.code, responses=[])
+    total = 0
+    has_error = False
+    topics: dict[str, list[FetchPartitionResponse]] = {}
+    for name, asked in _asked(body):
+        tp = TopicPartition(name, asked.partition)
+        room = body.max_bytes - total if version >= AT_LEAST_ONE_FROM else asked.partition_max_bytes
+        row = _fetch_partition(
+            state,
+            broker_id,
+            version,
+            tp,
+            asked,
+            bytes_max=max(0, min(room, asked.partition_max_bytes)),
+            at_least_one=version >= AT_LEAST_ONE_FROM and total == 0,
+            aborted=body.isolation_level == READ_COMMITTED,
+            fault=faults.get(tp),
+        )
+        total += len(row.records or b"")
+        has_error |= row.error_code != codes.NONE.code
+        topics.setdefault(name, []).append(row)
+    if total < body.min_bytes and topics and not has_error and not is_final:
+        return None
+    return FetchResponse(responses=[FetchTopicResponse(topic=name, partitions=rows) for name, rows in topics.items()])
+
+
+def _asked(body: FetchRequest) -> Iterator[tuple[str, FetchPartition]]:
+    for topic in body.topics:
+        for asked in topic.partitions:
+            yield topic.topic, asked
+
+
+def _fetch_partition(
+    state: ClusterState,
+    broker_id: int,
+    version: int,
+    tp: TopicPartition,
+    asked: FetchPartition,
+    *,
+    bytes_max: int,
+    at_least_one: bool,
+    aborted: bool,
+    fault: PartitionFault | None,
+) -> FetchPartitionResponse:
+    partition = _led(state, broker_id, tp, asked.current_leader_epoch)
+    if isinstance(fault, PartitionError):
+        partition = codes.error_code(fault.code)
+    if isinstance(fault, NullRecords):
+        return _no_records(tp, codes.error_code(fault.code), None)
+    if isinstance(partition, ErrorCode):
+        return _no_records(tp, partition, b"")
+    log = partition.log
+    if not log.holds(asked.fetch_offset):
+        return _no_records(tp, codes.OFFSET_OUT_OF_RANGE, b"")
+    try:
+        records = log.read(
+            asked.fetch_offset,
+            bytes_max,
+            newest_magic(version),
+            at_least_one=at_least_one,
+            zstd=version >= ZSTD_FROM,
+        )
+    except ZstdNotReadable:
+        return _no_records(tp, codes.UNSUPPORTED_COMPRESSION_TYPE, None)
+    if isinstance(fault, CorruptRecords) and records:
+        damaged = bytearray(records)
+        damaged[fault.at % len(damaged)] ^= 0xFF
+        records = bytes(damaged)
+    return FetchPartitionResponse(
+        partition_index=tp.partition,
+        high_watermark=log.end,
+        last_stable_offset=log.end,
+        log_start_offset=log.start,
+        aborted_transactions=[] if aborted else None,
+        records=records,
+    )
+
+
+def newest_magic(fetch_version: int) -> int:
+    """The newest message format that a fetch of this version may be answered with."""
+    if fetch_version <= 1:
+        return 0
+    return 1 if fetch_version <= 3 else 2
+
+
+def _no_records(tp: TopicPartition, error: ErrorCode, records: bytes | None) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        partition_index=tp.partition, error_code=error.code, high_watermark=-1, records=records
+    )

@@ -1,0 +1,278 @@
+"""One broker of a fake cluster: frames in, frames out.
+
+    frame --> FakeBroker.begin --> Work --poll--> Reply        a Fetch may have to wait for records first
+    bytes --> BrokerSession: one client's conversation: cuts frames, answers in order, wakes when something changed
+
+No sockets and no threads here: whoever moves the bytes (a transport in memory, or the TCP server) waits on the
+cluster's condition in its own thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.testing import fake_apis
+from zkconsumer.testing.fake_faults import (
+    CloseConnection,
+    CorruptRecords,
+    Delay,
+    Garbage,
+    Hold,
+    Injected,
+    NullRecords,
+    PartitionError,
+    PartitionFault,
+    WrongCorrelationId,
+)
+from zkconsumer.testing.fake_releases import Release
+from zkconsumer.testing.fake_state import ClusterState, Seen
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.frames import (
+    REQUEST_BYTES_MAX,
+    SIZE_BYTES,
+    Request,
+    decode_request,
+    decode_request_header,
+    encode_response,
+    frame_size,
+)
+from zkconsumer.wire.schemas import API_VERSIONS, APIS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from zkconsumer.wire.schemas.fetch import FetchRequest
+from zkconsumer.wire.schemas.produce import ProduceRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes to the client; ``hangs_up``: and then the connection ends."""
+
+    data: bytes
+    hangs_up: bool = False
+
+
+@dataclass(slots=True)
+class Work:
+    """A request on its way to its reply.
+
+    ``poll(is_final)`` gives the answer's frame, or None while the request can wait; it is final from ``deadline_ms``
+    on.  Nothing is polled before ``not_before_ms``, or while a ``Hold`` is in force.
+    """
+
+    poll: Callable[[bool], bytes | None]
+    deadline_ms: int
+    not_before_ms: int
+    faults: list[Injected]
+
+    def reply(self, now_ms: int) -> Reply | None:
+        """The reply, if it is due."""
+        if now_ms < self.not_before_ms or any(
+            isinstance(injected.fault, Hold) and not injected.is_lifted for injected in self.faults
+        ):
+            return None
+        frame = self.poll(now_ms >= self.deadline_ms)
+        if frame is None:
+            return None
+        for injected in self.faults:
+            match injected.fault:
+                case CloseConnection(after_bytes):
+                    return Reply(frame[:after_bytes], hangs_up=True)
+                case Garbage(data):
+                    return Reply(data)
+                case _:
+                    pass
+        return Reply(frame)
+
+    def wake_at_ms(self, now_ms: int) -> int:
+        """When to look again even if nothing changed."""
+        return self.not_before_ms if now_ms < self.not_before_ms else self.deadline_ms
+
+
+class FakeBroker:
+    """``release``: which versions it speaks, and how it refuses others."""
+
+    def __init__(self, state: ClusterState, broker_id: int, release: Release) -> None:
+        self.broker_id = broker_id
+        self.release = release
+        self._state = state
+
+    def begin(self, frame: bytes) -> Work | Reply:
+        """Take a request (without its size).  What a real broker would not answer hangs up."""
+        try:
+            header = decode_request_header(frame)
+        except RemoteProtocolError:
+            return Reply(b"", hangs_up=True)
+        api = APIS.get(header.api_key)
+        known = None if api is None else self.release.range_of(api)
+        if api is None or known is None:
+            return Reply(b"", hangs_up=True)
+        version = header.api_version
+        if not known.lowest <= version <= known.highest:
+            if api is API_VERSIONS:
+                refusal = fake_apis.api_versions_refused(self.release)
+                return Reply(encode_response(API_VERSIONS, 0, header.correlation_id, refusal))
+            if version < known.lowest or not self.release.reads_any_version:
+                return Reply(b"", hangs_up=True)
+            version = known.highest
+        try:
+            request = decode_request(frame, body_version=version)
+        except RemoteProtocolError:
+            return Reply(b"", hangs_up=True)
+        self._state.seen.append(Seen(self.broker_id, api, header.api_version, header.client_id, request.body))
+        self._state.changed.notify_all()
+        return self._work(request, version)
+
+    def _work(self, request: Request, version: int) -> Work:
+        now_ms = self._state.clock.now_ms()
+        faults = self._faults(request)
+        body = request.body
+        return Work(
+            poll=self._answering(request, version, faults),
+            deadline_ms=now_ms + body.max_wait_ms if isinstance(body, FetchRequest) else now_ms,
+            not_before_ms=now_ms + sum(i.fault.delay_ms for i in faults if isinstance(i.fault, Delay)),
+            faults=faults,
+        )
+
+    def _faults(self, request: Request) -> list[Injected]:
+        """The faults that hit this request; those of one partition only if the request names it."""
+        hit = []
+        for injected in self._state.faults:
+            is_of_partition = isinstance(injected.fault, PartitionError | NullRecords | CorruptRecords)
+            if injected.concerns(request.api.key, self.broker_id) and (
+                not is_of_partition or _names(request, cast(PartitionFault, injected.fault).tp)
+            ):
+                injected.hits += 1
+                hit.append(injected)
+        return hit
+
+    def _answering(self, request: Request, version: int, faults: list[Injected]) -> Callable[[bool], bytes | None]:
+        correlation_id = request.header.correlation_id + sum(
+            injected.fault.by for injected in faults if isinstance(injected.fault, WrongCorrelationId)
+        )
+        partition_faults = {
+            injected.fault.tp: injected.fault
+            for injected in faults
+            if isinstance(injected.fault, PartitionError | NullRecords | CorruptRecords)
+        }
+
+        def poll(is_final: bool) -> bytes | None:
+            body = self._body(request, version, partition_faults, is_final)
+            if body is None:
+                return None
+            if isinstance(request.body, ProduceRequest) and request.body.acks == 0:
+                return b""
+            return encode_response(request.api, version, correlation_id, body)
+
+        return poll
+
+    def _body(
+        self, request: Request, version: int, faults: dict[TopicPartition, PartitionFault], is_final: bool
+    ) -> Any:
+        state, me, body = self._state, self.broker_id, request.body
+        match request.api.key:
+            case API_VERSIONS.key:
+                return fake_apis.api_versions(self.release)
+            case METADATA.key:
+                return fake_apis.metadata(state, version, body, faults)
+            case LIST_OFFSETS.key:
+                return fake_apis.list_offsets(state, me, version, body, faults)
+            case PRODUCE.key:
+                return fake_apis.produce(state, me, body, faults)
+            case FETCH.key:
+                return fake_apis.fetch(state, me, version, body, faults, is_final=is_final)
+        raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
+
+
+def _names(request: Request, tp: TopicPartition) -> bool:
+    """Whether the request is about this partition."""
+    body = request.body
+    match request.api.key:
+        case FETCH.key:
+            return tp in {(t.topic, p.partition) for t in body.topics for p in t.partitions}
+        case LIST_OFFSETS.key:
+            return tp in {(t.name, p.partition_index) for t in body.topics for p in t.partitions}
+        case PRODUCE.key:
+            return tp in {(t.name, p.index) for t in body.topic_data for p in t.partition_data}
+        case METADATA.key:
+            return not body.topics or tp.topic in {t.name for t in body.topics}
+    return False
+
+
+class BrokerSession:
+    """One client's connection to one broker.  Every method is called with the cluster's lock held."""
+
+    def __init__(self, state: ClusterState, broker: FakeBroker) -> None:
+        self._state = state
+        self._broker = broker
+        self._received = bytearray()
+        self._requests: deque[bytes] = deque()
+        self._work: Work | None = None
+        self._output = bytearray()
+        self._has_hung_up = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing more will come, and everything was taken."""
+        return self._has_hung_up and not self._output
+
+    @property
+    def owes_an_answer(self) -> bool:
+        """Whether a request is still waiting for its reply."""
+        return not self._has_hung_up and (self._work is not None or bool(self._requests))
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self._has_hung_up:
+            return
+        self._received += data
+        try:
+            while len(self._received) >= SIZE_BYTES:
+                after = SIZE_BYTES + frame_size(self._received, REQUEST_BYTES_MAX)
+                if len(self._received) < after:
+                    break
+                self._requests.append(bytes(self._received[SIZE_BYTES:after]))
+                del self._received[:after]
+        except RemoteProtocolError:
+            self.hang_up()
+        self.advance()
+
+    def hang_up(self) -> None:
+        """End it; what was not sent yet is lost."""
+        self._has_hung_up = True
+        self._output.clear()
+        self._requests.clear()
+        self._work = None
+        self._state.changed.notify_all()
+
+    def advance(self) -> None:
+        """Answer what can be answered now, in order."""
+        if self._broker.broker_id not in self._state.up and not self._has_hung_up:
+            self.hang_up()
+        while self.owes_an_answer:
+            reply: Work | Reply | None = self._work or self._broker.begin(self._requests.popleft())
+            if isinstance(reply, Work):
+                self._work = reply
+                reply = reply.reply(self._state.clock.now_ms())
+            if reply is None:
+                return
+            self._work = None
+            self._output += reply.data
+            if reply.hangs_up:
+                self._requests.clear()
+                self._has_hung_up = True
+
+    def take(self, bytes_max: int) -> bytes:
+        """Bytes for the client, as many as there are."""
+        data = bytes(self._output[:bytes_max])
+        del self._output[:bytes_max]
+        return data
+
+    def wait(self, deadline_ms: int | None) -> None:
+        """Until something changed, a reply falls due, or the deadline (None: without one) is reached."""
+        now_ms = self._state.clock.now_ms()
+        times = [] if deadline_ms is None else [deadline_ms]
+        if self._work is not None and self._work.wake_at_ms(now_ms) > now_ms:
+            times.append(self._work.wake_at_ms(now_ms))
+        self._state.changed.wait(max(0, min(times) - now_ms) / 1000 if times else None)

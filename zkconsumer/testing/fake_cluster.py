@@ -1,0 +1,326 @@
+"""A Kafka cluster without servers, for tests: real bytes, logs in memory, a hand on everything that can go wrong.
+
+    cluster = FakeCluster(brokers=2, release="1.1.1")
+    cluster.create_topic("clicks", partitions=4)
+    cluster.append("clicks", 0, [b"a", b"b"])
+    connection = cluster.connect(*cluster.address(1)[1:])      # a Connection; ``cluster.connect`` is a ``Connect``
+
+Nothing listens anywhere: a connection made by ``connect`` hands its frames to the broker in the caller's own thread,
+through the same codec and the same connection code that a socket would use.  ``serve`` opens real ports on 127.0.0.1
+for programs that need them.
+
+What is emulated: Produce, Fetch (long poll, limits, at least one message from version 3, conversion to older formats),
+ListOffsets, Metadata, ApiVersions, in the versions of a release; leaders that move, brokers that stop, logs that lose
+their start or end.  What is not: replication (the high watermark is the end), groups, transactions, fetch sessions (a
+client is told to go on without), authorisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
+from zkconsumer.kafka.transport import Transport
+from zkconsumer.testing.fake_broker import FakeBroker
+from zkconsumer.testing.fake_faults import Fault, Injected
+from zkconsumer.testing.fake_log import FakeLog
+from zkconsumer.testing.fake_releases import NEWEST, release_named
+from zkconsumer.testing.fake_state import ClusterState, FakePartition, Seen
+from zkconsumer.testing.fake_transport import HOST, MemoryTransport, TcpServer
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire import compression
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.schemas import Api
+
+CLUSTER_ID = "zkconsumer-fake-cluster"
+CREATE_TIME = 0
+NO_TIMESTAMP = -1
+
+
+class Appended(NamedTuple):
+    """The offsets that records got, both ends included."""
+
+    first: int
+    last: int
+
+
+class FakeCluster:
+    """``brokers``: how many, with ids from 0, or which ids.  ``release``: of all of them, or by id.
+
+    ``auto_create_partitions``: how many partitions a topic gets that is made by asking for it; 0: none is made.
+    Every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        brokers: int | Sequence[int] = 1,
+        *,
+        release: str | Mapping[int, str] = NEWEST,
+        auto_create_partitions: int = 0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+        self._state = ClusterState(clock, auto_create_partitions, CLUSTER_ID)
+        self._brokers: dict[int, FakeBroker] = {}
+        self._servers: dict[int, TcpServer] = {}
+        self._is_serving = False
+        self._deaths: list[tuple[str, BaseException]] = []
+        for broker_id in ids:
+            named = release if isinstance(release, str) else release[broker_id]
+            self._brokers[broker_id] = FakeBroker(self._state, broker_id, release_named(named))
+            self._state.magics[broker_id] = self._brokers[broker_id].release.magic
+            # No name and no port that exists, so that nothing real is ever reached by mistake.
+            self._state.addresses[broker_id] = BrokerAddress(broker_id, f"broker-{broker_id}.fake.invalid", 9092)
+            self._state.up.add(broker_id)
+
+    # --- reaching the brokers ---
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "",
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+    ) -> Connection:
+        """A ``Connect``: a connection in memory to the broker that has this address."""
+
+        def transport(host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
+            return MemoryTransport(self._state, lambda: self._listening(host, port), clock)
+
+        return BlockingConnection(
+            host,
+            port,
+            client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
+            receive_buffer_bytes=receive_buffer_bytes,
+            transport=transport,
+            clock=self._state.clock,
+        )
+
+    def address(self, broker_id: int) -> BrokerAddress:
+        """Where a broker is reached: by ``connect``, and while ``serve`` lasts through TCP."""
+        with self._state.changed:
+            return self._state.addresses[broker_id]
+
+    @property
+    def addresses(self) -> list[BrokerAddress]:
+        """Of all brokers, stopped ones too, by id."""
+        with self._state.changed:
+            return [self._state.addresses[broker_id] for broker_id in sorted(self._state.addresses)]
+
+    @contextmanager
+    def serve(self) -> Iterator[FakeCluster]:
+        """Listen on 127.0.0.1, a free port for each broker; addresses and metadata say so for as long as it lasts."""
+        with self._state.changed:
+            before = dict(self._state.addresses)
+        try:
+            self._is_serving = True
+            for broker_id in self._brokers:
+                self._listen(broker_id, port=0)
+            yield self
+        finally:
+            self._is_serving = False
+            ended = [self._servers.pop(broker_id).stop() for broker_id in list(self._servers)]
+            with self._state.changed:
+                self._state.addresses.update(before)
+        assert all(ended), "a thread of the fake brokers did not end in time"
+        if self._deaths:
+            name, error = self._deaths[0]
+            raise RuntimeError(f"thread {name} of the fake brokers died") from error
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Kill a broker: its connections break, new ones are refused, nobody leads what it led."""
+        with self._changing():
+            self._state.up.discard(self._known(broker_id))
+        server = self._servers.pop(broker_id, None)
+        if server is not None:
+            server.stop()
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker again, with its logs and its address."""
+        with self._changing():
+            self._state.up.add(self._known(broker_id))
+            port = self._state.addresses[broker_id].port
+        if self._is_serving and broker_id not in self._servers:
+            self._listen(broker_id, port)
+
+    # --- topics ---
+
+    def create_topic(self, topic: str, partitions: int = 1, *, leaders: Mapping[int, int | None] | None = None) -> None:
+        """Make a topic.  ``leaders``: partition → broker id or None; the others go round the brokers."""
+        if topic in self._state.topics:
+            raise UsageError(f"topic {topic} exists already; add_partitions lets it grow")
+        self.add_partitions(topic, partitions)
+        for partition, leader in (leaders or {}).items():
+            self.move_leader(topic, partition, leader)
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic grow to so many partitions."""
+        with self._changing():
+            self._state.add_partitions(topic, partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove a topic with its records."""
+        with self._changing():
+            del self._state.topics[topic]
+
+    def move_leader(self, topic: str, partition: int, leader: int | None) -> None:
+        """Let another broker lead, in a new epoch; None: nobody."""
+        with self._changing():
+            moved = self._partition(topic, partition)
+            moved.leader = None if leader is None else self._known(leader)
+            moved.log.leader_epoch += 1
+            if leader is not None and leader not in moved.replicas:
+                moved.replicas.append(leader)
+
+    # --- logs ---
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        timestamp_ms: int | None = None,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+        codec: int = compression.NONE,
+    ) -> Appended:
+        """Append records at the end, as one batch; ``codec`` as in ``zkconsumer.wire.compression``.
+
+        ``timestamp_ms`` None: now.  Headers need a log in format 2 (releases from 0.11), zstd too.
+        """
+        if not values:
+            raise UsageError("a batch without records has no offsets; append at least one value")
+        with self._changing():
+            log = self._partition(topic, partition).log
+            now_ms = self._state.clock.wall_ms() if timestamp_ms is None else timestamp_ms
+            timestamp, kind = (NO_TIMESTAMP, NO_TIMESTAMP) if log.magic == 0 else (now_ms, CREATE_TIME)
+            first = log.end
+            records = [
+                Record(first + at, timestamp, kind, key, value, headers)
+                for at, (key, value) in enumerate(zip(keys or [None] * len(values), values, strict=True))
+            ]
+            log.append(records, codec)
+            return Appended(first, log.end - 1)
+
+    def append_records(
+        self, topic: str, partition: int, records: Iterable[Record], codec: int = 0, magic: int | None = None
+    ) -> None:
+        """Append one batch at offsets of its own, with gaps as compaction leaves them, also in an older format."""
+        with self._changing():
+            self._partition(topic, partition).log.append(records, codec, magic)
+
+    def append_raw(self, topic: str, partition: int, data: bytes, next_offset: int) -> None:
+        """Append bytes as they are, damaged ones too; the log ends at ``next_offset`` afterwards."""
+        with self._changing():
+            self._partition(topic, partition).log.append_raw(data, next_offset)
+
+    def log_start(self, topic: str, partition: int) -> int:
+        """The first offset that can be read."""
+        return self._read(topic, partition, lambda log: log.start)
+
+    def log_end(self, topic: str, partition: int) -> int:
+        """The offset that the next record will get."""
+        return self._read(topic, partition, lambda log: log.end)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Let retention remove what lies below ``offset``; readers that are there get error 1."""
+        with self._changing():
+            self._partition(topic, partition).log.delete_before(offset)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """Cut the log's end off at ``offset``, as an unclean election does; readers beyond it get error 1."""
+        with self._changing():
+            self._partition(topic, partition).log.truncate(offset)
+
+    # --- faults and what was seen ---
+
+    def inject(
+        self, fault: Fault, *, api: Api[Any, Any] | None = None, broker_id: int | None = None, times: int | None = 1
+    ) -> Injected:
+        """Put a fault in force for the next requests (``times`` None: until lifted) of an API to a broker.
+
+        A fault of one partition hits the requests that name it; faults that were injected first hit first.
+        """
+        with self._changing():
+            injected = Injected(fault, api, broker_id, times)
+            self._state.faults.append(injected)
+            return injected
+
+    def lift(self, injected: Injected) -> None:
+        """Take a fault out of force; requests that it holds are answered."""
+        with self._changing():
+            injected.lift()
+            self._state.faults = [other for other in self._state.faults if other is not injected]
+
+    @property
+    def requests(self) -> list[Seen]:
+        """The requests that brokers could read, oldest first (the newest ten thousand)."""
+        with self._state.changed:
+            return list(self._state.seen)
+
+    def wait_for_request(self, matches: Callable[[Seen], bool], timeout_ms: int) -> Seen:
+        """The first request that matches, now or within the time-out; ``TimeoutError`` otherwise."""
+        deadline_ms = self._state.clock.now_ms() + timeout_ms
+        with self._state.changed:
+            while True:
+                for seen in self._state.seen:
+                    if matches(seen):
+                        return seen
+                left_ms = deadline_ms - self._state.clock.now_ms()
+                if left_ms <= 0:
+                    raise TimeoutError(f"no such request within {timeout_ms} ms")
+                self._state.changed.wait(left_ms / 1000)
+
+    def poke(self) -> None:
+        """Make waiting requests look at the clock again: after a clock was moved by hand."""
+        with self._changing():
+            pass
+
+    # --- inside ---
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._state.changed:
+            try:
+                yield
+            finally:
+                self._state.changed.notify_all()
+
+    def _known(self, broker_id: int) -> int:
+        if broker_id not in self._brokers:
+            raise UsageError(f"there is no broker {broker_id}; there are {sorted(self._brokers)}")
+        return broker_id
+
+    def _partition(self, topic: str, partition: int) -> FakePartition:
+        found = self._state.partition(TopicPartition(topic, partition))
+        if found is None:
+            raise UsageError(f"there is no partition {topic}/{partition}; create_topic and add_partitions make them")
+        return found
+
+    def _read(self, topic: str, partition: int, what: Callable[[FakeLog], int]) -> int:
+        with self._state.changed:
+            return what(self._partition(topic, partition).log)
+
+    def _listening(self, host: str, port: int) -> FakeBroker | None:
+        """With the lock held."""
+        for address in self._state.addresses.values():
+            if address[1:] == (host, port) and address.broker_id in self._state.up:
+                return self._brokers[address.broker_id]
+        return None
+
+    def _listen(self, broker_id: int, port: int) -> None:
+        def died(name: str, error: BaseException) -> None:
+            self._deaths.append((name, error))
+
+        server = TcpServer(self._state, self._brokers[broker_id], port, died)
+        self._servers[broker_id] = server
+        with self._changing():
+            self._state.addresses[broker_id] = BrokerAddress(broker_id, HOST, server.port)

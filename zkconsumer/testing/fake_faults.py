@@ -1,0 +1,104 @@
+"""What can be made to go wrong on a fake broker.
+
+A fault is a value; ``FakeCluster.inject`` puts it in force for some requests, and gives a handle to count and lift it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import Api
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Close instead of answering, after so many bytes of the answer (size included)."""
+
+    after_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Send these bytes instead of the answer."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Answer so many milliseconds late."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do not answer before the fault is lifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongCorrelationId:
+    """Answer with a correlation id that is off by this much."""
+
+    by: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionError:
+    """Answer this error code for one partition, without data."""
+
+    tp: TopicPartition
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class NullRecords:
+    """Answer a Fetch of one partition with a record set of size −1 and this error code."""
+
+    tp: TopicPartition
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptRecords:
+    """Flip all bits of one byte of the record set that a Fetch of one partition gets."""
+
+    tp: TopicPartition
+    at: int
+
+
+FrameFault: TypeAlias = CloseConnection | Garbage | Delay | Hold | WrongCorrelationId
+PartitionFault: TypeAlias = PartitionError | NullRecords | CorruptRecords
+Fault: TypeAlias = FrameFault | PartitionFault
+
+
+class Injected:
+    """A fault in force."""
+
+    def __init__(self, fault: Fault, api: Api[Any, Any] | None, broker_id: int | None, times: int | None) -> None:
+        self.fault = fault
+        self.hits = 0
+        self._api_key = None if api is None else api.key
+        self._broker_id = broker_id
+        self._times = times
+        self._is_lifted = False
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it will hit another request; a ``Hold`` keeps holding those that it has hit until it is lifted."""
+        return not self._is_lifted and (self._times is None or self.hits < self._times)
+
+    @property
+    def is_lifted(self) -> bool:
+        """Whether ``lift`` was called."""
+        return self._is_lifted
+
+    def lift(self) -> None:
+        """Take it out of force.  (``FakeCluster.lift`` also wakes who waits for it.)"""
+        self._is_lifted = True
+
+    def concerns(self, api_key: int, broker_id: int) -> bool:
+        """Whether it is meant for a request of this API to this broker."""
+        return self.is_in_force and self._api_key in (None, api_key) and self._broker_id in (None, broker_id)

@@ -1,0 +1,178 @@
+"""The log of one partition, in memory.
+
+A log is a list of shallow entries as they would lie on a broker's disk: messages, compressed wrappers (formats 0 and
+1) or batches (format 2).  Readers get slices of it, converted down where their version asks for an older format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from zkconsumer.errors import UsageError
+from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.entries import Entry, Record, walk
+from zkconsumer.wire.records import iter_records, scan
+
+_CODEC_MASK = 0x07
+_LEGACY_ATTRIBUTES_AT = 17
+_BATCH_ATTRIBUTES_AT = 22
+_BASE_OFFSET_BYTES = 8
+_LEADER_EPOCH_AT = slice(12, 16)
+
+
+class ZstdNotReadable(Exception):
+    """A reader whose fetch version is older than zstd (before v10, 2.1) asked for zstd records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One shallow entry; offsets are inclusive."""
+
+    first_offset: int
+    last_offset: int
+    magic: int
+    codec: int
+    data: bytes
+
+    def records(self) -> list[Record]:
+        """What it holds, checked."""
+        return list(iter_records(self.data))
+
+
+class FakeLog:
+    """Offsets ``start`` up to and without ``end``."""
+
+    def __init__(self, magic: int) -> None:
+        self.magic = magic
+        self.start = 0
+        self.end = 0
+        self.leader_epoch = 0
+        self._stored: list[Stored] = []
+
+    @property
+    def entries(self) -> Sequence[Stored]:
+        """What is stored, oldest first."""
+        return self._stored
+
+    def append(self, records: Iterable[Record], codec: int, magic: int | None = None) -> None:
+        """Append records at their own offsets, which must not be below the end; one batch, or one wrapper."""
+        batch = list(records)
+        if not batch:
+            return
+        if batch[0].offset < self.end:
+            raise UsageError(f"offset {batch[0].offset} is below the end of the log, {self.end}")
+        chosen = self.magic if magic is None else magic
+        self._store_all(build_record_set(batch, chosen, codec))
+
+    def append_produced(self, record_set: bytes | memoryview) -> int:
+        """Append what a producer sent, in the log's own format, at the end; gives the first offset.
+
+        Raises ``InvalidMessageException`` or ``UnsupportedCodec`` before anything was appended.
+        """
+        first_offset = next_offset = self.end
+        pieces = []
+        for entry in walk(record_set):
+            data = bytes(record_set[entry.position : entry.end])
+            records = list(iter_records(data))
+            pieces.append(self._numbered(entry, data, records, next_offset))
+            next_offset += len(records)
+        for piece in pieces:
+            self._store_all(piece)
+        return first_offset
+
+    def append_raw(self, data: bytes, next_offset: int) -> None:
+        """Append bytes as they are, damaged ones too; readers find them at the old end, and the end moves."""
+        if next_offset <= self.end:
+            raise UsageError(f"the end of the log, {self.end}, can only move on, not to {next_offset}")
+        self._stored.append(Stored(self.end, next_offset - 1, 0, compression.NONE, data))
+        self.end = next_offset
+
+    def delete_before(self, offset: int) -> None:
+        """Move the start, as retention does: whole entries go, and what is left of the first is not readable."""
+        if not self.start <= offset <= self.end:
+            raise UsageError(f"the start can move to {self.start} up to {self.end}, not to {offset}")
+        self.start = offset
+        self._stored = [stored for stored in self._stored if stored.last_offset >= offset]
+
+    def truncate(self, offset: int) -> None:
+        """Cut the end off, as an unclean leader election does; entries that straddle the cut go as a whole."""
+        if not self.start <= offset <= self.end:
+            raise UsageError(f"the end can be cut to {self.start} up to {self.end}, not to {offset}")
+        self._stored = [stored for stored in self._stored if stored.last_offset < offset]
+        self.end = offset
+
+    def holds(self, offset: int) -> bool:
+        """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
+        return self.start <= offset <= self.end
+
+    def read(self, offset: int, bytes_max: int, magic_max: int, *, at_least_one: bool, zstd: bool) -> bytes:
+        """The record set from the entry that holds ``offset`` on.
+
+        The last entry may be cut off at ``bytes_max``, but converted ones come whole.  ``at_least_one``: the first
+        entry comes whole whatever its size (Fetch v3, KIP-74).  ``ZstdNotReadable``: the reader cannot have zstd.
+        """
+        pieces: list[bytes] = []
+        left = bytes_max
+        for stored in self._stored:
+            if stored.last_offset < offset:
+                continue
+            if stored.codec == compression.ZSTD and not zstd:
+                raise ZstdNotReadable
+            data = stored.data if stored.magic <= magic_max else _converted(stored, magic_max)
+            if len(data) > left:
+                is_first = not pieces
+                if is_first and at_least_one:
+                    pieces.append(data)
+                elif is_first or data is stored.data:
+                    pieces.append(data[:left])
+                break
+            pieces.append(data)
+            left -= len(data)
+        return b"".join(pieces)
+
+    def first_at_or_after(self, time_ms: int) -> Record | None:
+        """The first readable record whose timestamp is not below the time."""
+        for stored in self._stored:
+            for record in stored.records():
+                if record.offset >= self.start and record.timestamp >= time_ms:
+                    return record
+        return None
+
+    def newest(self) -> Record | None:
+        """The readable record with the highest timestamp."""
+        records = [r for stored in self._stored for r in stored.records() if r.offset >= self.start]
+        return max(records, key=lambda record: record.timestamp, default=None)
+
+    def _numbered(self, entry: Entry, data: bytes, records: list[Record], first_offset: int) -> bytes:
+        if entry.magic == self.magic == 2:
+            # Neither field is covered by the checksum, so that brokers can number batches without touching the rest.
+            numbered = bytearray(data)
+            numbered[:_BASE_OFFSET_BYTES] = first_offset.to_bytes(_BASE_OFFSET_BYTES, "big")
+            numbered[_LEADER_EPOCH_AT] = self.leader_epoch.to_bytes(4, "big")
+            return bytes(numbered)
+        moved = [replace(record, offset=first_offset + at) for at, record in enumerate(records)]
+        if self.magic < 2:
+            moved = [replace(record, headers=()) for record in moved]
+        return build_record_set(moved, self.magic, _codec(data, entry.magic))
+
+    def _store_all(self, record_set: bytes) -> None:
+        for entry in walk(record_set):
+            data = record_set[entry.position : entry.end]
+            codec = _codec(data, entry.magic)
+            first = entry.offset
+            if codec and entry.magic < 2:
+                first = next(iter_records(data)).offset
+            self._stored.append(Stored(first, entry.last_offset, entry.magic, codec, data))
+        self.end = scan(record_set).next_offset
+
+
+def _codec(data: bytes, magic: int) -> int:
+    return data[_BATCH_ATTRIBUTES_AT if magic == 2 else _LEGACY_ATTRIBUTES_AT] & _CODEC_MASK
+
+
+def _converted(stored: Stored, magic: int) -> bytes:
+    """The same records in an older format: headers go, timestamps too in format 0; control batches vanish."""
+    records = [replace(record, headers=()) for record in stored.records()]
+    return build_record_set(records, magic, stored.codec)

@@ -1,0 +1,76 @@
+"""What the brokers of a fake cluster share: topics, logs, leaders, faults, and the lock around all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkconsumer.base.clock import Clock
+from zkconsumer.testing.fake_faults import Injected
+from zkconsumer.testing.fake_log import FakeLog
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import Api
+
+REQUESTS_KEPT = 10_000
+"""How many requests a cluster remembers for ``FakeCluster.requests``."""
+
+
+@dataclass(slots=True)
+class FakePartition:
+    """``leader`` None: nobody leads."""
+
+    log: FakeLog
+    leader: int | None
+    replicas: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request that a broker could read."""
+
+    broker_id: int
+    api: Api[Any, Any]
+    version: int
+    client_id: str | None
+    body: Any
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """Everything in here is read and changed under ``changed``, which is notified after each change."""
+
+    clock: Clock
+    auto_create_partitions: int
+    cluster_id: str
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    addresses: dict[int, BrokerAddress] = field(default_factory=dict)
+    up: set[int] = field(default_factory=set)
+    magics: dict[int, int] = field(default_factory=dict)
+    topics: dict[str, list[FakePartition]] = field(default_factory=dict)
+    faults: list[Injected] = field(default_factory=list)
+    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REQUESTS_KEPT))
+
+    def partition(self, tp: TopicPartition) -> FakePartition | None:
+        """The partition, if it exists."""
+        partitions = self.topics.get(tp.topic, [])
+        return partitions[tp.partition] if 0 <= tp.partition < len(partitions) else None
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Create or grow a topic; leaders and replicas go round the brokers."""
+        rows = self.topics.setdefault(topic, [])
+        ids = sorted(self.addresses)
+        while len(rows) < partitions:
+            leader = ids[len(rows) % len(ids)]
+            rows.append(FakePartition(FakeLog(self.magics[leader]), leader, [leader]))
+
+    def leader_of(self, partition: FakePartition) -> int | None:
+        """The leader, if it is alive."""
+        return partition.leader if partition.leader in self.up else None
+
+
+def topic_id(topic: str) -> bytes:
+    """A topic's id: the same for the same name in every cluster."""
+    return hashlib.sha256(topic.encode()).digest()[:16]

@@ -1,0 +1,159 @@
+"""How bytes get to a fake broker: in memory, or through TCP on 127.0.0.1."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from itertools import count
+
+from zkconsumer.base.clock import Clock
+from zkconsumer.base.threads import OnDeath, StopSignal, Worker, spawn
+from zkconsumer.testing.fake_broker import BrokerSession, FakeBroker
+from zkconsumer.testing.fake_state import ClusterState
+
+HOST = "127.0.0.1"
+PIECE_BYTES = 256 * 1024
+LISTEN_BACKLOG = 64
+STOP_TIMEOUT_MS = 5_000
+
+
+class MemoryTransport:
+    """A ``zkconsumer.kafka.transport.Transport`` straight into a session; long polls wait in the caller's thread."""
+
+    def __init__(self, state: ClusterState, find: Callable[[], FakeBroker | None], clock: Clock) -> None:
+        self._state = state
+        self._find = find
+        self._clock = clock
+        self._session: BrokerSession | None = None
+        self._is_aborted = False
+
+    def open(self, deadline_ms: int) -> None:
+        with self._state.changed:
+            self._refuse_if_aborted()
+            broker = self._find()
+            if broker is None:
+                raise ConnectionRefusedError("no broker of the fake cluster listens there")
+            self._session = BrokerSession(self._state, broker)
+
+    def send_all(self, data: bytes, deadline_ms: int) -> None:
+        with self._state.changed:
+            session = self._opened()
+            session.feed(data)
+
+    def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+        with self._state.changed:
+            while True:
+                session = self._opened()
+                session.advance()
+                data = session.take(len(view))
+                if data or session.has_ended:
+                    view[: len(data)] = data
+                    return len(data)
+                if self._clock.now_ms() >= deadline_ms:
+                    raise TimeoutError
+                session.wait(deadline_ms)
+
+    def abort(self) -> None:
+        with self._state.changed:
+            self._is_aborted = True
+            self._state.changed.notify_all()
+
+    def release(self) -> None:
+        with self._state.changed:
+            session, self._session = self._session, None
+            if session is not None:
+                session.hang_up()
+
+    def _opened(self) -> BrokerSession:
+        self._refuse_if_aborted()
+        if self._session is None:
+            raise ConnectionAbortedError("the transport is not open")
+        return self._session
+
+    def _refuse_if_aborted(self) -> None:
+        if self._is_aborted:
+            raise ConnectionAbortedError("the transport was aborted")
+
+
+class TcpServer:
+    """One broker's port: a thread that accepts, and one for each client."""
+
+    def __init__(self, state: ClusterState, broker: FakeBroker, port: int, on_death: OnDeath) -> None:
+        self._state = state
+        self._broker = broker
+        self._on_death = on_death
+        self._name = f"fake-broker-{broker.broker_id}"
+        self._listener = socket.create_server((HOST, port), backlog=LISTEN_BACKLOG)
+        self.port: int = self._listener.getsockname()[1]
+        self._clients: list[Worker] = []
+        self._numbers = count()
+        self._acceptor = spawn(f"{self._name}-accept", self._accept, on_death, wake=self._knock)
+
+    def stop(self) -> bool:
+        """Stop listening and end every conversation; False: a thread did not end in time."""
+        ended = self._acceptor.stop(STOP_TIMEOUT_MS)
+        self._listener.close()
+        for client in self._clients:
+            client.ask_to_stop()
+        joined = [client.join(STOP_TIMEOUT_MS) for client in self._clients]
+        return ended and all(joined)
+
+    def _knock(self) -> None:
+        """Wake the accepting thread: a connection is the only thing that does so on every system."""
+        with contextlib.suppress(OSError):
+            socket.create_connection((HOST, self.port), STOP_TIMEOUT_MS / 1000).close()
+
+    def _accept(self, stop: StopSignal) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            if stop.is_set():
+                client.close()
+                return
+            conversation = Conversation(self._state, self._broker, client)
+            self._clients = [worker for worker in self._clients if worker.is_alive]
+            name = f"{self._name}-client-{next(self._numbers)}"
+            self._clients.append(spawn(name, conversation.run, self._on_death, wake=conversation.wake))
+
+
+class Conversation:
+    """One client's socket, served until either side ends it."""
+
+    def __init__(self, state: ClusterState, broker: FakeBroker, client: socket.socket) -> None:
+        self._state = state
+        self._client = client
+        self._session = BrokerSession(state, broker)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def run(self, stop: StopSignal) -> None:
+        # Whatever the client's side does to the socket ends this conversation, and nothing else.
+        with self._client, contextlib.suppress(OSError):
+            while not stop.is_set() and not self._session.has_ended:
+                data = self._client.recv(PIECE_BYTES)
+                if not data:
+                    break
+                self._serve(data, stop)
+        with self._state.changed:
+            self._session.hang_up()
+
+    def _serve(self, data: bytes, stop: StopSignal) -> None:
+        """Feed the session, and send until it owes nothing."""
+        with self._state.changed:
+            self._session.feed(data)
+        while not stop.is_set():
+            with self._state.changed:
+                self._session.advance()
+                reply = self._session.take(PIECE_BYTES)
+                if not reply:
+                    if not self._session.owes_an_answer:
+                        return
+                    self._session.wait(None)
+            if reply:
+                self._client.sendall(reply)
+
+    def wake(self) -> None:
+        """Break a blocked receive or send, and a wait for records."""
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_RDWR)
+        with self._state.changed:
+            self._state.changed.notify_all()
