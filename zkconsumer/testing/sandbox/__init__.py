@@ -3,12 +3,16 @@
 Needs Java and Maven; what is fetched is kept (see ``cache``).  Start with ``Sandbox``.
 """
 
+from zkconsumer.testing.sandbox import cache
 from zkconsumer.testing.sandbox.artifacts import SETS, ZOOKEEPERS, ensure_set, missing_for, zookeeper_release
 from zkconsumer.testing.sandbox.broker import Broker
 from zkconsumer.testing.sandbox.cluster import Sandbox
+from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import Handed, ScalaMember
 from zkconsumer.testing.sandbox.runs import Run, reap
+from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
+from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
@@ -17,15 +21,20 @@ __all__ = [
     "ZOOKEEPERS",
     "Broker",
     "Handed",
+    "KraftBroker",
     "Load",
     "Produced",
     "Run",
     "Sandbox",
     "ScalaMember",
+    "ToolResult",
     "ZooKeeperAdmin",
     "ZooKeeperServer",
+    "cache",
     "ensure_set",
     "missing_for",
     "reap",
+    "run_tool",
+    "wait_until",
     "zookeeper_release",
 ]

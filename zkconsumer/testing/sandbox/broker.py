@@ -33,9 +33,9 @@ class Broker(Server):
         name: str | None = None,
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
-        detached: bool = False,
+        unguarded: bool = False,
     ) -> None:
-        super().__init__(zookeeper.run, name or f"broker-{broker_id}", detached=detached)
+        super().__init__(zookeeper.run, name or f"broker-{broker_id}", unguarded=unguarded)
         self.artifacts = artifact_set(release)
         if not self.artifacts.has_zookeeper_mode:
             raise SandboxError(f"a broker of Kafka {release} does not know ZooKeeper; take KraftBroker")
@@ -76,6 +76,9 @@ class Broker(Server):
 
     def is_up(self, port: int) -> bool:
         answer = metadata(port)
+        if answer is not None and not answer.brokers and self.artifacts.version < (0, 9):
+            # Until there is a topic, 0.8 knows of no broker, not even itself.
+            return self.broker_id in self.zookeeper.admin(self.chroot).broker_ids()
         return answer is not None and answer.brokers.get(self.broker_id) == (HOST, port)
 
 

@@ -9,9 +9,11 @@ from types import TracebackType
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.broker import Broker
+from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import ScalaMember
 from zkconsumer.testing.sandbox.runs import Run, end, reap
+from zkconsumer.testing.sandbox.tools import TOOL_TIMEOUT_MS, ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
@@ -31,16 +33,17 @@ class Sandbox:
             member = sandbox.start_member("1.1.1", "group", {"clicks": 2})
             member.wait_handed(100)
 
-    Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the environment has
-    ZKCONSUMER_SANDBOX_KEEP).  Making one first ends whatever killed runs left behind.
+    With ``unguarded`` the servers do not end with this process; ``run.detach()`` then keeps the next run from reaping
+    them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
+    environment has ZKCONSUMER_SANDBOX_KEEP).  Making one first ends whatever killed runs left behind.
     """
 
-    def __init__(self, root: Path | None = None, *, detached: bool = False) -> None:
+    def __init__(self, root: Path | None = None, *, unguarded: bool = False) -> None:
         self.reaped = reap()
-        self.run = Run.create(root, detached=detached)
-        self.brokers: list[Broker] = []
+        self.run = Run.create(root)
+        self.brokers: list[Broker | KraftBroker] = []
         self.members: list[ScalaMember] = []
-        self._detached = detached
+        self._unguarded = unguarded
         self._zookeeper: ZooKeeperServer | None = None
         self._load: Load | None = None
 
@@ -82,7 +85,7 @@ class Sandbox:
 
     def start_zookeeper(self, version: str = "3.8", *, settings: dict[str, str] | None = None) -> ZooKeeperServer:
         assert self._zookeeper is None, "one ZooKeeper for each sandbox"
-        self._zookeeper = ZooKeeperServer(self.run, version, settings=settings, detached=self._detached)
+        self._zookeeper = ZooKeeperServer(self.run, version, settings=settings, unguarded=self._unguarded)
         self._zookeeper.start()
         return self._zookeeper
 
@@ -103,8 +106,18 @@ class Sandbox:
             len(self.brokers) if broker_id is None else broker_id,
             settings=settings,
             heap_mb=heap_mb,
-            detached=self._detached,
+            unguarded=self._unguarded,
         )
+        self.brokers.append(broker)
+        broker.start()
+        return broker
+
+    def start_kraft_broker(
+        self, release: str = "4.1.1", *, settings: dict[str, str] | None = None, heap_mb: int = 256
+    ) -> KraftBroker:
+        """A cluster of one without ZooKeeper; the sandbox then has no other broker."""
+        assert not self.brokers, "a KRaft broker is a cluster of its own"
+        broker = KraftBroker(self.run, release, settings=settings, heap_mb=heap_mb, unguarded=self._unguarded)
         self.brokers.append(broker)
         broker.start()
         return broker
@@ -156,6 +169,18 @@ class Sandbox:
             self._load = Load(self.run, self.brokers[0].release, self.bootstrap)
         return self._load
 
+    def run_tool(
+        self,
+        release: str,
+        main: str,
+        arguments: Sequence[str | Path] = (),
+        *,
+        stdin: str = "",
+        timeout_ms: int = TOOL_TIMEOUT_MS,
+    ) -> ToolResult:
+        """A tool of the original, to its end: ``kafka.tools.ConsoleConsumer`` and the like."""
+        return run_tool(self.run, release, main, arguments, stdin=stdin, timeout_ms=timeout_ms)
+
     # --- topics and records ---
 
     def create_topic(
@@ -168,27 +193,29 @@ class Sandbox:
         timeout_ms: int = LEADERS_TIMEOUT_MS,
     ) -> None:
         """Makes a topic and waits for its leaders; partitions go round the brokers unless ``replicas`` says where."""
-        ids = [broker.broker_id for broker in self.brokers]
-        spread = {partition: [ids[partition % len(ids)]] for partition in range(partitions)}
-        self.admin.put_topic(topic, replicas if replicas is not None else spread, config)
-        self.wait_leaders(topic, timeout_ms)
+        wanted = replicas if replicas is not None else self._spread(partitions)
+        if self._zookeeper is None:
+            assert replicas is None, "a cluster of one has nothing to place"
+            assert config is None, "not through this door"
+            self.load.create_topic(topic, partitions)
+        else:
+            self.admin.put_topic(topic, wanted, config)
+        self.wait_leaders(topic, len(wanted), timeout_ms)
 
     def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Adds partitions up to ``partitions`` and waits for their leaders."""
-        ids = [broker.broker_id for broker in self.brokers]
-        spread = {partition: [ids[partition % len(ids)]] for partition in range(partitions)}
-        self.admin.put_topic(topic, {**spread, **self.admin.topic_replicas(topic)})
-        self.wait_leaders(topic, timeout_ms)
+        grown = {**self._spread(partitions), **self.admin.topic_replicas(topic)}
+        self.admin.put_topic(topic, grown)
+        self.wait_leaders(topic, len(grown), timeout_ms)
 
-    def wait_leaders(self, topic: str, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
-        """Until every running broker answers Metadata with a leader for each partition of the topic."""
-        wanted = set(self.admin.topic_replicas(topic))
+    def wait_leaders(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+        """Until every running broker answers Metadata with a leader for each of so many partitions."""
 
         def all_know() -> bool:
             answers = [broker.metadata() for broker in self.brokers if broker.is_running()]
-            return all(answer is not None and set(answer.leaders.get(topic, {})) == wanted for answer in answers)
+            return all(answer is not None and len(answer.leaders.get(topic, {})) == partitions for answer in answers)
 
-        wait_until(all_know, f"topic {topic} has leaders for {len(wanted)} partitions", timeout_ms)
+        wait_until(all_know, f"topic {topic} has leaders for {partitions} partitions", timeout_ms)
 
     def produce(
         self, topic: str, partition: int, values: int | Sequence[bytes | None], *, size: int = 64, codec: str = "none"
@@ -220,10 +247,14 @@ class Sandbox:
             if broker.is_running():
                 broker.kill()
         if self._zookeeper is not None:
-            self._zookeeper.close()
+            self._zookeeper.close(graceful=False)
         end(self.run.records(), timeout_ms=0)
         if not os.environ.get(KEEP):
             self.run.remove()
+
+    def _spread(self, partitions: int) -> dict[int, list[int]]:
+        ids = [broker.broker_id for broker in self.brokers]
+        return {partition: [ids[partition % len(ids)]] for partition in range(partitions)}
 
     def _close_load(self) -> None:
         if self._load is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from zkconsumer.testing.sandbox.waiting import HOST
 
 CONNECT_TIMEOUT_S = 1.0
-ANSWER_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 2.0  # whoever waits for a server asks again
 ANSWER_BYTES_MAX = 16 << 20
 
 METADATA_KEY, METADATA_VERSION, CORRELATION_ID = 3, 0, 7

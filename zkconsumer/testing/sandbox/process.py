@@ -114,6 +114,13 @@ class JavaProcess:
         except OSError as error:
             raise SandboxError(f"{self.name} no longer listens; {self.log_end()}") from error
 
+    def end_of_input(self, text: str = "") -> None:
+        """Some last text on the standard input of a talking process, and its end."""
+        assert self._popen.stdin is not None, "only talking processes are spoken to"
+        with suppress(OSError):  # it may have ended without reading
+            self._popen.stdin.write(text.encode())
+            self._popen.stdin.close()
+
     def pause(self) -> None:
         """SIGSTOP: the process stands still with all its connections open."""
         self._signal(signal.SIGSTOP)

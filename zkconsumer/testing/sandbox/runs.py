@@ -61,20 +61,26 @@ class Run:
         self.marker = f"-Dzkconsumer.run={folder.name}"
 
     @classmethod
-    def create(cls, root: Path | None = None, *, detached: bool = False) -> Run:
-        """A new run of this process; a detached one is owned by nobody and lives until someone takes it down.
+    def create(cls, root: Path | None = None) -> Run:
+        """A new run of this process.
 
         ``root`` is where data and logs go; it is left in place.  Without it they go into the run's own folder, which
         is removed with the run.
         """
-        owner = None if detached else {"pid": os.getpid(), "started": start_time(os.getpid())}
+        owner = {"pid": os.getpid(), "started": start_time(os.getpid())}
         target = cache.folder("runs") / f"{SYSTEM_CLOCK.wall_ms()}-{os.getpid()}-{os.urandom(3).hex()}"
         with cache.building(target) as building:
             (building / "processes").mkdir()
-            (building / OWNER_FILE).write_text(json.dumps({"owner": owner, "root": str(root) if root else None}))
+            (building / OWNER_FILE).write_text(json.dumps({"owner": owner}))
         files = root or target / "files"
         files.mkdir(parents=True, exist_ok=True)
         return cls(target, files)
+
+    def detach(self) -> None:
+        """From now on nobody owns the run: it lives until someone takes it down."""
+        path = self.folder / OWNER_FILE
+        path.with_suffix(".new").write_text(json.dumps({"owner": None}))
+        path.with_suffix(".new").rename(path)
 
     def record(self, pid: int, kind: str, name: str) -> ProcessRecord | None:
         """Remembers a process that was just started; None if it has ended already."""
@@ -97,7 +103,12 @@ class Run:
 
     def remove(self) -> None:
         """Forgets the run; its files go too if they lie in its folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
+
+
+def remove(folder: Path) -> None:
+    """Removes a run's folder and whatever lies in it."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def records_of(folder: Path) -> list[ProcessRecord]:
@@ -116,7 +127,7 @@ def reap() -> list[ProcessRecord]:
             alive = [record for record in records_of(folder) if record.is_alive()]
             end(alive, timeout_ms=0)
             reaped += alive
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
     return reaped
 
 

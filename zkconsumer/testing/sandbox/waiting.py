@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import socket
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import SandboxError
 
 T = TypeVar("T")
@@ -22,12 +22,12 @@ PORT_FIRST, PORT_LAST = 15_000, 31_999
 PORT_TRIES_MAX = 200
 
 _given: set[int] = set()
-_nobody = threading.Event()
+_never = StopSignal()
 
 
 def pause_ms(duration_ms: int) -> None:
     """Lets the rest of the machine work."""
-    _nobody.wait(duration_ms / 1000)
+    _never.wait(duration_ms)
 
 
 def wait_until(check: Callable[[], T], what: str, timeout_ms: int, poll_ms: int = POLL_MS) -> T:

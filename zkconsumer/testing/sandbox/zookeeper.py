@@ -31,9 +31,9 @@ class ZooKeeperServer(Server):
         name: str = "zookeeper",
         settings: dict[str, str] | None = None,
         heap_mb: int = 128,
-        detached: bool = False,
+        unguarded: bool = False,
     ) -> None:
-        super().__init__(run, name, detached=detached)
+        super().__init__(run, name, unguarded=unguarded)
         self.version = version
         self._release = zookeeper_release(version)
         self._settings = settings or {}
@@ -52,14 +52,20 @@ class ZooKeeperServer(Server):
             self._admins[chroot] = ZooKeeperAdmin(self.connect_string(chroot))
         return self._admins[chroot]
 
-    def close(self) -> None:
-        """Ends the sessions of ``admin`` and stops the server."""
+    def close(self, *, graceful: bool = True) -> None:
+        """Ends the sessions of ``admin``, then stops or kills the server."""
         if self.is_running():
             self.resume()  # closing a session asks the server
+        self.close_admins()
+        if self.is_running() and not graceful:
+            self.kill()
+        self.stop()
+
+    def close_admins(self) -> None:
+        """Ends the sessions of ``admin``."""
         for admin in self._admins.values():
             admin.close()
         self._admins.clear()
-        self.stop()
 
     def command(self, port: int) -> JavaCommand:
         folder = self.run.root / self.name

@@ -1,0 +1,85 @@
+"""Fixtures that start real servers.  Java and Maven must be there in CI; elsewhere their lack is a clear skip."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, cache, missing_for, zookeeper_release
+
+_numbers = itertools.count()
+
+
+def require_releases(*releases: str) -> None:
+    """Skips the test if these Kafka releases cannot be had here; in CI it fails instead."""
+    reason = missing_for(*releases)
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"in CI nothing real is skipped: {reason}")
+    pytest.skip(reason)
+
+
+def require_zookeeper(version: str = "3.8") -> None:
+    """As ``require_releases``, for a ZooKeeper server."""
+    require_releases(zookeeper_release(version))
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """An empty sandbox for this test alone."""
+    require_zookeeper()
+    with Sandbox() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    """One ZooKeeper 3.8 for the whole session; do not stop it.  Take ``zookeeper_connect`` for a place of your own."""
+    require_zookeeper()
+    with Sandbox() as made:
+        yield made.start_zookeeper()
+
+
+@pytest.fixture
+def zookeeper_connect(zookeeper_server: ZooKeeperServer) -> str:
+    """host:port/chroot of an empty chroot, made for this test, on the session's ZooKeeper 3.8."""
+    chroot = f"/test-{next(_numbers)}"
+    zookeeper_server.admin().ensure_path(chroot)
+    return zookeeper_server.connect_string(chroot)
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[Sandbox]:
+    """ZooKeeper 3.8 and one broker 1.1.1 below /kafka for the whole session; do not stop or pause them.
+
+    Take topic and group names that no other test takes: ``fresh_name`` makes them.
+    """
+    require_releases("1.1.1", zookeeper_release("3.8"))
+    with Sandbox() as made:
+        made.start_zookeeper()
+        made.start_broker("1.1.1", chroot="/kafka")
+        yield made
+
+
+@pytest.fixture
+def fresh_name(request: pytest.FixtureRequest) -> str:
+    """A topic or group name for this test alone."""
+    letters = "".join(char for char in request.node.name if char.isascii() and (char.isalnum() or char in "._-"))
+    return f"{letters[:60]}-{next(_numbers)}"
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder for this test alone that shares what was fetched and compiled, but no runs."""
+    shared = [cache.folder("kafka"), cache.folder("classes")]
+    own = tmp_path / "cache"
+    own.mkdir()
+    for folder in shared:
+        (own / folder.name).symlink_to(folder)
+    monkeypatch.setenv("ZKCONSUMER_CACHE", str(own))
+    return own

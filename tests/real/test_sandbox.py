@@ -1,0 +1,351 @@
+"""The sandbox against the real programs: every pair that a user may have, and every way in which a run may end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fix_sandbox import require_releases, require_zookeeper
+from zkconsumer.cli.sandbox import sandbox as sandbox_command
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import Sandbox, runs, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox.probe import zookeeper_version
+from zkconsumer.testing.sandbox.waiting import free_port
+
+pytestmark = pytest.mark.real
+
+PARTITIONS, RECORDS = 3, 50
+
+
+def pair(broker: str, member: str, zookeeper: str, *, nightly: bool = False) -> object:
+    marks = [pytest.mark.nightly] if nightly else []
+    return pytest.param(broker, member, zookeeper, marks=marks, id=f"{broker}-{member}-{zookeeper}")
+
+
+@pytest.mark.parametrize(
+    ("broker", "member", "zookeeper"),
+    [
+        pair("0.8.2.2", "0.8.2.2", "3.4.6"),
+        pair("0.10.2.2", "0.10.2.2", "3.8"),
+        pair("1.1.1", "1.1.1", "3.8"),
+        pair("3.9.1", "1.1.1", "3.8"),
+        pair("0.8.2.2", "0.8.2.2", "3.8", nightly=True),
+        pair("0.9.0.1", "0.9.0.1", "3.4.6", nightly=True),
+        pair("0.9.0.1", "0.8.2.2", "3.8", nightly=True),
+        pair("0.11.0.3", "0.11.0.3", "3.8", nightly=True),
+        pair("1.1.1", "1.1.1", "3.4.6", nightly=True),
+        pair("1.1.1", "0.9.0.1", "3.8", nightly=True),
+        pair("2.0.1", "1.1.1", "3.8", nightly=True),
+        pair("3.9.1", "0.8.2.2", "3.8", nightly=True),
+    ],
+)
+def test_an_original_member_reads_everything_and_leaves_its_offsets(
+    broker: str, member: str, zookeeper: str, sandbox: Sandbox
+) -> None:
+    require_releases(broker, member, zookeeper_release(zookeeper))
+    sandbox.start_zookeeper(zookeeper)
+    sandbox.start_broker(broker, chroot="/kafka")
+    sandbox.create_topic("clicks", PARTITIONS)
+    for partition in range(PARTITIONS):
+        produced = sandbox.produce("clicks", partition, RECORDS, codec="gzip" if partition else "none")
+        assert (produced.first, produced.last) == (0, RECORDS - 1)
+
+    original = sandbox.start_member(member, "group", {"clicks": 2}, values=True)
+    consumer_id = original.wait_registered()
+    original.wait_handed(PARTITIONS * RECORDS)
+
+    assert original.offsets() == {("clicks", p): list(range(RECORDS)) for p in range(PARTITIONS)}
+    assert all(
+        message.value is not None and message.value.rstrip() == f"clicks-{message.partition}-{message.offset}"
+        for message in original.handed
+    )
+    # Range: the first of two threads has two of three partitions.
+    threads = [f"{consumer_id}-0", f"{consumer_id}-0", f"{consumer_id}-1"]
+    assert sandbox.admin.owners("group", "clicks") == dict(enumerate(threads))
+
+    assert original.stop()
+    assert original.events[-1]["event"] == "stopped"
+    assert sandbox.admin.offsets("group", "clicks") == dict.fromkeys(range(PARTITIONS), RECORDS)
+    assert sandbox.admin.owners("group", "clicks") == {}
+    assert sandbox.admin.members("group") == []
+
+
+# --- members ---
+
+
+def test_commit_on_demand_with_auto_commit_off(shared_cluster: Sandbox, fresh_name: str) -> None:
+    shared_cluster.create_topic(fresh_name, 1)
+    shared_cluster.produce(fresh_name, 0, 10)
+    member = shared_cluster.start_member(
+        "1.1.1", fresh_name, {fresh_name: 1}, consumer_id="one", settings={"auto.commit.enable": "false"}
+    )
+    member.wait_handed(10)
+    assert shared_cluster.admin.offsets(fresh_name, fresh_name) == {}
+    member.commit()
+    assert shared_cluster.admin.offsets(fresh_name, fresh_name) == {0: 10}
+    assert member.consumer_id == f"{fresh_name}_one"
+    member.stop()
+
+
+def test_roundrobin_a_filter_several_threads_and_a_listener(shared_cluster: Sandbox, fresh_name: str) -> None:
+    for suffix in ("a", "b"):
+        shared_cluster.create_topic(f"{fresh_name}.{suffix}", 2)
+        for partition in range(2):
+            shared_cluster.produce(f"{fresh_name}.{suffix}", partition, 5)
+    member = shared_cluster.start_member(
+        "1.1.1",
+        fresh_name,
+        whitelist=f"{fresh_name}[.].*",
+        streams=4,
+        listener=True,
+        settings={"partition.assignment.strategy": "roundrobin"},
+    )
+    member.wait_handed(20)
+    assert {message.thread for message in member.handed} == {0, 1, 2, 3}
+    assert member.count("claimed") >= 1
+    assert member.count("rebalance_ended") >= 1
+    member.stop()
+
+
+def test_a_member_paused_beyond_its_session_learns_of_it_when_it_wakes(
+    shared_cluster: Sandbox, fresh_name: str
+) -> None:
+    shared_cluster.create_topic(fresh_name, 1)
+    member = shared_cluster.start_member(
+        "1.1.1", fresh_name, {fresh_name: 1}, settings={"zookeeper.session.timeout.ms": "2000"}
+    )
+    member.wait_registered()
+    member.pause()
+    wait_until(lambda: not shared_cluster.admin.members(fresh_name), "its session ends", 15_000)
+    member.resume()
+    member.wait_for(lambda: member.count("session_expired"), 15_000, "learns that its session is gone")
+    member.wait_registered()
+    member.stop()
+
+
+def test_a_killed_member_stays_registered_until_its_session_ends(shared_cluster: Sandbox, fresh_name: str) -> None:
+    shared_cluster.create_topic(fresh_name, 1)
+    member = shared_cluster.start_member(
+        "1.1.1", fresh_name, {fresh_name: 1}, settings={"zookeeper.session.timeout.ms": "2000"}
+    )
+    consumer_id = member.wait_registered()
+    member.kill()
+    assert not member.is_running()
+    assert shared_cluster.admin.members(fresh_name) == [consumer_id]
+    wait_until(lambda: not shared_cluster.admin.members(fresh_name), "its session ends", 15_000)
+
+
+def test_a_consumer_that_refuses_its_settings_fails_at_once_with_its_words(
+    shared_cluster: Sandbox, fresh_name: str
+) -> None:
+    with pytest.raises(SandboxError, match=r"Wrong value sometimes of auto\.offset\.reset"):
+        shared_cluster.start_member("1.1.1", fresh_name, {fresh_name: 1}, settings={"auto.offset.reset": "sometimes"})
+
+
+def test_a_release_without_the_scala_consumer_is_refused(shared_cluster: Sandbox) -> None:
+    with pytest.raises(SandboxError, match=r"1\.1\.1 is the last that has"):
+        shared_cluster.start_member("2.0.1", "group", {"clicks": 1})
+
+
+# --- topics, records, tools ---
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_values_and_keys_arrive_as_they_were_given(codec: str, shared_cluster: Sandbox, fresh_name: str) -> None:
+    shared_cluster.create_topic(fresh_name, 1)
+    produced = shared_cluster.load.produce_values(
+        fresh_name, 0, [b"one", None, b"three"], keys=[b"k", b"k", None], codec=codec
+    )
+    assert (produced.first, produced.last) == (0, 2)
+    if codec == "lz4":
+        words = f"--zookeeper {shared_cluster.zookeeper_connect} --topic {fresh_name} --from-beginning"
+        words += " --max-messages 3 --property print.key=true"
+        result = shared_cluster.run_tool("1.1.1", "kafka.tools.ConsoleConsumer", words.split())
+        assert (result.code, result.out) == (0, "k\tone\nk\tnull\nnull\tthree\n")
+
+
+def test_a_topic_grows_and_a_steady_load_is_accounted_for(shared_cluster: Sandbox, fresh_name: str) -> None:
+    shared_cluster.create_topic(fresh_name, 1)
+    shared_cluster.grow_topic(fresh_name, 4)
+    load = shared_cluster.load
+    load.rate(fresh_name, 4, per_second=2000)
+    wait_until(lambda: sum(map(len, load.acked_offsets(fresh_name).values())) >= 500, "500 records", 15_000)
+    load.halt()
+    acked = load.acked_offsets(fresh_name)
+    assert set(acked) == {0, 1, 2, 3}
+    assert all(offsets == set(range(len(offsets))) for offsets in acked.values())
+
+
+def test_a_tool_that_does_not_end_is_killed_and_named(shared_cluster: Sandbox) -> None:
+    with pytest.raises(SandboxError, match="ConsoleProducer did not end within 1000 ms"):
+        shared_cluster.run_tool(
+            "1.1.1",
+            "kafka.tools.ConsoleProducer",
+            ["--broker-list", "127.0.0.1:1", "--topic", "t"],
+            stdin="a line that nobody takes\n",
+            timeout_ms=1000,
+        )
+
+
+# --- servers ---
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.4.6"])
+def test_zookeeper_comes_back_on_its_port_with_its_data_after_a_kill(version: str, sandbox: Sandbox) -> None:
+    require_zookeeper(version)
+    zookeeper = sandbox.start_zookeeper(version)
+    port = zookeeper.port
+    zookeeper.admin().put("/kept", b"data")
+    assert version in (zookeeper_version(port) or "")
+    zookeeper.restart(kill=True)
+    assert zookeeper.port == port
+    assert zookeeper.admin().get("/kept") == b"data"
+    assert zookeeper.stop(), "it must not need SIGKILL"
+
+
+def test_a_killed_broker_comes_back_at_once_with_its_records(sandbox: Sandbox) -> None:
+    sandbox.start_zookeeper()
+    broker = sandbox.start_broker("1.1.1")
+    sandbox.create_topic("t", 1)
+    sandbox.produce("t", 0, 10)
+    broker.restart(kill=True)
+    sandbox.wait_leaders("t", 1)
+    assert sandbox.produce("t", 0, 1).first == 10
+    broker.pause()
+    broker.resume()
+    assert broker.stop(), "it must not need SIGKILL"
+    assert not broker.is_running()
+
+
+def test_topics_spread_over_two_brokers(sandbox: Sandbox) -> None:
+    sandbox.start_zookeeper()
+    sandbox.start_broker("1.1.1")
+    sandbox.start_broker("1.1.1")
+    sandbox.create_topic("t", 4)
+    sandbox.create_topic("copied", replicas={0: [1, 0]})
+    for broker in sandbox.brokers:
+        answer = broker.metadata()
+        assert answer is not None
+        assert answer.leaders == {"t": {0: 0, 1: 1, 2: 0, 3: 1}, "copied": {0: 1}}
+
+
+def test_a_port_that_somebody_took_is_replaced(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [taken.getsockname()[1]]
+        monkeypatch.setattr(
+            "zkconsumer.testing.sandbox.server.free_port", lambda: ports.pop() if ports else free_port()
+        )
+        zookeeper = sandbox.start_zookeeper()
+        assert not ports
+        assert zookeeper.port != taken.getsockname()[1]
+
+
+def test_a_server_that_ends_while_it_starts_is_quoted(sandbox: Sandbox) -> None:
+    sandbox.start_zookeeper()
+    with pytest.raises(SandboxError, match=r"(?s)broker-0 did not start.*ended with code.*log\.txt.*num\.io\.threads"):
+        sandbox.start_broker("1.1.1", settings={"num.io.threads": "many"})
+
+
+@pytest.mark.parametrize("release", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.nightly)])
+def test_a_broker_without_zookeeper(release: str, sandbox: Sandbox) -> None:
+    require_releases(release)
+    broker = sandbox.start_kraft_broker(release)
+    sandbox.create_topic("t", 2)
+    assert sandbox.produce("t", 1, 10, codec="zstd").last == 9
+    broker.restart(kill=True)
+    sandbox.wait_leaders("t", 2)
+    assert sandbox.produce("t", 1, 10).last == 19
+
+
+# --- ends ---
+
+KILLED_RUN = """
+import sys, time
+from zkconsumer.testing.sandbox import Sandbox
+sandbox = Sandbox(unguarded=sys.argv[1] == "unguarded")
+sandbox.start_zookeeper()
+print(sandbox.zookeeper.process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def killed_run(kind: str) -> int:
+    """Starts ZooKeeper from another process, kills that process, and returns ZooKeeper's process id."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", KILLED_RUN, kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate(timeout=10)
+    return pid
+
+
+def test_a_killed_run_is_reaped_by_the_next_start(own_cache: Path) -> None:
+    require_zookeeper()
+    pid = killed_run("unguarded")
+    assert runs.start_time(pid) is not None
+    with Sandbox() as sandbox:
+        assert [record.pid for record in sandbox.reaped] == [pid]
+        assert runs.start_time(pid) is None
+        assert list((own_cache / "runs").iterdir()) == [sandbox.run.folder]
+    assert list((own_cache / "runs").iterdir()) == []
+
+
+def test_servers_end_with_the_process_that_started_them(own_cache: Path) -> None:
+    require_zookeeper()
+    pid = killed_run("guarded")
+    wait_until(lambda: runs.start_time(pid) is None, "ZooKeeper ends by itself", 10_000)
+
+
+def test_closing_leaves_no_process_and_no_file(own_cache: Path) -> None:
+    require_releases("1.1.1", zookeeper_release("3.8"))
+    with Sandbox() as sandbox:
+        sandbox.start_zookeeper()
+        sandbox.start_broker("1.1.1")
+        sandbox.create_topic("t", 1)
+        sandbox.produce("t", 0, 1)
+        sandbox.start_member("1.1.1", "group", {"t": 1}).pause()
+        sandbox.brokers[0].pause()
+        pids = [record.pid for record in sandbox.run.records()]
+        assert len(pids) == 4
+    assert [pid for pid in pids if runs.start_time(pid) is not None] == []
+    assert list((own_cache / "runs").iterdir()) == []
+
+
+def test_up_status_and_down_on_the_command_line(own_cache: Path) -> None:
+    require_releases("1.1.1", zookeeper_release("3.8"))
+    runner = CliRunner()
+    assert runner.invoke(sandbox_command, ["status"]).exit_code == 3
+
+    up = runner.invoke(sandbox_command, ["up", "--chroot", "/kafka", "--topic", "clicks:2"])
+    try:
+        assert up.exit_code == 0, up.stderr
+        connect = up.stdout.splitlines()[0].removeprefix("zookeeper.connect=")
+        assert f"zkconsumer consume --zookeeper {connect} --group demo --topic clicks" in up.stdout
+        assert "already" in runner.invoke(sandbox_command, ["up"]).stderr
+
+        status = runner.invoke(sandbox_command, ["status"])
+        assert status.exit_code == 0
+        assert [line.split()[-1] for line in status.stdout.splitlines()] == ["STATE", "running", "running"]
+        with Sandbox() as other:
+            assert other.reaped == [], "what runs in the background belongs to nobody who could have died"
+    finally:
+        down = runner.invoke(sandbox_command, ["down"])
+    assert (down.exit_code, down.stderr) == (0, "stopped 2 processes\n")
+    assert runner.invoke(sandbox_command, ["status"]).exit_code == 3
+    assert list((own_cache / "runs").iterdir()) == []

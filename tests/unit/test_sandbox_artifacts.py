@@ -1,0 +1,318 @@
+"""What the sandbox says and does around Java, Maven, its cache and its records; nothing real is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tests.fix_sandbox
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import Run, artifacts, cache, java, missing_for, reap, runs, wait_until
+from zkconsumer.testing.sandbox.broker import _listening
+from zkconsumer.testing.sandbox.events import EventFile
+from zkconsumer.testing.sandbox.process import properties
+
+RELEASE = "1.1.1"
+JARS = artifacts.SETS[RELEASE].jars
+
+MAVEN = """
+import pathlib, sys
+if "--version" in sys.argv:
+    print("Apache Maven {version}")
+    sys.exit()
+with open({calls!r}, "a") as calls:
+    calls.write(" ".join(sys.argv[1:]) + "\\n")
+for line in range(40):
+    print("[ERROR] line", line) if {code} else None
+target = pathlib.Path(next(word for word in sys.argv if word.startswith("-DoutputDirectory=")).partition("=")[2])
+target.mkdir(parents=True)
+for number in range({jars}):
+    (target / f"jar-{{number}}.jar").write_bytes(b"x" * number)
+sys.exit({code})
+"""
+
+
+class Tools:
+    """A PATH of our own with programs that only pretend."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder / "calls"
+        folder.mkdir()
+
+    def java(self, version: str = "17.0.9") -> None:
+        words = f'openjdk version "{version}" 2023-10-17'
+        for name in ("java", "javac"):
+            self._write(name, f"import sys; print({words!r}, file=sys.stderr)")
+
+    def maven(self, *, jars: int = JARS, code: int = 0, version: str = "3.8.7") -> None:
+        self._write("mvn", MAVEN.format(calls=str(self.calls), jars=jars, code=code, version=version))
+
+    def maven_runs(self) -> int:
+        return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.write_text(f"#!{sys.executable}\n{text}")
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
+    made = Tools(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(made.folder))
+    monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    yield made
+    java._java_major.cache_clear()
+    java._maven_version.cache_clear()
+
+
+# --- Java and Maven ---
+
+
+def test_without_java_the_error_says_what_to_install(tools: Tools) -> None:
+    with pytest.raises(SandboxError, match=r"no 'java' in JAVA_HOME or PATH: install one .*openjdk-17"):
+        java.find_jdk()
+
+
+def test_a_runtime_without_a_compiler_is_not_enough(tools: Tools) -> None:
+    tools.java()
+    (tools.folder / "javac").unlink()
+    with pytest.raises(SandboxError, match="no 'javac'"):
+        java.find_jdk()
+
+
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.21", 11), ("9", 9)])
+def test_an_old_java_is_named_with_its_version(version: str, major: int, tools: Tools) -> None:
+    tools.java(version)
+    with pytest.raises(SandboxError, match=f"needs Java 17 or later, and .*/java is {major}:"):
+        java.find_jdk()
+
+
+def test_java_home_goes_before_path(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.java("11.0.1")
+    home = tmp_path / "home"
+    home.mkdir()
+    Tools(home / "bin").java("21.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java.find_jdk().major == 21
+
+
+def test_without_maven_the_error_says_what_to_install(tools: Tools) -> None:
+    tools.java()
+    with pytest.raises(SandboxError, match="no 'mvn' in PATH: install Maven"):
+        artifacts.ensure_set(RELEASE)
+
+
+def test_an_old_maven_is_named_with_its_version(tools: Tools) -> None:
+    tools.java()
+    tools.maven(version="3.3.9")
+    with pytest.raises(SandboxError, match=r"needs Maven 3\.6\.3 or later, and .*mvn is 3\.3\.9"):
+        artifacts.ensure_set(RELEASE)
+
+
+def test_when_maven_fails_its_last_lines_are_quoted(tools: Tools) -> None:
+    tools.maven(code=1)
+    with pytest.raises(SandboxError, match=r"(?s)exit code 1.*line 25\n.*line 39$") as caught:
+        artifacts.ensure_set(RELEASE)
+    assert "line 24" not in str(caught.value)
+    assert not (cache.root() / "kafka" / RELEASE).exists()
+
+
+# --- the cache ---
+
+
+def test_a_set_is_fetched_once_and_then_used_without_maven(tools: Tools) -> None:
+    tools.maven()
+    jars = artifacts.ensure_set(RELEASE)
+    assert len(list(jars.iterdir())) == JARS
+    (tools.folder / "mvn").unlink()
+    assert artifacts.ensure_set(RELEASE) == jars
+    assert tools.maven_runs() == 1
+
+
+def test_too_few_jars_are_an_error_and_never_a_set(tools: Tools) -> None:
+    tools.maven(jars=JARS - 1)
+    with pytest.raises(SandboxError, match=f"brought {JARS - 1} jars for Kafka {RELEASE} instead of {JARS}"):
+        artifacts.ensure_set(RELEASE)
+    assert not (cache.root() / "kafka" / RELEASE).exists()
+    assert [path.name for path in (cache.root() / "kafka").iterdir()] == [f".{RELEASE}.lock"]
+
+
+@pytest.mark.parametrize("harm", ["lost jar", "short jar", "no marker", "garbage marker", "other table"])
+def test_a_damaged_set_is_fetched_again(harm: str, tools: Tools) -> None:
+    tools.maven()
+    jars = artifacts.ensure_set(RELEASE)
+    marker = jars.parent / artifacts.MARKER
+    if harm == "lost jar":
+        (jars / "jar-3.jar").unlink()
+    elif harm == "short jar":
+        (jars / "jar-3.jar").write_bytes(b"")
+    elif harm == "no marker":
+        marker.unlink()
+    elif harm == "garbage marker":
+        marker.write_text("[")
+    else:
+        marker.write_text(json.dumps({**json.loads(marker.read_text()), "pom": "another"}))
+    artifacts.ensure_set(RELEASE)
+    assert tools.maven_runs() == 2
+    assert artifacts.is_complete(artifacts.SETS[RELEASE], jars.parent)
+
+
+def test_two_processes_fetch_a_set_once(tools: Tools) -> None:
+    tools.maven()
+    code = f"from zkconsumer.testing.sandbox import ensure_set; ensure_set({RELEASE!r})"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert tools.maven_runs() == 1
+
+
+def test_an_unknown_release_is_refused_with_those_that_there_are(tools: Tools) -> None:
+    with pytest.raises(SandboxError, match=r"Kafka 0\.7\.2 is not in the sandbox; there are 0\.8\.2\.2, "):
+        artifacts.ensure_set("0.7.2")
+    with pytest.raises(SandboxError, match=r"ZooKeeper 3\.5 is not in the sandbox; there are 3\.4\.6, 3\.8"):
+        artifacts.zookeeper_release("3.5")
+
+
+@pytest.mark.parametrize("wanted", artifacts.SETS.values(), ids=artifacts.SETS)
+def test_every_pom_excludes_what_cannot_be_had(wanted: artifacts.ArtifactSet) -> None:
+    pom = wanted.pom()
+    dependencies = pom.count("<dependency>")
+    assert dependencies == 1 + len(wanted.extra)
+    assert all(pom.count(f"<groupId>{group}</groupId>") == dependencies for group, _ in artifacts.EXCLUDED)
+
+
+# --- skipping ---
+
+
+def test_maven_is_not_missed_when_the_set_is_there(tools: Tools) -> None:
+    tools.java()
+    assert "mvn" in (missing_for(RELEASE) or "")
+    tools.maven()
+    artifacts.ensure_set(RELEASE)
+    (tools.folder / "mvn").unlink()
+    assert missing_for(RELEASE) is None
+    assert "mvn" in (missing_for(RELEASE, "0.8.2.2") or "")
+
+
+def test_nothing_real_is_skipped_in_ci(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=r"in CI nothing real is skipped: .*no 'java'"):
+        tests.fix_sandbox.require_releases(RELEASE)
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="no 'java'"):
+        tests.fix_sandbox.require_releases(RELEASE)
+
+
+# --- runs ---
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own that does nothing; the word "sandbox-marker" stands in its command line."""
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "sandbox-marker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def abandoned(sleeper: subprocess.Popen[bytes], *, started: str | None = None, marker: str = "sandbox-marker") -> Run:
+    """A run with one record, whose owner cannot be alive."""
+    run = Run.create()
+    run.marker = marker
+    record = run.record(sleeper.pid, "broker", "broker-0")
+    assert record is not None
+    if started is not None:
+        path = run.folder / "processes" / str(sleeper.pid)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "started": started}))
+    (run.folder / runs.OWNER_FILE).write_text(json.dumps({"owner": {"pid": os.getpid(), "started": "long ago"}}))
+    return run
+
+
+def test_what_a_dead_run_left_behind_is_ended(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:
+    run = abandoned(sleeper)
+    assert [record.pid for record in reap()] == [sleeper.pid]
+    assert sleeper.wait(10) == -9
+    assert not run.folder.exists()
+
+
+def test_a_process_that_got_a_dead_ones_id_is_left_alone(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:
+    by_time = abandoned(sleeper, started="1")
+    by_words = abandoned(sleeper, marker="-Dzkconsumer.run=another")
+    assert reap() == []
+    assert sleeper.poll() is None
+    assert not by_time.folder.exists()
+    assert not by_words.folder.exists()
+
+
+def test_a_living_run_and_a_detached_one_are_left_alone(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:
+    living, detached = Run.create(), Run.create()
+    for run in (living, detached):
+        run.marker = "sandbox-marker"
+        run.record(sleeper.pid, "broker", "broker-0")
+    detached.detach()
+    assert reap() == []
+    assert sleeper.poll() is None
+    assert living.folder.exists()
+    assert detached.folder.exists()
+
+
+def test_brokers_are_stopped_before_zookeeper_and_after_members(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:
+    run = Run.create()
+    for number, kind in enumerate(("zookeeper", "broker", "member", "broker")):
+        fields = {"pid": number, "started": "1", "kind": kind, "name": kind, "marker": "x"}
+        (run.folder / "processes" / str(number)).write_text(json.dumps(fields))
+    assert [record.kind for record in run.records()] == ["member", "broker", "broker", "zookeeper"]
+
+
+# --- small parts ---
+
+
+def test_waiting_ends_with_the_name_of_what_did_not_happen() -> None:
+    with pytest.raises(SandboxError, match="waited 30 ms in vain: the moon is blue"):
+        wait_until(lambda: False, "the moon is blue", timeout_ms=30, poll_ms=10)
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    events = EventFile(path)
+    path.write_bytes(b'{"event":"one"}\n{"eve')
+    assert [event["event"] for event in events.read_new()] == ["one"]
+    with path.open("ab") as file:
+        file.write(b'nt":"two"}\n')
+    assert [event["event"] for event in events.read_new()] == ["two"]
+    assert events.read_new() == []
+
+
+def test_a_line_that_is_no_event_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    events = EventFile(path)
+    path.write_bytes(b"Exception in thread main\n")
+    with pytest.raises(SandboxError, match="not JSON: b'Exception in thread main'"):
+        events.read_new()
+
+
+def test_properties_keep_backslashes_and_other_scripts(tmp_path: Path) -> None:
+    path = properties({"whitelist": "a\\.b", "word": "ä😀"}, tmp_path / "some" / "file.properties")
+    assert path.read_text() == "whitelist=a\\\\.b\nword=\\u00e4\\ud83d\\ude00\n"
+
+
+def test_brokers_of_0_8_are_told_where_to_listen_in_their_own_words() -> None:
+    assert set(_listening((0, 8, 2, 2), 9092)) == {"host.name", "advertised.host.name", "port", "advertised.port"}
+    assert set(_listening((0, 9, 0, 1), 9092)) == {"listeners", "advertised.listeners"}

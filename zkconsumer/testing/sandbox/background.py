@@ -1,0 +1,121 @@
+"""The one cluster that outlives the command that started it: ``zkconsumer sandbox up``, ``status``, ``down``.
+
+<cache>/cluster.json names its run and its addresses.  While it starts it is an ordinary run of the command, so a
+command that is killed half-way leaves nothing that the next one would not reap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import cache, runs
+from zkconsumer.testing.sandbox.cluster import Sandbox
+
+STOP_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of the cluster."""
+
+    name: str
+    version: str
+    address: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundCluster:
+    """What cluster.json says."""
+
+    run: str
+    root: str
+    zookeeper_connect: str
+    bootstrap: str
+    topics: dict[str, int]
+    parts: tuple[Part, ...]
+
+    def running(self) -> set[int]:
+        """The process ids that are still alive."""
+        return {record.pid for record in runs.records_of(Path(self.run)) if record.is_alive()}
+
+
+def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str = "") -> BackgroundCluster:
+    """Starts a cluster in the background; SandboxError if there is one already."""
+    with cache.lock(cache.folder() / ".cluster.lock"):
+        present = current()
+        if present is not None and present.running():
+            raise SandboxError("a sandbox is up already; see 'zkconsumer sandbox status', or take it down first")
+        if present is not None:
+            _forget(present)
+        sandbox = Sandbox(unguarded=True)
+        try:
+            cluster = _started(sandbox, kafka, zookeeper, brokers, topics, chroot)
+            text = json.dumps(asdict(cluster), indent=1)
+            new = _state_file().with_suffix(".new")
+            new.write_text(text)
+            # In this order: a state without a run is cleared by the next "up", a run without a state by nobody.
+            new.rename(_state_file())
+            sandbox.run.detach()
+        except BaseException:
+            sandbox.close()
+            raise
+        sandbox.zookeeper.close_admins()
+        return cluster
+
+
+def current() -> BackgroundCluster | None:
+    """The cluster that was started last and not taken down; it may be dead all the same."""
+    try:
+        fields = json.loads(_state_file().read_text())
+        parts = tuple(Part(**part) for part in fields.pop("parts"))
+        return BackgroundCluster(**fields, parts=parts)
+    except OSError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise SandboxError(f"{_state_file()} cannot be read ({error}); delete it") from error
+
+
+def down() -> BackgroundCluster | None:
+    """Stops the cluster, brokers before ZooKeeper, and removes its files; returns what it was."""
+    with cache.lock(cache.folder() / ".cluster.lock"):
+        cluster = current()
+        if cluster is not None:
+            runs.end(runs.records_of(Path(cluster.run)), STOP_TIMEOUT_MS)
+            _forget(cluster)
+        return cluster
+
+
+def _started(
+    sandbox: Sandbox, kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str
+) -> BackgroundCluster:
+    server = sandbox.start_zookeeper(zookeeper)
+    parts = [Part(server.name, f"ZooKeeper {zookeeper}", server.address, server.process.pid)]
+    for _ in range(brokers):
+        broker = sandbox.start_broker(kafka, chroot=chroot)
+        parts.append(Part(broker.name, f"Kafka {kafka}", broker.address, broker.process.pid))
+    for topic, partitions in topics.items():
+        sandbox.create_topic(topic, partitions)
+    return BackgroundCluster(
+        run=str(sandbox.run.folder),
+        root=str(sandbox.run.root),
+        zookeeper_connect=sandbox.zookeeper_connect,
+        bootstrap=sandbox.bootstrap,
+        topics=dict(topics),
+        parts=tuple(parts),
+    )
+
+
+def _forget(cluster: BackgroundCluster) -> None:
+    runs.remove(Path(cluster.run))
+    with suppress(FileNotFoundError):
+        _state_file().unlink()
+
+
+def _state_file() -> Path:
+    return cache.folder() / "cluster.json"
