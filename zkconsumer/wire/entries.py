@@ -1,0 +1,125 @@
+"""What a record set is made of: shallow entries, one after the other.  Pure.
+
+    entry of formats 0 and 1      int64 offset, int32 size | uint32 crc, int8 magic, int8 attributes, ...
+    entry of format 2 (a batch)   int64 base offset, int32 size | int32 leader epoch, int8 magic, uint32 crc, ...
+
+An entry is one message, one compressed message that holds a set of others (a *wrapper*), or one batch.  The magic
+is the 17th byte in every format, so entries of several formats can follow each other (they do, in a topic whose
+format was changed).  What may live here: the walk over the headers, the record, and the errors that name a place.
+Neither checksums nor payloads are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+from zkconsumer.errors import InvalidMessageException, PeerError, UnsupportedCodec
+
+OFFSET_MAX = 2**63 - 2
+"""The last offset that has a next one in 64 bits."""
+
+ENTRY_PREFIX_BYTES = 12
+"""Offset and size, which the size itself does not count."""
+
+MESSAGE_BYTES_MIN = 14
+"""The size below which an entry of formats 0 and 1 is corrupt, in every release: checksum to lengths, format 0."""
+
+BATCH_BYTES_MIN = 49
+"""The size of a batch of format 2 that holds no record."""
+
+MAGIC_POSITION = 16
+"""Where the magic stands, from the start of the entry."""
+
+OFFSET_AND_SIZE = Struct(">qi")
+_INT32 = Struct(">i")
+_LAST_OFFSET_DELTA_POSITION = 23
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record, whatever format it came in.
+
+    ``timestamp`` is in milliseconds since 1970, -1 when there is none (format 0).  ``timestamp_type`` is 0 when the
+    producer gave it, 1 when the broker did (log append), -1 when there is none.  ``headers`` exist in format 2 only.
+    """
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Entry(NamedTuple):
+    """A complete shallow entry: its bytes are ``[position:end]`` of the record set.
+
+    ``offset`` is what stands in its header: the offset of a message, of the last message of a wrapper, the base
+    offset of a batch.  ``last_offset`` is the last offset that it covers, whether or not a record still has it.
+    """
+
+    position: int
+    end: int
+    magic: int
+    offset: int
+    last_offset: int
+
+
+E = TypeVar("E", bound=PeerError)
+
+
+def entry_error(kind: type[E], what: str, offset: int, position: int, next_position: int) -> E:
+    """An error of class ``kind`` whose text names ``offset`` and which carries three numbers.
+
+    Its attributes are ``offset`` (as in the entry's header), ``position`` (the byte at which the entry starts: what
+    stands before is sound) and ``next_position`` (the byte at which the next one does, -1 when that is not known).
+    """
+    error = kind(f"record set entry with offset {offset} at byte {position}: {what}")
+    vars(error).update(offset=offset, position=position, next_position=next_position)
+    return error
+
+
+def corrupt(entry: Entry, what: str) -> InvalidMessageException:
+    """``entry_error`` for an entry whose header was sound."""
+    return entry_error(InvalidMessageException, what, entry.offset, entry.position, entry.end)
+
+
+def walk(record_set: bytes | memoryview) -> Iterator[Entry]:
+    """The complete entries of ``record_set``, in order; a tail that is cut off is legal and ends the walk.
+
+    Raises ``InvalidMessageException`` for a size that no entry can have and for offsets that do not increase (no
+    checksum covers them), and ``UnsupportedCodec`` for a format above 2.  Both as soon as the bytes show it, also
+    in a tail that is cut off, as the readers of the original do.
+    """
+    bytes_total = len(record_set)
+    position = 0
+    offset_before = -1
+    while position + ENTRY_PREFIX_BYTES <= bytes_total:
+        offset, size = OFFSET_AND_SIZE.unpack_from(record_set, position)
+        if size < MESSAGE_BYTES_MIN:
+            what = f"a size of {size} bytes is less than a message header's {MESSAGE_BYTES_MIN}"
+            raise entry_error(InvalidMessageException, what, offset, position, -1)
+        end = position + ENTRY_PREFIX_BYTES + size
+        if position + MAGIC_POSITION >= bytes_total:
+            return
+        magic = record_set[position + MAGIC_POSITION]
+        if magic > 2:
+            what = f"record format {magic} is not known here, 0 to 2 are (a newer broker, or damaged bytes)"
+            raise entry_error(UnsupportedCodec, what, offset, position, end if end <= bytes_total else -1)
+        if magic == 2 and size < BATCH_BYTES_MIN:
+            what = f"a size of {size} bytes is less than a batch header's {BATCH_BYTES_MIN}"
+            raise entry_error(InvalidMessageException, what, offset, position, -1)
+        if end > bytes_total:
+            return
+        last_offset = offset
+        if magic == 2:
+            last_offset += _INT32.unpack_from(record_set, position + _LAST_OFFSET_DELTA_POSITION)[0]
+        if not offset_before < offset <= last_offset <= OFFSET_MAX:
+            what = f"offsets {offset} to {last_offset} do not follow offset {offset_before}"
+            raise entry_error(InvalidMessageException, what, offset, position, end)
+        yield Entry(position, end, magic, offset, last_offset)
+        position = end
+        offset_before = last_offset

@@ -1,0 +1,98 @@
+"""Reading record sets: the fetch side's ``scan`` and the stream side's ``iter_records``.  Pure.
+
+    fetch response --bytes--> scan ---------> where the next fetch starts; nothing is decoded
+                      |
+                      '--chunk--> iter_records --Record--> stream
+
+Formats: 0 (``message set``, until 0.9), 1 (timestamps and relative offsets, 0.10), 2 (batches, 0.11 and later).
+One record set may hold all three.  The parts: ``entries`` (headers of shallow entries), ``records_legacy`` (inside
+an entry of formats 0 and 1), ``records_v2`` (inside a batch), ``compression``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkconsumer.wire.entries import Record, walk
+from zkconsumer.wire.records_legacy import read_entry
+from zkconsumer.wire.records_v2 import read_batch
+
+__all__ = ["DECOMPRESSED_BYTES_MAX", "Record", "Scan", "iter_records", "scan"]
+
+DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+"""What one entry may expand to.  A producer's batch is bounded by the broker's ``message.max.bytes`` *after*
+compression, so the figure is far above what anyone sends, and far below what a small gzip stream can be made to be.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a fetcher must know about a record set.
+
+    ``complete_bytes`` and ``entries`` count the complete shallow entries.  ``first_offset`` is the offset in the
+    header of the first (-1 when there is none): a batch's base offset, but a wrapper's *last* one.  ``next_offset``
+    follows the last complete entry (-1 when there is none).  ``truncated``: bytes of another entry follow.
+    """
+
+    complete_bytes: int
+    entries: int
+    first_offset: int
+    next_offset: int
+    truncated: bool
+
+
+def scan(record_set: bytes | memoryview) -> Scan:
+    """Where the complete entries of ``record_set`` end, and the offset to fetch next.
+
+    Costs time per entry (a message when uncompressed in formats 0 and 1, else a batch), not per byte.  A tail that
+    is cut off is legal: brokers cut at the fetch size (until 0.10.0 also the first entry).  The next offset after
+    a batch comes from its last offset delta, since compaction and control batches leave gaps that no record fills.
+    No checksum is verified: ``iter_records`` does that.
+
+    Raises ``InvalidMessageException`` and ``UnsupportedCodec`` (a format above 2), see ``entries.walk``; their
+    attribute ``position`` says how many bytes before are sound.
+    """
+    flat = _flat(record_set)
+    entries = 0
+    complete_bytes = 0
+    first_offset = next_offset = -1
+    for entry in walk(flat):
+        if not entries:
+            first_offset = entry.offset
+        entries += 1
+        complete_bytes = entry.end
+        next_offset = entry.last_offset + 1
+    return Scan(complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat))
+
+
+def iter_records(
+    record_set: bytes | memoryview,
+    start_offset: int = 0,
+    check_crcs: bool = True,
+    *,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """The records of ``record_set`` with at least ``start_offset``, in strictly increasing order of offset.
+
+    Lazy: an entry is checked and decompressed when its first record is asked for, and what stands before a bad
+    entry has been handed out when the error comes.  Control batches are left out, a cut-off tail is ignored.  With
+    ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.
+
+    Raises ``InvalidMessageException`` (checksum, structure, offsets that do not increase, more than
+    ``decompressed_bytes_max`` out of one entry) and ``UnsupportedCodec``, and nothing else for any bytes.  Both name
+    the offset of the entry and carry ``offset``, ``position`` and ``next_position``: reading can go on with
+    ``record_set[next_position:]`` unless that is -1.
+    """
+    flat = _flat(record_set)
+    offset_before = -1
+    for entry in walk(flat):
+        if entry.magic == 2:
+            yield from read_batch(flat, entry, start_offset, check_crcs, decompressed_bytes_max)
+        else:
+            yield from read_entry(flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max)
+        offset_before = entry.last_offset
+
+
+def _flat(record_set: bytes | memoryview) -> bytes | memoryview:
+    return record_set if isinstance(record_set, bytes) else memoryview(record_set).cast("B")

@@ -1,0 +1,165 @@
+"""Inside an entry of formats 0 and 1: one message, or a wrapper around a compressed set of them.  Pure.
+
+    uint32 crc | int8 magic, int8 attributes, (format 1: int64 timestamp,) int32 length + key, int32 length + value
+
+The checksum (CRC-32) covers what follows it.  Attributes: bits 0 to 2 the codec, bit 3 "log append time" (format
+1).  A wrapper's value is a compressed message set.  Offsets in there are absolute in format 0; in format 1 they
+count from the set's own beginning, and the wrapper's offset is the absolute one of the last: absolute = wrapper -
+last inner + inner.  A negative length means null, as in every release.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from struct import Struct
+
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.wire import compression
+from zkconsumer.wire.entries import (
+    ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    MESSAGE_BYTES_MIN,
+    OFFSET_AND_SIZE,
+    Entry,
+    Record,
+    corrupt,
+    entry_error,
+)
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+
+_CRC = Struct(">I")
+_INT32 = Struct(">i")
+_HEADER_0 = Struct(">bi")
+_HEADER_1 = Struct(">bqi")
+
+
+def read_entry(
+    record_set: bytes | memoryview,
+    entry: Entry,
+    offset_before: int,
+    start_offset: int,
+    check_crcs: bool,
+    decompressed_bytes_max: int,
+) -> Iterator[Record]:
+    """The records of one entry of format 0 or 1 that are at ``start_offset`` or after it.
+
+    ``offset_before`` is the last offset that the entries before cover: a wrapper may not reach back to it.
+    Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
+    """
+    body = bytes(record_set[entry.position + MAGIC_POSITION : entry.end])
+    if check_crcs and zlib.crc32(body) != _CRC.unpack_from(record_set, entry.position + ENTRY_PREFIX_BYTES)[0]:
+        raise corrupt(entry, "the checksum does not match")
+    if entry.offset < start_offset:
+        return
+    attributes, timestamp, key, value = _fields(body, entry)
+    is_append_time = body[0] == 1 and attributes & _LOG_APPEND_TIME
+    if not attributes & _CODEC_MASK:
+        timestamp_type = -1 if body[0] == 0 else 1 if is_append_time else 0
+        yield Record(entry.offset, timestamp, timestamp_type, key, value, ())
+        return
+    inner = _decompress(attributes & _CODEC_MASK, value, entry, decompressed_bytes_max)
+    shift = _shift(inner, entry, offset_before)
+    yield from _inner_records(inner, entry, shift, timestamp if is_append_time else None, start_offset, check_crcs)
+
+
+def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:
+    """Attributes, timestamp (-1 in format 0), key and value of a message, from its magic on.
+
+    Bytes after the value are let pass: the checksum covers them, and every release lets them pass.
+    """
+    bytes_total = len(body)
+    if body[0] == 0:
+        attributes, key_bytes = _HEADER_0.unpack_from(body, 1)
+        timestamp = -1
+        position = 6
+    elif bytes_total < 18:
+        raise corrupt(entry, "a message of format 1 is cut off")
+    else:
+        attributes, timestamp, key_bytes = _HEADER_1.unpack_from(body, 1)
+        position = 14
+    key = value = None
+    if key_bytes >= 0:
+        start = position
+        position += key_bytes
+        key = body[start:position]
+    if position + 4 > bytes_total:
+        raise corrupt(entry, f"a key of {key_bytes} bytes is longer than its message")
+    (value_bytes,) = _INT32.unpack_from(body, position)
+    if value_bytes >= 0:
+        position += 4
+        value = body[position : position + value_bytes]
+        if position + value_bytes > bytes_total:
+            raise corrupt(entry, f"a value of {value_bytes} bytes is longer than its message")
+    return attributes, timestamp, key, value
+
+
+def _decompress(codec: int, value: bytes | None, entry: Entry, decompressed_bytes_max: int) -> bytes:
+    if value is None:
+        raise corrupt(entry, "a compressed message without a value")
+    try:
+        return compression.decompress(codec, value, entry.magic, decompressed_bytes_max)
+    except (InvalidMessageException, UnsupportedCodec) as error:
+        raise entry_error(type(error), str(error), entry.offset, entry.position, entry.end) from error
+
+
+def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
+    """What must be added to the offsets inside a wrapper to make them absolute.
+
+    Walks all inner headers and keeps none of them, so a wrapper of millions of empty messages costs no memory.
+    Afterwards the inner sizes and offsets are known to be sound.
+    """
+    bytes_total = len(inner)
+    position = 0
+    first = last = -1
+    while position < bytes_total:
+        if position + ENTRY_PREFIX_BYTES > bytes_total:
+            raise corrupt(entry, "the compressed message set inside is cut off")
+        offset, size = OFFSET_AND_SIZE.unpack_from(inner, position)
+        position += ENTRY_PREFIX_BYTES + size
+        if size < MESSAGE_BYTES_MIN or position > bytes_total:
+            raise corrupt(entry, f"a message of {size} bytes inside cannot be")
+        if offset <= last:
+            raise corrupt(entry, f"inside, offset {offset} does not follow offset {last}")
+        if first < 0:
+            first = offset
+        last = offset
+    if last < 0:
+        raise corrupt(entry, "a compressed message set without a message")
+    shift = entry.offset - last if entry.magic == 1 else 0
+    if shift < 0 or last + shift > entry.offset or first + shift <= offset_before:
+        offsets = f"{first + shift} to {last + shift}"
+        raise corrupt(entry, f"offsets {offsets} inside do not fit between {offset_before} and {entry.offset}")
+    return shift
+
+
+def _inner_records(
+    inner: bytes, entry: Entry, shift: int, append_time: int | None, start_offset: int, check_crcs: bool
+) -> Iterator[Record]:
+    """The records of a wrapper; ``append_time`` is the wrapper's, and goes before those of the messages."""
+    crc32 = zlib.crc32
+    unpack_prefix = OFFSET_AND_SIZE.unpack_from
+    end = 0
+    while end < len(inner):
+        position = end
+        offset, size = unpack_prefix(inner, position)
+        offset += shift
+        end += ENTRY_PREFIX_BYTES + size
+        if offset < start_offset:
+            continue
+        body = inner[position + MAGIC_POSITION : end]
+        if check_crcs and crc32(body) != _CRC.unpack_from(inner, position + ENTRY_PREFIX_BYTES)[0]:
+            raise corrupt(entry, f"the checksum of the message with offset {offset} inside does not match")
+        if body[0] > 1:
+            raise corrupt(entry, f"a message of format {body[0]} inside a message of format {entry.magic}")
+        attributes, timestamp, key, value = _fields(body, entry)
+        if attributes & _CODEC_MASK:
+            raise corrupt(entry, "a compressed message inside a compressed message")
+        if body[0] == 0:
+            yield Record(offset, -1, -1, key, value, ())
+        elif append_time is None:
+            yield Record(offset, timestamp, 0, key, value, ())
+        else:
+            yield Record(offset, append_time, 1, key, value, ())

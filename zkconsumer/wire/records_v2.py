@@ -1,0 +1,206 @@
+"""Inside a batch of format 2 (0.11 and later).  Pure.
+
+    int64 base offset, int32 size, int32 leader epoch, int8 magic, uint32 crc |
+    int16 attributes, int32 last offset delta, int64 base timestamp, int64 max timestamp,
+    int64 producer id, int16 producer epoch, int32 base sequence, int32 count | records, perhaps compressed
+
+    record: varint bytes of the rest | int8 attributes, varlong timestamp delta, varint offset delta,
+            varint length + key, varint length + value, varint count of headers, each: varint length + UTF-8 key,
+            varint length + value
+
+The checksum (CRC-32C) covers what follows it.  Attributes: bits 0 to 2 the codec, 3 log append time, 4
+transactional, 5 control, 6 (3.1 and later) the base timestamp is a delete horizon, which changes nothing for a
+reader.  Varints are zigzag: an odd first bit means negative, and a negative length null, as in every release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+import google_crc32c
+
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.wire import compression
+from zkconsumer.wire.entries import Entry, Record, corrupt, entry_error
+
+HEADERS_MAX = 100_000
+"""Headers of one record: each takes two bytes on the wire but much more as an object."""
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_CONTROL = 0x20
+
+_CRC = Struct(">I")
+_CRC_POSITION = 17
+_COVERED_POSITION = 21
+_COVERED_HEADER = Struct(">hiqqqhii")
+_TIMESTAMP_MIN = -(2**63)
+_TIMESTAMP_MAX = 2**63 - 1
+
+
+def read_batch(
+    record_set: bytes | memoryview,
+    entry: Entry,
+    start_offset: int,
+    check_crcs: bool,
+    decompressed_bytes_max: int,
+) -> Iterator[Record]:
+    """The records of one batch that are at ``start_offset`` or after it; none of a control batch.
+
+    Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
+    """
+    covered = bytes(record_set[entry.position + _COVERED_POSITION : entry.end])
+    # Before anything in there is believed: a damaged bit could make a control batch of it, or an empty one.
+    if check_crcs and google_crc32c.value(covered) != _CRC.unpack_from(record_set, entry.position + _CRC_POSITION)[0]:
+        raise corrupt(entry, "the checksum does not match")
+    attributes, _, base_timestamp, max_timestamp, _, _, _, count = _COVERED_HEADER.unpack_from(covered)
+    if count < 0:
+        raise corrupt(entry, f"a batch of {count} records")
+    # Compaction keeps the empty batch of an idempotent producer (0.11 and later).
+    if attributes & _CONTROL or count == 0 or entry.last_offset < start_offset:
+        return
+    body, position = covered, _COVERED_HEADER.size
+    if attributes & _CODEC_MASK:
+        body, position = _decompress(attributes & _CODEC_MASK, covered, entry, decompressed_bytes_max), 0
+    append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
+    yield from _records(body, position, count, entry, base_timestamp, append_time, start_offset)
+
+
+def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max: int) -> bytes:
+    try:
+        return compression.decompress(codec, memoryview(covered)[_COVERED_HEADER.size :], 2, decompressed_bytes_max)
+    except (InvalidMessageException, UnsupportedCodec) as error:
+        raise entry_error(type(error), str(error), entry.offset, entry.position, entry.end) from error
+
+
+def _records(
+    body: bytes,
+    position: int,
+    count: int,
+    entry: Entry,
+    base_timestamp: int,
+    append_time: int | None,
+    start_offset: int,
+) -> Iterator[Record]:
+    """The hot loop.  Varints of one and two bytes are read in place (keys are short: of one): a call costs more
+    than the rest of a field.
+
+    Nothing is compared with the end of ``body`` on the way.  A length can only move the position forward, so what
+    goes too far either runs into IndexError or misses the end of its record, and both are errors.
+    """
+    bytes_total = len(body)
+    base_offset = entry.offset
+    last_offset = entry.last_offset
+    offset_before = base_offset - 1
+    timestamp_type = 0 if append_time is None else 1
+    try:
+        for _ in range(count):
+            size = body[position]
+            position += 1
+            if size >= 0x80:
+                if (high := body[position]) < 0x80:
+                    size, position = size & 0x7F | high << 7, position + 1
+                else:
+                    size, position = _more(body, position, size)
+            record_end = position + (size >> 1)
+            if size & 1 or record_end > bytes_total:
+                raise corrupt(entry, f"a record after offset {offset_before} is longer than its batch")
+
+            position += 1
+            delta = body[position]
+            position += 1
+            if delta >= 0x80:
+                if (high := body[position]) < 0x80:
+                    delta, position = delta & 0x7F | high << 7, position + 1
+                else:
+                    delta, position = _more(body, position, delta)
+            timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
+
+            delta = body[position]
+            position += 1
+            if delta >= 0x80:
+                if (high := body[position]) < 0x80:
+                    delta, position = delta & 0x7F | high << 7, position + 1
+                else:
+                    delta, position = _more(body, position, delta)
+            offset = base_offset + (delta >> 1)
+            if delta & 1 or not offset_before < offset <= last_offset:
+                raise corrupt(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
+            offset_before = offset
+            if offset < start_offset:
+                position = record_end
+                continue
+
+            key = value = None
+            size = body[position]
+            position += 1
+            if size >= 0x80:
+                size, position = _more(body, position, size)
+            if not size & 1:
+                key = body[position : (position := position + (size >> 1))]
+
+            size = body[position]
+            position += 1
+            if size >= 0x80:
+                if (high := body[position]) < 0x80:
+                    size, position = size & 0x7F | high << 7, position + 1
+                else:
+                    size, position = _more(body, position, size)
+            if not size & 1:
+                value = body[position : (position := position + (size >> 1))]
+
+            size = body[position]
+            position += 1
+            headers: tuple[tuple[str, bytes | None], ...] = ()
+            if size:
+                headers, position = _headers(body, position, size, entry)
+            if position != record_end:
+                raise corrupt(entry, f"the fields of the record with offset {offset} do not fill it")
+            if append_time is not None:
+                timestamp = append_time
+            elif not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
+                raise corrupt(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
+            yield Record(offset, timestamp, timestamp_type, key, value, headers)
+    except IndexError as error:
+        raise corrupt(entry, f"a record after offset {offset_before} is cut off") from error
+    if position != bytes_total:
+        raise corrupt(entry, f"{bytes_total - position} bytes follow the {count} records of the batch")
+
+
+def _headers(
+    body: bytes, position: int, size: int, entry: Entry
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    """The headers of a record, ``size`` being the first byte of their count, and the position after them.
+
+    A key that is not UTF-8 has its bad bytes replaced, as in the Java client.
+    """
+    if size >= 0x80:
+        size, position = _more(body, position, size)
+    if size & 1 or size >> 1 > HEADERS_MAX:
+        raise corrupt(entry, f"a record with more than {HEADERS_MAX} headers, or fewer than none")
+    headers = []
+    for _ in range(size >> 1):
+        key_size, position = _more(body, position + 1, body[position])
+        if key_size & 1:
+            raise corrupt(entry, "a header without a key")
+        key = body[position : (position := position + (key_size >> 1))].decode("utf-8", "replace")
+        value_size, position = _more(body, position + 1, body[position])
+        value = None
+        if not value_size & 1:
+            value = body[position : (position := position + (value_size >> 1))]
+        headers.append((key, value))
+    return tuple(headers), position
+
+
+def _more(body: bytes, position: int, first: int) -> tuple[int, int]:
+    """A varint whose first byte is ``first`` and whose others start at ``position``: as it stands, zigzag, and
+    where it ends.  More than ten bytes are left standing, and then the record does not end where it should."""
+    raw = first & 0x7F
+    shift = 7
+    while first >= 0x80 and shift < 70:
+        first = body[position]
+        position += 1
+        raw |= (first & 0x7F) << shift
+        shift += 7
+    return raw, position
