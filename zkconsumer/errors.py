@@ -15,6 +15,13 @@ keep working; each of them stands in one family all the same.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.types import TopicPartition
+
 
 class ZkConsumerError(Exception):
     """The base of every error of this package."""
@@ -123,6 +130,16 @@ class ConsumerRebalanceFailedException(WorldError):
 
 class ConsumerTimeoutException(WorldError):
     """No message arrived within ``consumer.timeout.ms``; the iterator may be used again."""
+
+
+class OffsetsNotCommitted(WorldError):
+    """Some offsets were not written, so their records will be handed out again; ``refused`` says which and why."""
+
+    def __init__(self, refused: Mapping[TopicPartition, str]) -> None:
+        self.refused = dict(refused)
+        some = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.refused.items())[:5])
+        more = f"; {len(self.refused) - 5} more" if len(self.refused) > 5 else ""
+        super().__init__(f"{len(self.refused)} offsets were not written: {some}{more}")
 
 
 class ConnectorClosed(WorldError):

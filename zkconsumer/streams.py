@@ -141,6 +141,7 @@ class ConsumerIterator(Generic[K, V]):
         self._next: tuple[PartitionTopicInfo, Record] | None = None
         self._in_hand: PartitionTopicInfo | None = None
         self._consumed_when_back = 0
+        self._failure: BaseException | None = None
         self._resets_when_handed = 0
         self.thread_id = 0
         self.records_handed_out = 0
@@ -195,6 +196,17 @@ class ConsumerIterator(Generic[K, V]):
         """Count the record in hand as consumed, as asking for the next one does (for ``close`` in this thread)."""
         self._come_back()
 
+    def give_back(self) -> None:
+        """Count the record in hand as not consumed: it will be handed out again, here or elsewhere."""
+        info, self._in_hand = self._in_hand, None
+        if info is not None:
+            info.put_back()
+
+    def fail(self, error: BaseException) -> None:
+        """Raise this from now on; takes no lock, so that it can be called in a forked child."""
+        self._failure = error
+        self._state = IteratorState.FAILED
+
     def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
         """The ownership and the next offset, when the program holds a record of this stream."""
         info = self._in_hand
@@ -212,7 +224,7 @@ class ConsumerIterator(Generic[K, V]):
         while True:
             match self._state:
                 case IteratorState.FAILED:
-                    raise IteratorFailed("Iterator is in failed state")
+                    raise self._failure or IteratorFailed("Iterator is in failed state")
                 case IteratorState.DONE:
                     return False
                 case IteratorState.READY:

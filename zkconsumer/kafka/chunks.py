@@ -131,11 +131,15 @@ class ShutdownMarker:
 
 
 class ChunkQueue:
-    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes."""
+    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes.
+
+    ``opened`` is the chunk that the stream took last: written by the stream, looked at by ``take_back``.
+    """
 
     def __init__(self, chunks_max: int) -> None:
         self.chunks_max = chunks_max
         self.on_room: Callable[[], None] | None = None
+        self.opened: FetchedDataChunk | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
         self._changed = threading.Condition()
@@ -174,7 +178,7 @@ class ChunkQueue:
                 return None
             if not self._chunks:
                 return self._marker
-            chunk = self._chunks.popleft()
+            chunk = self.opened = self._chunks.popleft()
         if self.on_room is not None:
             self.on_room()
         return chunk
@@ -193,12 +197,13 @@ class ChunkQueue:
         if self.on_room is not None:
             self.on_room()
 
-    def take_out(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
-        """Remove, and give back in order, what waits here of one ownership."""
+    def take_back(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
+        """What was not handed out of one ownership, in order: the chunk that is being read, and what waits here."""
         with self._changed:
             taken = [chunk for chunk in self._chunks if chunk.info is info]
             self._chunks = deque(chunk for chunk in self._chunks if chunk.info is not info)
-        return taken
+        opened = self.opened
+        return taken if opened is None or opened.info is not info else [opened, *taken]
 
     def put_first(self, chunks: list[FetchedDataChunk]) -> None:
         """Put chunks that another stream of this member did not hand out before everything else, full or not."""

@@ -1,0 +1,321 @@
+"""``ZookeeperConsumerConnector``: the old high-level consumer.
+
+    with ZookeeperConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            handle(message)
+            connector.commit_offsets()
+
+It registers under ``/consumers/<group>/ids``, claims its share of the partitions beside any original Scala member of
+the same group, fetches them from the brokers, and keeps its offsets in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.core.group import GroupSettings
+from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
+from zkconsumer.errors import (
+    ConnectorClosed,
+    ConsumerRebalanceFailedException,
+    ForkedError,
+    MessageStreamsExistException,
+    OffsetsNotCommitted,
+    UsageError,
+)
+from zkconsumer.kafka.chunks import ChunkQueue
+from zkconsumer.kafka.connection import BlockingConnection, Connect
+from zkconsumer.kafka.fetcher_thread import FetchSettings
+from zkconsumer.runtime.member import Member
+from zkconsumer.streams import Decoder, KafkaStream, default_decoder
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.kazoo_store import KazooStore
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.zk.store import ZkStore
+
+SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
+COMMIT_TIMEOUT_MS = 10_000
+
+log = logging.getLogger("zkconsumer.connector")
+
+_connectors: weakref.WeakSet[ZookeeperConsumerConnector] = weakref.WeakSet()
+
+
+def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
+    """``group_host-millis-8 hex digits``, or ``group_<consumer.id>`` (0.8.0 to 1.1).
+
+    A machine that cannot resolve its own name has ``localhost`` here; the original did not start there.
+    """
+    if consumer_id:
+        return f"{group}_{consumer_id}"
+    host = "".join(c if c.isalnum() or c in "._-" else "-" for c in socket.gethostname()) or "localhost"
+    return f"{group}_{host}-{clock.wall_ms()}-{uuid.uuid4().hex[:8]}"
+
+
+class ZookeeperConsumerConnector:
+    """A member of a ZooKeeper consumer group; a context manager.
+
+    The constructor connects to ZooKeeper and waits for it at most ``zookeeper.connection.timeout.ms``: it raises
+    ``ZkTimeoutException`` (naming the addresses) or ``ChrootMissing``.  Nothing is registered before streams are
+    created.  Leaving the ``with`` block closes the connector; without an exception the records in hand of the
+    leaving thread count as consumed, with one they do not.
+
+    ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        store: Callable[[str, int], ZkStore] | None = None,
+        connect: Connect | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.config = config
+        self.consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        paths.check_consumer_id(self.consumer_id)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._streams: list[KafkaStream[Any, Any]] = []
+        self._created = False
+        make_store = store or KazooStore
+        self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        self._member = Member(
+            config.group_id,
+            self._group_settings(),
+            SharePlanner(
+                self.consumer_id,
+                config.partition_assignment_strategy,
+                config.roundrobin_compatibility,
+                exclude_internal_topics=config.exclude_internal_topics,
+            ),
+            self._fetch_settings(),
+            num_fetchers=config.num_consumer_fetchers,
+            store=self.store,
+            connect=connect or BlockingConnection,
+            clock=clock,
+            lookup_timeout_ms=config.socket_timeout_ms,
+        )
+        self._member.start(config.zookeeper_connection_timeout_ms)
+        _connectors.add(self)
+
+    # --- streams --------------------------------------------------------------------------------------------
+
+    def create_message_streams(
+        self,
+        topic_count_map: Mapping[str, int],
+        key_decoder: Decoder = default_decoder,
+        value_decoder: Decoder = default_decoder,
+    ) -> dict[str, list[KafkaStream[Any, Any]]]:
+        """Register with these threads a topic, take the share of the partitions, and give a stream a thread.
+
+        Waits for the first whole share at most max(``rebalance.max.retries`` x ``rebalance.backoff.ms``, twice the
+        negotiated session time-out); then the streams are returned with one warning, while the attempts go on.
+        With ``rebalance.fail.fast`` the registration is deleted instead and ``ConsumerRebalanceFailedException``
+        raised.  (The original raises and leaves its registration behind.)
+
+        Raises ``MessageStreamsExistException`` on a second call, ``UsageError`` for what is not a topic or not a
+        number of threads, ``ConsumerIdInUse`` when another live session holds the ``consumer.id``,
+        ``MigrationError`` when the group is kept elsewhere.  An empty map registers all the same, as in the original.
+        """
+        self._check_usable()
+        threads = self._checked(topic_count_map)
+        with self._lock:
+            if self._created:
+                raise MessageStreamsExistException(
+                    f"{type(self).__name__} can create message streams at most once; make another connector for other "
+                    "topics"
+                )
+            self._created = True
+        streams: dict[str, list[KafkaStream[Any, Any]]] = {}
+        queues: dict[tuple[str, str], ChunkQueue] = {}
+        for topic, count in threads.items():
+            for number in range(count):
+                thread = make_thread_id(self.consumer_id, number)
+                queue = ChunkQueue(self.config.queued_max_message_chunks)
+                queues[topic, thread] = queue
+                stream: KafkaStream[Any, Any] = KafkaStream(
+                    thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
+                )
+                streams.setdefault(topic, []).append(stream)
+                self._streams.append(stream)
+        self._member.join(threads, queues)
+        self._wait_for_first_share()
+        return streams
+
+    def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
+        if not isinstance(topic_count_map, Mapping):
+            raise UsageError("topic_count_map must be a mapping from topic to number of threads")
+        for topic, count in topic_count_map.items():
+            paths.check_topic(topic)
+            if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= THREADS_PER_TOPIC_MAX:
+                raise UsageError(
+                    f"topic {topic!r}: {count!r} is not a number of threads between 1 and {THREADS_PER_TOPIC_MAX}"
+                )
+        return dict(topic_count_map)
+
+    def _wait_for_first_share(self) -> None:
+        config = self.config
+        timeout_ms = max(
+            config.rebalance_max_retries * config.rebalance_backoff_ms,
+            SESSION_TIMEOUTS_FOR_FIRST_SHARE * self._member.negotiated_timeout_ms,
+        )
+        if self._member.wait_for_share(timeout_ms):
+            return
+        words = f"{self.consumer_id} did not get its whole share within {timeout_ms} ms"
+        if config.rebalance_fail_fast:
+            self._member.leave()
+            raise ConsumerRebalanceFailedException(f"{words}; its registration was deleted (rebalance.fail.fast)")
+        log.warning("share-not-whole member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def commit_offsets(self) -> None:
+        """Write the consumed offset of every partition that moved.
+
+        Of streams that the calling thread read last, the message in hand is covered as well, as old code expects;
+        of other streams only what their threads have moved past.
+
+        Raises ``OffsetsNotCommitted``, with the reason for each partition, when something was not written: it is
+        then handed out again, here or elsewhere.  (The original returned normally.)
+        """
+        self._check_usable()
+        positions = self._member.streams.positions()
+        here = threading.get_ident()
+        for stream in self._streams:
+            in_hand = stream.iterator().position_in_hand()
+            if in_hand is not None and in_hand[0].is_live and stream.iterator().thread_id == here:
+                positions[in_hand[0].tp] = in_hand[1]
+        refused = self._member.commit(positions, COMMIT_TIMEOUT_MS)
+        if refused:
+            raise OffsetsNotCommitted(refused)
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Leave the group and end everything; may be called twice, and takes at most about ten seconds.
+
+        The message in hand of the calling thread counts as consumed.  Offsets are committed (with
+        ``auto.commit.enable``), the owner nodes and the registration deleted, the streams ended.
+        """
+        self.close()
+
+    def close(self, *, covers_message_in_hand: bool = True) -> None:
+        """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if os.getpid() != self._pid:
+            return
+        here = threading.get_ident()
+        for stream in self._streams:
+            if stream.iterator().thread_id == here:
+                if covers_message_in_hand:
+                    stream.iterator().come_back()
+                else:
+                    stream.iterator().give_back()
+        left = self._member.leave()
+        clean = self._member.close()
+        if not (left and clean):
+            log.warning(
+                "close-incomplete member=%s: ZooKeeper did not confirm everything; nodes of this member that are left "
+                "end with its session, after at most %d ms",
+                self.consumer_id,
+                self._member.negotiated_timeout_ms,
+            )
+
+    def __enter__(self) -> ZookeeperConsumerConnector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(covers_message_in_hand=kind is None)
+
+    # --- what can be seen -----------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> dict[TopicPartition, str]:
+        """What this member reads now: partition -> thread id."""
+        return {tp: info.thread for tp, info in list(self._member.streams.infos.items()) if info.is_live}
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How often what happened so far."""
+        return self._member.counters.snapshot()
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
+            )
+        if self._closed:
+            raise ConnectorClosed(f"{self.consumer_id} is closed")
+        if self._member.failure is not None:
+            raise self._member.failure
+
+    def _end_in_child(self) -> None:
+        self._closed = True
+        forked = ForkedError(
+            f"{self.consumer_id} belongs to process {self._pid}, and this is a fork of it; make a connector here"
+        )
+        for stream in self._streams:
+            stream.iterator().fail(forked)
+
+    def _group_settings(self) -> GroupSettings:
+        config = self.config
+        return GroupSettings(
+            member=self.consumer_id,
+            rebalance_backoff_ms=config.rebalance_backoff_ms,
+            debounce_ms=config.rebalance_debounce_ms,
+            drain_timeout_ms=config.rebalance_drain_timeout_ms,
+            settle_ms=config.release_settle_ms,
+            auto_commit=config.auto_commit_enable,
+            auto_commit_interval_ms=config.auto_commit_interval_ms,
+            diagnose_after_ms=max(
+                config.rebalance_max_retries * config.rebalance_backoff_ms, 2 * config.zookeeper_session_timeout_ms
+            ),
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+        )
+
+    def _fetch_settings(self) -> FetchSettings:
+        config = self.config
+        return FetchSettings(
+            client_id=config.client_id,
+            max_bytes_each=config.fetch_message_max_bytes,
+            max_bytes=config.fetch_max_bytes,
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_wait_max_ms,
+            socket_timeout_ms=config.socket_timeout_ms,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            backoff_ms=config.refresh_leader_backoff_ms,
+            reset_to_earliest=config.auto_offset_reset == "smallest",
+        )
+
+
+def _end_streams_in_child() -> None:
+    """A forked child has no control thread and must not use the parent's sockets: its streams end with an error."""
+    for connector in list(_connectors):
+        connector._end_in_child()
+
+
+os.register_at_fork(after_in_child=_end_streams_in_child)

@@ -1,0 +1,243 @@
+"""One member's machinery, put together: store, core, control thread, fetchers, queues.
+
+``Member`` is what ``connector`` holds; it knows no message, no decoder and no configuration file.  Everything that
+waits here waits with a deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from zkconsumer import errors
+from zkconsumer.base.lease import Lease
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core.group import Group, GroupSettings
+from zkconsumer.core.planner import SharePlanner
+from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError
+from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
+from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
+from zkconsumer.observe.counters import Counters
+from zkconsumer.runtime.control import Control
+from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_broker
+from zkconsumer.zk.group_reader import GroupReader
+from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode, StoreError
+from zkconsumer.zk.store import call
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.fetcher_thread import FetchSettings
+    from zkconsumer.types import BrokerAddress, TopicPartition
+    from zkconsumer.zk.store import ZkStore
+
+LEAVE_GRACE_MS = 2_000
+"""On top of draining and settling: how long a leave may take before the session is ended without it."""
+
+CLOSE_STEP_MS = 1_500
+"""How long each of the last steps of a close may take (fetchers, session, control thread)."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class Member:
+    """A member of a group, from its first connection to its last."""
+
+    def __init__(
+        self,
+        group: str,
+        settings: GroupSettings,
+        planner: SharePlanner,
+        fetch: FetchSettings,
+        *,
+        num_fetchers: int,
+        store: ZkStore,
+        connect: Connect,
+        clock: Clock,
+        lookup_timeout_ms: int,
+    ) -> None:
+        self.id = settings.member
+        self.counters = Counters()
+        self.lease = Lease(clock)
+        self.group = Group(settings, planner)
+        self.queues: dict[tuple[str, str], ChunkQueue] = {}
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._lookup_timeout_ms = lookup_timeout_ms
+        self._share_known = threading.Event()
+        self._has_left = threading.Event()
+        self._not_released: tuple[TopicPartition, ...] = ()
+        self._failure: ZkConsumerError | None = None
+        self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, str]]] = {}
+        self._calls_made = 0
+        self._calls_lock = threading.Lock()
+        self.control = Control(self.group, clock)
+        zookeeper = ZooKeeperHalf(group, self.id, store, GroupReader(group), self.control, clock)
+        self.fetchers = ConsumerFetcherManager(
+            self.id,
+            fetch,
+            num_fetchers,
+            connect,
+            self._find_brokers,
+            clock,
+            lambda info, offset: self.streams.on_reset(info, offset),
+            self._thread_died,
+        )
+        self.streams = StreamsHalf(self.queues, self.fetchers, self.lease, self.control)
+        self.control.start(
+            f"{self.id}-control",
+            Performer(self.id, zookeeper, self.streams, self.counters, self),
+            self._thread_died,
+        )
+        store.listen(zookeeper.on_store_event)
+
+    # --- what the connector asks for ----------------------------------------------------------------------------
+
+    def start(self, timeout_ms: int) -> None:
+        """Connect to ZooKeeper; raises what ``ZkStore.start`` raises, with nothing left running."""
+        try:
+            self._store.start(timeout_ms)
+        except BaseException:
+            self.control.stop(CLOSE_STEP_MS)
+            self._store.close(CLOSE_STEP_MS)
+            raise
+
+    def join(self, threads: Mapping[str, int], queues: Mapping[tuple[str, str], ChunkQueue]) -> None:
+        """Become a member with these threads a topic; queues are by topic and thread id."""
+        self.queues.update(queues)
+        for queue in queues.values():
+            queue.on_room = self.fetchers.wake
+        self.control.post(ev.JoinWanted(dict(threads)))
+
+    def wait_for_share(self, timeout_ms: int) -> bool:
+        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        known = self._share_known.wait(timeout_ms / 1000)
+        if self._failure is not None:
+            raise self._failure
+        return known
+
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, str]:
+        """Write these positions; gives back what was not written, with the reason."""
+        if self._failure is not None:
+            raise self._failure
+        done = threading.Event()
+        refused: dict[TopicPartition, str] = {}
+        with self._calls_lock:
+            self._calls_made += 1
+            number = self._calls_made
+            self._calls[number] = (done, refused)
+        self.control.post(ev.CommitWanted(number, dict(positions)))
+        if not done.wait(timeout_ms / 1000):
+            with self._calls_lock:
+                self._calls.pop(number, None)
+            return dict.fromkeys(positions, f"ZooKeeper did not answer within {timeout_ms} ms")
+        return refused
+
+    def leave(self) -> bool:
+        """Give everything back and leave the group; False when that could not be done in time."""
+        self.control.post(ev.LeaveWanted())
+        patience_ms = self._settings.drain_timeout_ms + self._settings.settle_ms + LEAVE_GRACE_MS
+        return self._has_left.wait(patience_ms / 1000) and not self._not_released
+
+    def close(self) -> bool:
+        """End everything: fetchers, session, control thread, streams.  True when nothing was left behind."""
+        clean = self.fetchers.close(CLOSE_STEP_MS)
+        self.control.post(ev.SessionClosed())
+        clean = self._store.close(CLOSE_STEP_MS) and clean
+        clean = self.control.stop(CLOSE_STEP_MS) and clean
+        self.end_streams(None)
+        return clean
+
+    def end_streams(self, error: BaseException | None) -> None:
+        """Put the marker behind which nothing comes."""
+        for queue in self.queues.values():
+            queue.end(ShutdownMarker(error))
+        self.lease.wake()
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """The session time-out that ZooKeeper granted."""
+        return self._store.negotiated_timeout_ms
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended this member, if one did."""
+        return self._failure
+
+    # --- what the performer tells (on the control thread) -------------------------------------------------------
+
+    def commit_completed(self, command: do.CompleteCommit) -> None:
+        with self._calls_lock:
+            waiting = self._calls.pop(command.call, None)
+        if waiting is not None:
+            waiting[1].update(command.refused)
+            waiting[0].set()
+
+    def share_held(self, _: do.AnnounceShare) -> None:
+        self._share_known.set()
+
+    def left(self, command: do.AnnounceLeft) -> None:
+        self._not_released = command.not_released
+        self._has_left.set()
+
+    def failed(self, command: do.Fail) -> None:
+        kind = getattr(errors, command.kind, WorldError)
+        self._end(kind(command.words))
+
+    def _thread_died(self, name: str, error: BaseException) -> None:
+        """Called in the dying thread: an error on every stream, never silence."""
+        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
+        if isinstance(error, Bug):
+            self._end(error)
+        else:
+            died = ThreadDied(f"the thread {name} of {self.id} ended: {type(error).__name__}: {error}")
+            died.__cause__ = error
+            self._end(died)
+
+    def _end(self, error: ZkConsumerError) -> None:
+        self._failure = self._failure or error
+        self.end_streams(self._failure)
+        self.lease.set(0)
+        self._share_known.set()
+        self._has_left.set()
+        with self._calls_lock:
+            calls, self._calls = list(self._calls.values()), {}
+        for done, _ in calls:
+            done.set()
+
+    # --- looking brokers up (on the leader finder's thread) -----------------------------------------------------
+
+    def _find_brokers(self) -> Sequence[BrokerAddress]:
+        [listed] = call(self._store, [Children(paths.BROKER_IDS)], self._lookup_timeout_ms)
+        if isinstance(listed, NoNode):
+            return []
+        if not isinstance(listed, ChildrenOf):
+            raise WorldError(f"{paths.BROKER_IDS}: {listed}")
+        numbers = [number for name in listed.names if (number := paths.partition_number(name)) is not None]
+        if not numbers:
+            return []
+        wanted = tuple(paths.broker(number) for number in numbers)
+        [nodes] = call(self._store, [GetMany(wanted)], self._lookup_timeout_ms)
+        assert isinstance(nodes, list), "reading many gives a list"
+        found: list[BrokerAddress] = []
+        for number, node in zip(numbers, nodes, strict=True):
+            if isinstance(node, StoreError):
+                continue
+            assert isinstance(node, Node), "a read gives a node or an error"
+            try:
+                broker = parse_broker(number, node.data)
+            except errors.MalformedZnode as error:
+                log.warning("broker-unreadable broker=%d why=%r", number, str(error))
+                continue
+            if broker.plaintext is None:
+                log.warning("broker-unusable broker=%d why=%r", number, broker.problem)
+            else:
+                found.append(broker.plaintext)
+        return found
+

@@ -1,0 +1,360 @@
+"""Does what the core says: one small function a command.
+
+Two halves: ``ZooKeeperHalf`` runs the procedures of ``zk`` and turns their results into events; ``StreamsHalf`` starts
+and stops partitions.  Neither decides, and neither waits: the answers come back as events.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
+from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
+from zkconsumer.zk import paths, writes
+from zkconsumer.zk.procedures import Claims, deregister, list_owners, read_positions, register
+from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.requests import (
+    Exists,
+    Node,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    StoreError,
+    WatchFired,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.view import GroupView
+    from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
+    from zkconsumer.observe.counters import Counters
+    from zkconsumer.runtime.control import Control
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.group_reader import GroupReader
+    from zkconsumer.zk.procedures import Procedure
+    from zkconsumer.zk.requests import Result, StoreEvent
+    from zkconsumer.zk.store import ZkStore
+
+T = TypeVar("T")
+
+log = logging.getLogger("zkconsumer.group")
+
+
+class ZooKeeperHalf:
+    """Registers, reads, claims, commits and releases; one group, one member."""
+
+    def __init__(
+        self, group: str, member: str, store: ZkStore, reader: GroupReader, control: Control, clock: Clock
+    ) -> None:
+        self._group = group
+        self._member = member
+        self._store = store
+        self._reader = reader
+        self._control = control
+        self._clock = clock
+        self._ids = paths.ids(group)
+        self._owners = paths.owners(group)
+        self._control_path = paths.control(group)
+
+    # --- what the store tells -----------------------------------------------------------------------------------
+
+    def on_store_event(self, event: StoreEvent) -> None:
+        """Called on the library's thread: only enqueues."""
+        self._control.call(partial(self._store_event, event))
+
+    def _store_event(self, event: StoreEvent) -> None:
+        match event:
+            case SessionConnected(session_id, timeout_ms):
+                self._reader.forget()
+                self._control.feed(ev.SessionConnected(session_id, timeout_ms))
+            case SessionSuspended():
+                self._reader.forget()
+                self._control.feed(ev.SessionSuspended())
+            case SessionLost(session_id):
+                self._reader.forget()
+                self._control.feed(ev.SessionLost(session_id))
+            case WatchFired(path):
+                self._watch_fired(path)
+
+    def _watch_fired(self, path: str) -> None:
+        self._reader.invalidate(path)
+        parent, _, name = path.rpartition("/")
+        if parent == self._owners:
+            self._control.feed(ev.OwnersChanged(name))
+        elif path in (self._ids, self._control_path, paths.BROKER_TOPICS) or paths.topic_of(path) is not None:
+            self._control.feed(ev.GroupChanged(path))
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def probe(self, command: do.Probe) -> None:
+        """A cheap read, stamped before it is written: the lease is counted from the stamp."""
+        sent_at_ms = self._clock.now_ms()
+
+        def answered(results: list[Result]) -> None:
+            if not isinstance(results[0], StoreError):
+                self._control.post(ev.SessionAnswered(command.session_id, sent_at_ms))
+
+        self._store.submit(command.session_id, [Exists(paths.registration(self._group, self._member))], answered)
+
+    def register(self, command: do.Register) -> None:
+        wall_ms = self._clock.wall_ms()
+        data = format_registration(Registration("static", dict(command.threads), str(wall_ms)))
+
+        def finish(held: Node | StoreError | None) -> ev.Event:
+            if held is None:
+                return ev.Registered(command.ticket)
+            if isinstance(held, Node):
+                age_ms = max(0, self._clock.wall_ms() - held.stat.ctime_ms)
+                return ev.RegistrationHeld(command.ticket, held.stat.ephemeral_owner, age_ms, holder_of(self._member))
+            return ev.RegistrationFailed(command.ticket, f"{type(held).__name__} {held.path}")
+
+        self._run(register(self._group, self._member, data, command.session_id), command.session_id, finish)
+
+    def deregister(self, command: do.Deregister) -> None:
+        def finish(_: StoreError | None) -> ev.Event:
+            return ev.Deregistered(command.ticket)
+
+        self._run(deregister(self._group, self._member), command.session_id, finish)
+
+    def read_group(self, command: do.ReadGroup) -> None:
+        def finish(view: GroupView | str) -> ev.Event:
+            if isinstance(view, str):
+                return ev.GroupReadFailed(command.ticket, view)
+            return ev.GroupRead(command.ticket, view)
+
+        procedure = self._reader.read(
+            command.topics, whole_group=command.whole_group, with_owners=command.with_owners
+        )
+        self._run(procedure, command.session_id, finish)
+
+    def list_owners(self, command: do.ListOwners) -> None:
+        def finish(owned: Mapping[str, frozenset[int]]) -> ev.Event:
+            return ev.OwnersListed(command.ticket, owned)
+
+        self._run(list_owners(self._group, command.topics), command.session_id, finish)
+
+    def claim(self, command: do.Claim) -> None:
+        claims = Claims(self._group, command.session_id, command.owners, command.control_version)
+
+        def finish(_: None) -> ev.Event:
+            unsettled = {tp: Claimed(Outcome.FAILED, why="not tried") for tp in command.owners}
+            return ev.ClaimSettled(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
+
+        self._run(
+            claims.run(look_first=command.look_first, look_closely=command.look_closely), command.session_id, finish
+        )
+
+    def read_positions(self, command: do.ReadPositions) -> None:
+        def finish(
+            found: tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]],
+        ) -> ev.Event:
+            return ev.PositionsRead(command.ticket, *found)
+
+        self._run(read_positions(self._group, command.partitions), command.session_id, finish)
+
+    def commit(self, command: do.Commit) -> None:
+        def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+            return ev.CommitSettled(command.ticket, results)
+
+        procedure = writes.commit(self._group, command.session_id, command.offsets, command.control_version)
+        self._run(procedure, command.session_id, finish)
+
+    def release(self, command: do.Release) -> None:
+        def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+            return ev.ReleaseSettled(command.ticket, results)
+
+        procedure = writes.release(self._group, command.session_id, command.partitions, command.control_version)
+        self._run(procedure, command.session_id, finish)
+
+    def _run(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:
+        """Drive a procedure round by round; every step runs on the control thread."""
+
+        def step(results: Any) -> None:
+            try:
+                requests = procedure.send(results)
+            except StopIteration as end:
+                self._control.feed(finish(end.value))
+                return
+            if requests:
+                self._store.submit(session_id, requests, lambda answers: self._control.call(partial(step, answers)))
+            else:
+                step([])
+
+        self._control.call(partial(step, None))
+
+
+class StreamsHalf:
+    """Starts, stops and moves partitions between fetchers and streams."""
+
+    def __init__(
+        self,
+        queues: Mapping[tuple[str, str], ChunkQueue],
+        fetchers: ConsumerFetcherManager,
+        lease: Lease,
+        control: Control,
+    ) -> None:
+        self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._queues = queues
+        self._fetchers = fetchers
+        self._lease = lease
+        self._control = control
+
+    def set_lease(self, command: do.SetLease) -> None:
+        self._lease.set(command.until_ms)
+
+    def start_fetching(self, command: do.StartFetching) -> None:
+        started: list[PartitionTopicInfo] = []
+        for tp, offset in command.positions.items():
+            thread = command.threads[tp]
+            info = PartitionTopicInfo(tp, thread, self._queues[tp.topic, thread], offset)
+            self.infos[tp] = info
+            started.append(info)
+        self._fetchers.start(started)
+
+    def drain(self, command: do.Drain) -> None:
+        """Stop the hand-out; whoever has no record in hand is drained at once, all in one event."""
+        drained: dict[TopicPartition, int] = {}
+        here = threading.get_ident()
+
+        def on_back(info: PartitionTopicInfo) -> None:
+            if threading.get_ident() == here:
+                drained[info.tp] = info.consumed_offset
+            else:
+                self._control.call(partial(self._came_back, info))
+
+        for tp in command.partitions:
+            self.infos[tp].stop(on_back)
+        self._fetchers.wake()
+        self._lease.wake()
+        if drained:
+            self._control.post(ev.PartitionsDrained(drained))
+
+    def _came_back(self, info: PartitionTopicInfo) -> None:
+        if self.infos.get(info.tp) is info:
+            self._control.feed(ev.PartitionsDrained({info.tp: info.consumed_offset}))
+
+    def give_up_drain(self, command: do.GiveUpDrain) -> None:
+        positions = {tp: self.infos[tp].consumed_offset for tp in command.partitions if tp in self.infos}
+        self._control.post(ev.PartitionsDrained(positions))
+
+    def drop(self, command: do.Drop) -> None:
+        queues: set[ChunkQueue] = set()
+        for tp in command.partitions:
+            info = self.infos.pop(tp, None)
+            if info is not None:
+                info.kill()
+                queues.add(info.queue)
+        self._drop_void(queues)
+
+    def move_thread(self, command: do.MoveThread) -> None:
+        """What the old stream did not hand out goes to the front of the new stream's queue."""
+        moved: list[PartitionTopicInfo] = []
+        queues: set[ChunkQueue] = set()
+        for tp, thread in command.threads.items():
+            old = self.infos[tp]
+            new = PartitionTopicInfo(tp, thread, self._queues[tp.topic, thread], old.consumed_offset)
+            chunks = []
+            for chunk in old.queue.take_back(old):
+                if chunk.resets == old.resets and chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
+                    chunks.append(replace(chunk, info=new, resets=new.resets))
+                    new.fetch_offset = chunk.next_offset
+            new.queue.put_first(chunks)
+            queues.add(old.queue)
+            self.infos[tp] = new
+            moved.append(new)
+        self._drop_void(queues)
+        self._fetchers.start(moved)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The consumed positions of everything that is being handed out."""
+        return {tp: info.consumed_offset for tp, info in list(self.infos.items()) if info.is_live}
+
+    def collect_positions(self) -> None:
+        self._control.post(ev.PositionsCollected(self.positions()))
+
+    def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
+        """Called on a fetcher's thread."""
+        self._control.call(partial(self._was_reset, info, offset))
+
+    def _was_reset(self, info: PartitionTopicInfo, offset: int) -> None:
+        if self.infos.get(info.tp) is info:
+            self._control.feed(ev.OffsetReset(info.tp, offset))
+
+    def _drop_void(self, queues: Iterable[ChunkQueue]) -> None:
+        for queue in queues:
+            queue.drop_void()
+        self._fetchers.wake()
+
+
+class Outcomes(Protocol):
+    """What the program waits for; ``Member`` takes it."""
+
+    def commit_completed(self, command: do.CompleteCommit) -> None:
+        """A call of ``commit_offsets`` is answered."""
+
+    def share_held(self, command: do.AnnounceShare) -> None:
+        """The member holds its share."""
+
+    def left(self, command: do.AnnounceLeft) -> None:
+        """The member has left the group."""
+
+    def failed(self, command: do.Fail) -> None:
+        """The member cannot go on."""
+
+
+class Performer:
+    """Which command goes where; the rest of the world is told through ``outcome``."""
+
+    def __init__(
+        self, member: str, zookeeper: ZooKeeperHalf, streams: StreamsHalf, counters: Counters, outcome: Outcomes
+    ) -> None:
+        self._member = member
+        self._counters = counters
+        self._do: dict[type, Callable[[Any], None]] = {
+            do.Probe: zookeeper.probe,
+            do.Register: zookeeper.register,
+            do.Deregister: zookeeper.deregister,
+            do.ReadGroup: zookeeper.read_group,
+            do.ListOwners: zookeeper.list_owners,
+            do.Claim: zookeeper.claim,
+            do.ReadPositions: zookeeper.read_positions,
+            do.Commit: zookeeper.commit,
+            do.Release: zookeeper.release,
+            do.SetLease: streams.set_lease,
+            do.StartFetching: streams.start_fetching,
+            do.Drain: streams.drain,
+            do.GiveUpDrain: streams.give_up_drain,
+            do.Drop: streams.drop,
+            do.MoveThread: streams.move_thread,
+            do.CollectPositions: lambda _: streams.collect_positions(),
+            do.Tell: self._tell,
+            do.Count: lambda command: counters.add(command.name, command.by),
+            do.CompleteCommit: outcome.commit_completed,
+            do.AnnounceShare: outcome.share_held,
+            do.AnnounceLeft: outcome.left,
+            do.Fail: outcome.failed,
+        }
+
+    def perform(self, command: Command) -> None:
+        """Do it, or start it."""
+        self._do[type(command)](command)
+
+    def _tell(self, command: do.Tell) -> None:
+        log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.words)
+
+
+def holder_of(member: str) -> str:
+    """The host in a generated consumer id (``group_host-millis-hex``), or the id itself when it was set by hand."""
+    parts = member.rsplit("-", 2)
+    generated = len(parts) == 3 and parts[1].isdigit() and len(parts[1]) >= 12
+    return parts[0].partition("_")[2] if generated else f"unknown (the id {member} was set by hand)"

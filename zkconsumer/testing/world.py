@@ -1,0 +1,95 @@
+"""A ZooKeeper and a Kafka cluster in memory, registered with each other, and connectors on them.
+
+    world = FakeWorld(brokers=2)
+    world.create_topic("clicks", partitions=4)
+    connector = world.connector(group_id="g1")
+
+What a connector does there is what it does on real servers: the same store Protocol, the same bytes on the wire.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_releases import NEWEST
+from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_topic
+from zkconsumer.zk.znodes import parse_offset, parse_owner
+
+if TYPE_CHECKING:
+    from zkconsumer.zk.store import ZkStore
+
+ADDRESS = "fake.invalid:2181"
+"""What stands in ``zookeeper.connect`` of connectors made here; nothing listens there."""
+
+
+class FakeWorld:
+    """One ensemble, one cluster.  A context manager: leaving it stops the delivery thread."""
+
+    def __init__(self, brokers: int = 1, *, release: str = NEWEST, has_multi_read: bool = True) -> None:
+        self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
+        self.cluster = FakeCluster(brokers, release=release)
+        self.stores: list[FakeZkStore] = []
+        for address in self.cluster.addresses:
+            node = {"jmx_port": -1, "timestamp": "0", "host": address.host, "version": 1, "port": address.port}
+            self.zookeeper.ensure(paths.broker(address.broker_id), json.dumps(node).encode())
+        self.zookeeper.ensure(paths.BROKER_TOPICS)
+        self.zookeeper.ensure(paths.CONSUMERS)
+
+    def __enter__(self) -> FakeWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.zookeeper.stop()
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Make a topic at the brokers and in ZooKeeper; called again with more partitions it grows."""
+        known = parse_topic(self.zookeeper.data(paths.topic(topic)) or b"").partitions
+        if known:
+            self.cluster.add_partitions(topic, partitions - len(known))
+        else:
+            self.cluster.create_topic(topic, partitions)
+        brokers = [address.broker_id for address in self.cluster.addresses]
+        replicas = {str(p): [brokers[p % len(brokers)]] for p in range(partitions)}
+        self.zookeeper.ensure(paths.topic(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
+
+    def store(self, connect: str, session_timeout_ms: int) -> ZkStore:
+        """A session's store; what ``ZookeeperConsumerConnector`` asks for as ``store``."""
+        chroot = connect.partition("/")[2]
+        store = FakeZkStore(self.zookeeper, f"/{chroot}" if chroot else "", session_timeout_ms)
+        self.stores.append(store)
+        return store
+
+    def connector(self, **settings: Any) -> ZookeeperConsumerConnector:
+        """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
+        config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
+        return ZookeeperConsumerConnector(config, store=self.store, connect=self.cluster.connect)
+
+    def store_of(self, connector: ZookeeperConsumerConnector) -> FakeZkStore:
+        """The store of a connector made here, to disconnect or expire it."""
+        return next(store for store in self.stores if store is connector.store)
+
+    def owners(self, group: str, topic: str) -> dict[int, str]:
+        """Who owns what: partition -> thread id."""
+        return {
+            number: parse_owner(data)
+            for number in self._partitions(topic)
+            if (data := self.zookeeper.data(paths.owner(group, TopicPartition(topic, number)))) is not None
+        }
+
+    def offsets(self, group: str, topic: str) -> dict[int, int]:
+        """The stored offsets: partition -> the next offset to consume."""
+        return {
+            number: parse_offset(data)
+            for number in self._partitions(topic)
+            if (data := self.zookeeper.data(paths.offset(group, TopicPartition(topic, number)))) is not None
+        }
+
+    def _partitions(self, topic: str) -> tuple[int, ...]:
+        return parse_topic(self.zookeeper.data(paths.topic(topic)) or b"").partitions

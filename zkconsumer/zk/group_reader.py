@@ -1,0 +1,189 @@
+"""Reads the group, and remembers under watches what cannot have changed.
+
+    ids (children)  ->  registrations of members not known yet  ->  topics not known yet  ->  owners, when asked for
+
+A registration, a topic and the control znode are read once, leaving a watch; they are read again only after the watch
+fired or the connection broke.  So a member that was there reads two or three packets when another one comes or goes,
+whatever the size of the group.  (The original reads everything, twice the brokers included, in every attempt.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.view import Control, GroupView, Subscription
+from zkconsumer.errors import MalformedZnode, UnsafeName
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_topic
+from zkconsumer.zk.procedures import Procedure, _owner_words, _words
+from zkconsumer.zk.registration import parse_registration
+from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
+from zkconsumer.zk.znodes import parse_control
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zkconsumer.zk.registration import Registration
+
+
+class Unreadable(Exception):
+    """The group could not be read; carries the reason.  Stays inside this module."""
+
+
+class GroupReader:
+    """One group's cache.  ``invalidate`` when a watch fired, ``forget`` when the connection broke."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._registrations: dict[str, Registration | MalformedZnode] = {}
+        self._topics: dict[str, tuple[int, ...] | None] = {}
+        self._all_topics: tuple[str, ...] | None = None
+        self._control: Control | None = None
+        self._control_known = False
+
+    def invalidate(self, path: str) -> None:
+        """The watch of this node fired."""
+        topic = paths.topic_of(path)
+        if topic is not None:
+            self._topics.pop(topic, None)
+        elif path == paths.BROKER_TOPICS:
+            self._all_topics = None
+        elif path == paths.control(self._group):
+            self._control_known = False
+        else:
+            parent, _, name = path.rpartition("/")
+            if parent == paths.ids(self._group):
+                self._registrations.pop(name, None)
+
+    def forget(self) -> None:
+        """Every watch is gone."""
+        self._registrations.clear()
+        self._topics.clear()
+        self._all_topics = None
+        self._control_known = False
+
+    def read(self, topics: Iterable[str], *, whole_group: bool, with_owners: bool) -> Procedure[GroupView | str]:
+        """The group as it is now, or why it could not be read."""
+        try:
+            members = yield from self._read_members()
+            wanted = set(topics)
+            all_topics: tuple[str, ...] | None = None
+            if whole_group:
+                readable = [r for r in self._registrations.values() if not isinstance(r, MalformedZnode)]
+                wanted.update(topic for r in readable if r.pattern == "static" for topic in r.subscription)
+                if any(r.pattern != "static" for r in readable):
+                    all_topics = yield from self._read_all_topics()
+                    wanted.update(all_topics)
+            yield from self._read_topics(wanted)
+            control = yield from self._read_control()
+            found = {topic: numbers for topic in sorted(wanted) if (numbers := self._topics.get(topic)) is not None}
+            owners = (yield from self._read_owners(found)) if with_owners else None
+        except Unreadable as error:
+            return str(error)
+        subscriptions: dict[str, Subscription] = {}
+        left_out: dict[str, str] = {}
+        for member in members:
+            registration = self._registrations.get(member)
+            if isinstance(registration, MalformedZnode):
+                left_out[member] = str(registration)
+            elif registration is not None:
+                subscriptions[member] = Subscription(registration.pattern, registration.subscription)
+        return GroupView(
+            subscriptions, found, left_out, frozenset(wanted - set(found)), owners, control, all_topics
+        )
+
+    def _read_members(self) -> Procedure[list[str]]:
+        """The members in ZooKeeper's order; those whose registration went meanwhile are left out."""
+        [listed] = yield [Children(paths.ids(self._group), watch=True)]
+        if isinstance(listed, NoNode):
+            return []
+        if not isinstance(listed, ChildrenOf):
+            raise Unreadable(_words(listed))
+        present = set(listed.names)
+        self._registrations = {name: r for name, r in self._registrations.items() if name in present}
+        unread = [name for name in listed.names if name not in self._registrations]
+        answers = (yield [Get(f"{paths.ids(self._group)}/{name}", watch=True) for name in unread]) if unread else []
+        for name, answer in zip(unread, answers, strict=True):
+            if isinstance(answer, Node):
+                try:
+                    self._registrations[name] = parse_registration(answer.data)
+                except MalformedZnode as error:
+                    self._registrations[name] = error
+            elif not isinstance(answer, NoNode):
+                raise Unreadable(_words(answer))
+        return [name for name in listed.names if name in self._registrations]
+
+    def _read_all_topics(self) -> Procedure[tuple[str, ...]]:
+        if self._all_topics is None:
+            [listed] = yield [Children(paths.BROKER_TOPICS, watch=True)]
+            if not isinstance(listed, ChildrenOf | NoNode):
+                raise Unreadable(_words(listed))
+            self._all_topics = tuple(listed.names) if isinstance(listed, ChildrenOf) else ()
+        return self._all_topics
+
+    def _read_topics(self, topics: Iterable[str]) -> Procedure[None]:
+        unread = [topic for topic in sorted(topics) if topic not in self._topics and _is_safe(topic)]
+        if not unread:
+            return
+        answers = yield [Get(paths.topic(topic), watch=True) for topic in unread]
+        missing: list[str] = []
+        for topic, answer in zip(unread, answers, strict=True):
+            if isinstance(answer, Node):
+                self._topics[topic] = parse_topic(answer.data).partitions
+            elif isinstance(answer, NoNode):
+                missing.append(topic)
+            else:
+                raise Unreadable(_words(answer))
+        if missing:
+            stats = yield [Exists(paths.topic(topic), watch=True) for topic in missing]
+            for topic, stat in zip(missing, stats, strict=True):
+                if isinstance(stat, StoreError):
+                    raise Unreadable(_words(stat))
+                if stat is None:
+                    self._topics[topic] = None
+
+    def _read_control(self) -> Procedure[Control | None]:
+        if not self._control_known:
+            path = paths.control(self._group)
+            [stat] = yield [Exists(path, watch=True)]
+            if isinstance(stat, StoreError):
+                raise Unreadable(_words(stat))
+            self._control = None
+            if stat is not None:
+                [node] = yield [Get(path)]
+                if not isinstance(node, Node):
+                    raise Unreadable(_words(node))
+                try:
+                    control = parse_control(node.data)
+                except MalformedZnode as error:
+                    raise Unreadable(str(error)) from error
+                self._control = Control(node.stat.version, control.authority, control.phase)
+            self._control_known = True
+        return self._control
+
+    def _read_owners(self, topics: Iterable[str]) -> Procedure[dict[TopicPartition, str]]:
+        names = sorted(topics)
+        requests: list[Request] = [Children(paths.owners_of_topic(self._group, topic)) for topic in names]
+        answers = (yield requests) if requests else []
+        owned = [
+            TopicPartition(topic, number)
+            for topic, answer in zip(names, answers, strict=True)
+            if isinstance(answer, ChildrenOf)
+            for number in map(paths.partition_number, answer.names)
+            if number is not None
+        ]
+        if not owned:
+            return {}
+        [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
+        assert isinstance(nodes, list), "reading many gives a list"
+        return {tp: _owner_words(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
+
+
+def _is_safe(topic: str) -> bool:
+    """Another member may have subscribed to a text that no topic can be called."""
+    try:
+        paths.check_topic(topic)
+    except UnsafeName:
+        return False
+    return True
