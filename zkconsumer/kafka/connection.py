@@ -103,6 +103,14 @@ class Connection(Protocol):
     def receive(self, pending: Pending[R], timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX) -> R:
         """The answer to the oldest request that has none yet."""
 
+    def has_answer(self, timeout_ms: int) -> bool:
+        """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
+
+    def receive_next(
+        self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> tuple[Pending[Any], Any]:
+        """The next answer, and what it answers; requests sent before that one were ignored, and are pending no more."""
+
     def close(self) -> None:
         """End it for good, from any thread."""
 
@@ -197,16 +205,42 @@ class BlockingConnection:
         the bytes received, which live as long as one of them does.
         """
         with self._in_use():
-            if pending not in self._pending:
-                raise self._failed(Reason.CLOSED, f"the connection broke before {pending} was answered")
+            transport = self._awaited(pending)
             if self._pending[0] is not pending:
                 raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
-            assert self._transport is not None, "a request is pending only on an open connection"
             with self._translated(str(pending), timeout_ms):
-                data = self._frame(self._transport, pending, self._clock.now_ms() + timeout_ms, response_bytes_max)
+                data = self._frame(transport, pending, self._clock.now_ms() + timeout_ms, response_bytes_max)
                 body = self._decoded(pending, data)
             self._pending.popleft()
         return body
+
+    def has_answer(self, timeout_ms: int) -> bool:
+        """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
+        with self._in_use():
+            if self._transport is None:
+                return True
+            with self._translated("wait", timeout_ms):
+                return self._transport.wait(self._clock.now_ms() + timeout_ms)
+
+    def receive_next(
+        self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> tuple[Pending[Any], Any]:
+        """The next answer, and what it answers; requests sent before that one were ignored, and are pending no more.
+
+        Brokers answer in order, but 0.9 says nothing at all to a request that it does not know.
+        """
+        with self._in_use():
+            if not self._pending:
+                raise UsageError("no request is waiting for an answer")
+            oldest = self._pending[0]
+            transport = self._awaited(oldest)
+            with self._translated(str(oldest), timeout_ms):
+                data = self._frame(transport, oldest, self._clock.now_ms() + timeout_ms, response_bytes_max)
+                answered = self._answered(data)
+                body = self._decoded(answered, data)
+            while self._pending.popleft() is not answered:
+                pass
+        return answered, body
 
     def close(self) -> None:
         """End the connection for good.  A thread that is blocked in it gets ``ConnectorClosed`` at once."""
@@ -327,6 +361,21 @@ class BlockingConnection:
                 where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
                 raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess(seen)}")
             filled += received
+
+    def _awaited(self, pending: Pending[Any]) -> Transport:
+        """The transport on which the answer to ``pending`` will come."""
+        if pending not in self._pending:
+            raise self._failed(Reason.CLOSED, f"the connection broke before {pending} was answered")
+        assert self._transport is not None, "a request is pending only on an open connection"
+        return self._transport
+
+    def _answered(self, data: memoryview) -> Pending[Any]:
+        """Which request an answer belongs to; the oldest when it is none of ours, and decoding will say so."""
+        correlation_id = correlation_id_of(data)
+        for pending in self._pending:
+            if pending.correlation_id == correlation_id:
+                return pending
+        return self._pending[0]
 
     def _decoded(self, pending: Pending[R], data: memoryview) -> R:
         try:

@@ -9,6 +9,7 @@ deadline); ``connection`` translates it.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 from typing import Any, Protocol
@@ -30,6 +31,9 @@ class Transport(Protocol):
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         """Fill the front of ``view`` with what is there, waiting for at least one byte; 0: the other side ended."""
+
+    def wait(self, deadline_ms: int) -> bool:
+        """Whether a receive would not have to wait, by then; the end of the stream counts."""
 
     def abort(self) -> None:
         """Make every call that is blocked, and every later one, end at once; from any thread."""
@@ -98,6 +102,12 @@ class SocketTransport:
         sock = self._opened()
         sock.settimeout(self._left(deadline_ms))
         return sock.recv_into(view)
+
+    def wait(self, deadline_ms: int) -> bool:
+        sock = self._opened()
+        ready = select.poll()
+        ready.register(sock, select.POLLIN)
+        return ready.poll(max(0, deadline_ms - self._clock.now_ms())) != []
 
     def abort(self) -> None:
         with self._lock:

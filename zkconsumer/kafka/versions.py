@@ -1,14 +1,16 @@
 """Which version of each API to speak with a broker.
 
-    ApiVersions v3 --answered--> its ranges                                        Kafka 0.10.0 and later
-        |   '--error 35 (v0 layout)--> v0, or the version that it lists
-        closed
-        v
-    ApiVersions v0 --closed--> ListOffsets v0 without topics --answered--> assumed: version 0 of everything (0.8, 0.9)
-                                        '--closed--> not a broker, or not a PLAINTEXT port
+    ApiVersions v3 --answered--> its ranges                                            Kafka 0.10.0 and later
+      |   |   '--error 35 (v0 layout)--> v0, or the version that it lists              before 2.4
+      |   silence
+      |   '--> ListOffsets v0 on the same connection --answered first--> assumed       0.9
+      closed
+      '--> ApiVersions v0 --closed--> ListOffsets v0 --answered--> assumed             0.8
+                                           '--closed--> no broker, or no PLAINTEXT port
 
-Brokers before 0.10 close the connection on a request that they do not know, and so does nearly everything that is no
-broker at all; the question that every broker of that age can answer, and that changes nothing, tells them apart.
+"Assumed" is version 0 of everything.  On a request that they do not know, brokers of 0.8 close the connection, as does
+nearly everything that is no broker at all, and brokers of 0.9 say nothing and go on to the next request.  ListOffsets
+v0 without topics is the question that all of them can answer and that changes nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +32,14 @@ CLIENT_SOFTWARE_VERSION = "0.1.0"
 
 NEGOTIATION_BYTES_MAX = 1024 * 1024
 """The longest answer to ApiVersions: 60 APIs and some features take about a kilobyte."""
+
+SILENCE_MS = 500
+"""How long a broker may be silent on ApiVersions before it is asked something that brokers of 0.9 know."""
+
+_QUESTION = ApiVersionsRequest(
+    client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
+)
+_NOTHING = ListOffsetsRequest(topics=[])
 
 
 class VersionRange(NamedTuple):
@@ -79,11 +89,14 @@ ASSUMED_BEFORE_0_10 = ApiRanges(
 def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
     """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
 
-    ``timeout_ms`` is for each of at most four questions.  Raises what ``Connection.request`` raises (not reachable,
-    not answering, no broker at all), and ``BrokerError`` when the broker refuses to tell.
+    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``SILENCE_MS`` more.  Raises what
+    ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when the broker
+    refuses to tell.
     """
     try:
-        response = _ask(connection, API_VERSIONS.highest, timeout_ms)
+        response = _ask_patiently(connection, timeout_ms)
+        if response is None:
+            return ASSUMED_BEFORE_0_10
         if response.error_code == UNSUPPORTED_VERSION.code:
             response = _ask(connection, _version_offered(response), timeout_ms)
     except ConnectionFailed as error:
@@ -93,11 +106,27 @@ def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
     return _ranges(connection, response)
 
 
+def _ask_patiently(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
+    """Ask in our newest version; None: the broker passed over the question, but answered the one after it."""
+    asked = connection.send(API_VERSIONS, API_VERSIONS.highest, _QUESTION, timeout_ms)
+    if connection.has_answer(min(SILENCE_MS, timeout_ms)):
+        return connection.receive(asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    probe = connection.send(LIST_OFFSETS, 0, _NOTHING, timeout_ms)
+    answered, body = connection.receive_next(timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    if answered is probe:
+        return None
+    response: ApiVersionsResponse = body
+    try:
+        # Only slow, then.  It answers the probe as well, or (from 4.0 on) closes the connection on it.
+        connection.receive(probe, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    except ConnectionFailed as error:
+        if error.reason is not Reason.CLOSED:
+            raise
+    return response
+
+
 def _ask(connection: Connection, version: int, timeout_ms: int) -> ApiVersionsResponse:
-    body = ApiVersionsRequest(
-        client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
-    )
-    return connection.request(API_VERSIONS, version, body, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    return connection.request(API_VERSIONS, version, _QUESTION, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
 
 
 def _version_offered(response: ApiVersionsResponse) -> int:
@@ -122,9 +151,8 @@ def _negotiate_with_the_old(connection: Connection, timeout_ms: int) -> ApiRange
     except ConnectionFailed as error:
         if error.reason is not Reason.CLOSED:
             raise
-    nothing = ListOffsetsRequest(topics=[])
     try:
-        connection.request(LIST_OFFSETS, 0, nothing, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+        connection.request(LIST_OFFSETS, 0, _NOTHING, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
     except ConnectionFailed as error:
         if error.reason is not Reason.CLOSED:
             raise

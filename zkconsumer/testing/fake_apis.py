@@ -9,7 +9,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.testing.fake_faults import CorruptRecords, NullRecords, PartitionError, PartitionFault
-from zkconsumer.testing.fake_log import FakeLog, ZstdNotReadable
+from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotReadable
 from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
@@ -48,6 +48,8 @@ Faults: TypeAlias = Mapping[TopicPartition, PartitionFault]
 
 NEWEST_TIMESTAMP_TIME = -3
 """The time of ListOffsets that asks for the record with the highest timestamp (v7, KIP-734)."""
+
+NEWEST_TIMESTAMP_FROM = 7
 
 ALL_TOPICS_IS_NULL_FROM = 1
 AT_LEAST_ONE_FROM = 3
@@ -142,7 +144,7 @@ def _led(state: ClusterState, broker_id: int, tp: TopicPartition, epoch: int) ->
 
 
 def list_offsets(
-    state: ClusterState, broker_id: int, version: int, body: ListOffsetsRequest, faults: Faults
+    state: ClusterState, broker_id: int, release: Release, version: int, body: ListOffsetsRequest, faults: Faults
 ) -> ListOffsetsResponse:
     """Where partitions begin, end, or reach a time."""
     topics = []
@@ -154,17 +156,20 @@ def list_offsets(
             fault = faults.get(tp)
             if isinstance(fault, PartitionError):
                 partition = codes.error_code(fault.code)
+            asks_newest = release.knows_newest_time and asked.timestamp == NEWEST_TIMESTAMP_TIME
+            if asks_newest and version < NEWEST_TIMESTAMP_FROM:
+                partition = codes.UNSUPPORTED_VERSION
             if isinstance(partition, ErrorCode):
                 rows.append(ListOffsetsPartitionResponse(partition_index=tp.partition, error_code=partition.code))
             elif version == 0:
-                rows.append(_segment_starts(partition.log, asked))
+                rows.append(_segment_starts(partition.log, asked, state.clock.wall_ms()))
             else:
-                rows.append(_offset_at(partition.log, asked))
+                rows.append(_offset_at(partition.log, asked, asks_newest))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     return ListOffsetsResponse(topics=topics)
 
 
-def _offset_at(log: FakeLog, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _offset_at(log: FakeLog, asked: ListOffsetsPartition, asks_newest: bool) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     if asked.timestamp == LATEST_TIME:
         answer.offset = log.end
@@ -173,19 +178,18 @@ def _offset_at(log: FakeLog, asked: ListOffsetsPartition) -> ListOffsetsPartitio
     elif log.magic == 0:
         answer.error_code = codes.UNSUPPORTED_FOR_MESSAGE_FORMAT.code
     else:
-        is_newest = asked.timestamp == NEWEST_TIMESTAMP_TIME
-        record = log.newest() if is_newest else log.first_at_or_after(asked.timestamp)
+        record = log.newest() if asks_newest else log.first_at_or_after(asked.timestamp)
         if record is not None:
             answer.timestamp, answer.offset = record.timestamp, record.offset
     answer.leader_epoch = UNKNOWN_EPOCH if answer.offset < 0 else log.leader_epoch
     return answer
 
 
-def _segment_starts(log: FakeLog, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _segment_starts(log: FakeLog, asked: ListOffsetsPartition, wall_ms: int) -> ListOffsetsPartitionResponse:
     """Version 0, newest first: the end and the start.  The whole log is one segment, always just written."""
     if asked.timestamp == EARLIEST_TIME:
         offsets = [log.start]
-    elif asked.timestamp == LATEST_TIME:
+    elif asked.timestamp == LATEST_TIME or asked.timestamp >= wall_ms:
         offsets = list(dict.fromkeys([log.end, log.start]))
     else:
         offsets = []
@@ -238,32 +242,43 @@ def _produce_partition(
 
 
 def fetch(
-    state: ClusterState, broker_id: int, version: int, body: FetchRequest, faults: Faults, *, is_final: bool
+    state: ClusterState,
+    broker_id: int,
+    release: Release,
+    version: int,
+    body: FetchRequest,
+    faults: Faults,
+    *,
+    is_final: bool,
 ) -> FetchResponse | None:
     """The records that are there; None: too few yet, and the client has time (``is_final`` False)."""
     if body.session_id:
         return FetchResponse(error_code=codes.FETCH_SESSION_ID_NOT_FOUND.code, responses=[])
-    total = 0
+    stored_bytes = 0
     has_error = False
     topics: dict[str, list[FetchPartitionResponse]] = {}
     for name, asked in _asked(body):
         tp = TopicPartition(name, asked.partition)
-        room = body.max_bytes - total if version >= AT_LEAST_ONE_FROM else asked.partition_max_bytes
-        row = _fetch_partition(
-            state,
-            broker_id,
-            version,
-            tp,
-            asked,
-            bytes_max=max(0, min(room, asked.partition_max_bytes)),
-            at_least_one=version >= AT_LEAST_ONE_FROM and total == 0,
-            aborted=body.isolation_level == READ_COMMITTED,
-            fault=faults.get(tp),
+        room = body.max_bytes - stored_bytes if version >= AT_LEAST_ONE_FROM else asked.partition_max_bytes
+        how = Reading(
+            magic_max=newest_magic(version),
+            at_least_one=version >= AT_LEAST_ONE_FROM and stored_bytes == 0,
+            empty_if_cut=version >= AT_LEAST_ONE_FROM,
+            zstd=version >= ZSTD_FROM,
+            converts_lazily=release.converts_lazily,
+            hides_unconvertible=release.hides_unconvertible,
         )
-        total += len(row.records or b"")
+        bytes_max = max(0, min(room, asked.partition_max_bytes))
+        row, took = _fetch_partition(state, broker_id, tp, asked, bytes_max, how, faults.get(tp))
+        if row.error_code == codes.NONE.code:
+            is_committed_only = body.isolation_level == READ_COMMITTED
+            if is_committed_only or release.tells_last_stable_offset:
+                row.last_stable_offset = row.high_watermark
+            row.aborted_transactions = [] if is_committed_only else None
+        stored_bytes += took
         has_error |= row.error_code != codes.NONE.code
         topics.setdefault(name, []).append(row)
-    if total < body.min_bytes and topics and not has_error and not is_final:
+    if stored_bytes < body.min_bytes and topics and not has_error and not is_final:
         return None
     return FetchResponse(responses=[FetchTopicResponse(topic=name, partitions=rows) for name, rows in topics.items()])
 
@@ -277,15 +292,13 @@ def _asked(body: FetchRequest) -> Iterator[tuple[str, FetchPartition]]:
 def _fetch_partition(
     state: ClusterState,
     broker_id: int,
-    version: int,
     tp: TopicPartition,
     asked: FetchPartition,
-    *,
     bytes_max: int,
-    at_least_one: bool,
-    aborted: bool,
+    how: Reading,
     fault: PartitionFault | None,
-) -> FetchPartitionResponse:
+) -> tuple[FetchPartitionResponse, int]:
+    """The answer for one partition, and how many bytes of its log that takes."""
     partition = _led(state, broker_id, tp, asked.current_leader_epoch)
     if isinstance(fault, PartitionError):
         partition = codes.error_code(fault.code)
@@ -297,27 +310,17 @@ def _fetch_partition(
     if not log.holds(asked.fetch_offset):
         return _no_records(tp, codes.OFFSET_OUT_OF_RANGE, b"")
     try:
-        records = log.read(
-            asked.fetch_offset,
-            bytes_max,
-            newest_magic(version),
-            at_least_one=at_least_one,
-            zstd=version >= ZSTD_FROM,
-        )
+        records, took = log.read(asked.fetch_offset, bytes_max, how)
     except ZstdNotReadable:
         return _no_records(tp, codes.UNSUPPORTED_COMPRESSION_TYPE, None)
     if isinstance(fault, CorruptRecords) and records:
         damaged = bytearray(records)
         damaged[fault.at % len(damaged)] ^= 0xFF
         records = bytes(damaged)
-    return FetchPartitionResponse(
-        partition_index=tp.partition,
-        high_watermark=log.end,
-        last_stable_offset=log.end,
-        log_start_offset=log.start,
-        aborted_transactions=[] if aborted else None,
-        records=records,
+    row = FetchPartitionResponse(
+        partition_index=tp.partition, high_watermark=log.end, log_start_offset=log.start, records=records
     )
+    return row, took
 
 
 def newest_magic(fetch_version: int) -> int:
@@ -327,7 +330,8 @@ def newest_magic(fetch_version: int) -> int:
     return 1 if fetch_version <= 3 else 2
 
 
-def _no_records(tp: TopicPartition, error: ErrorCode, records: bytes | None) -> FetchPartitionResponse:
-    return FetchPartitionResponse(
+def _no_records(tp: TopicPartition, error: ErrorCode, records: bytes | None) -> tuple[FetchPartitionResponse, int]:
+    row = FetchPartitionResponse(
         partition_index=tp.partition, error_code=error.code, high_watermark=-1, records=records
     )
+    return row, 0

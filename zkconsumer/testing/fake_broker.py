@@ -99,30 +99,33 @@ class FakeBroker:
         self._state = state
 
     def begin(self, frame: bytes) -> Work | Reply:
-        """Take a request (without its size).  What a real broker would not answer hangs up."""
+        """Take a request (without its size)."""
         try:
             header = decode_request_header(frame)
         except RemoteProtocolError:
-            return Reply(b"", hangs_up=True)
+            return self._unreadable()
         api = APIS.get(header.api_key)
         known = None if api is None else self.release.range_of(api)
         if api is None or known is None:
-            return Reply(b"", hangs_up=True)
+            return self._unreadable()
         version = header.api_version
         if not known.lowest <= version <= known.highest:
             if api is API_VERSIONS:
                 refusal = fake_apis.api_versions_refused(self.release)
                 return Reply(encode_response(API_VERSIONS, 0, header.correlation_id, refusal))
             if version < known.lowest or not self.release.reads_any_version:
-                return Reply(b"", hangs_up=True)
+                return self._unreadable()
             version = known.highest
         try:
             request = decode_request(frame, body_version=version)
         except RemoteProtocolError:
-            return Reply(b"", hangs_up=True)
+            return self._unreadable()
         self._state.seen.append(Seen(self.broker_id, api, header.api_version, header.client_id, request.body))
         self._state.changed.notify_all()
         return self._work(request, version)
+
+    def _unreadable(self) -> Reply:
+        return Reply(b"", hangs_up=not self.release.ignores_unreadable)
 
     def _work(self, request: Request, version: int) -> Work:
         now_ms = self._state.clock.now_ms()
@@ -177,11 +180,11 @@ class FakeBroker:
             case METADATA.key:
                 return fake_apis.metadata(state, version, body, faults)
             case LIST_OFFSETS.key:
-                return fake_apis.list_offsets(state, me, version, body, faults)
+                return fake_apis.list_offsets(state, me, self.release, version, body, faults)
             case PRODUCE.key:
                 return fake_apis.produce(state, me, body, faults)
             case FETCH.key:
-                return fake_apis.fetch(state, me, version, body, faults, is_final=is_final)
+                return fake_apis.fetch(state, me, self.release, version, body, faults, is_final=is_final)
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
@@ -216,6 +219,11 @@ class BrokerSession:
     def has_ended(self) -> bool:
         """Nothing more will come, and everything was taken."""
         return self._has_hung_up and not self._output
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._output)
 
     @property
     def owes_an_answer(self) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from zkconsumer.errors import UsageError
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Entry, Record, walk
+from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, Entry, Record, walk
 from zkconsumer.wire.records import iter_records, scan
 
 _CODEC_MASK = 0x07
@@ -39,6 +40,29 @@ class Stored:
     def records(self) -> list[Record]:
         """What it holds, checked."""
         return list(iter_records(self.data))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a reader may be answered: what its fetch version allows, and what the broker's release does.
+
+    ``magic_max``: the newest format it reads.  ``at_least_one``: the first entry comes whole whatever its size.
+    ``empty_if_cut``: a first entry that does not fit is left out rather than cut.  The others as in ``Release``.
+    """
+
+    magic_max: int
+    at_least_one: bool
+    empty_if_cut: bool
+    zstd: bool
+    converts_lazily: bool
+    hides_unconvertible: bool
+
+
+class RecordsRead(NamedTuple):
+    """A record set, and how many bytes of the log it took: limits count those."""
+
+    data: bytes
+    stored_bytes: int
 
 
 class FakeLog:
@@ -107,30 +131,29 @@ class FakeLog:
         """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
         return self.start <= offset <= self.end
 
-    def read(self, offset: int, bytes_max: int, magic_max: int, *, at_least_one: bool, zstd: bool) -> bytes:
-        """The record set from the entry that holds ``offset`` on.
-
-        The last entry may be cut off at ``bytes_max``, but converted ones come whole.  ``at_least_one``: the first
-        entry comes whole whatever its size (Fetch v3, KIP-74).  ``ZstdNotReadable``: the reader cannot have zstd.
-        """
-        pieces: list[bytes] = []
-        left = bytes_max
-        for stored in self._stored:
-            if stored.last_offset < offset:
-                continue
-            if stored.codec == compression.ZSTD and not zstd:
-                raise ZstdNotReadable
-            data = stored.data if stored.magic <= magic_max else _converted(stored, magic_max)
-            if len(data) > left:
-                is_first = not pieces
-                if is_first and at_least_one:
-                    pieces.append(data)
-                elif is_first or data is stored.data:
-                    pieces.append(data[:left])
+    def read(self, offset: int, bytes_max: int, how: Reading) -> RecordsRead:
+        """The record set from the entry that holds ``offset`` on; ``ZstdNotReadable``: the reader cannot have zstd."""
+        wanted = [stored for stored in self._stored if stored.last_offset >= offset]
+        whole: list[Stored] = []
+        room = bytes_max
+        while len(whole) < len(wanted):
+            stored = wanted[len(whole)]
+            if len(stored.data) > room and (whole or not how.at_least_one):
                 break
-            pieces.append(data)
-            left -= len(data)
-        return b"".join(pieces)
+            whole.append(stored)
+            room -= len(stored.data)
+        cut = wanted[len(whole) : len(whole) + 1] if room > 0 else []
+        seen = whole + cut
+        if not how.zstd and any(stored.codec == compression.ZSTD for stored in seen):
+            raise ZstdNotReadable
+        must_convert = any(stored.magic > how.magic_max for stored in seen)
+        if not whole and (how.empty_if_cut or (must_convert and how.hides_unconvertible)):
+            return RecordsRead(b"", 0)
+        tail = b"".join(stored.data[:room] for stored in cut)
+        stored_bytes = sum(len(stored.data) for stored in whole) + len(tail)
+        if not whole or not must_convert:
+            return RecordsRead(b"".join(stored.data for stored in whole) + tail, stored_bytes)
+        return RecordsRead(_all_converted(whole, stored_bytes, how), stored_bytes)
 
     def first_at_or_after(self, time_ms: int) -> Record | None:
         """The first readable record whose timestamp is not below the time."""
@@ -170,6 +193,26 @@ class FakeLog:
 
 def _codec(data: bytes, magic: int) -> int:
     return data[_BATCH_ATTRIBUTES_AT if magic == 2 else _LEGACY_ATTRIBUTES_AT] & _CODEC_MASK
+
+
+def _all_converted(whole: list[Stored], stored_bytes: int, how: Reading) -> bytes:
+    converted = [
+        stored.data if stored.magic <= how.magic_max else _converted(stored, how.magic_max) for stored in whole
+    ]
+    data = b"".join(converted)
+    if not how.converts_lazily:
+        return data
+    # The length was promised before anything was converted, so the answer must have it.
+    promised = max(stored_bytes, len(converted[0]))
+    return data[:promised] + _filler(promised - len(data))
+
+
+def _filler(size: int) -> bytes:
+    """The head of an entry that is longer than what is left, as real brokers send it: readers take it for a cut one."""
+    if size <= 0:
+        return b""
+    head = (-1).to_bytes(8, "big", signed=True) + max(size + 1, BATCH_BYTES_MIN + ENTRY_PREFIX_BYTES).to_bytes(4, "big")
+    return head[:size].ljust(size, b"\0")
 
 
 def _converted(stored: Stored, magic: int) -> bytes:

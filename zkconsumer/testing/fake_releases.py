@@ -18,18 +18,54 @@ NEWEST = "3.9.1"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How the brokers of one release behave.
+    """How the brokers of one release behave; every line was seen on a real one.
 
-    ``magic``: the message format of their logs.  ``lists_itself``: a refused ApiVersions still says which versions of
-    ApiVersions are known (2.4, KIP-511).  ``reads_any_version``: a version above the range is read and answered in the
-    layout of the highest one, as the Scala requests of 0.8 and 0.9 do, instead of closing the connection.
+    ``magic``: the message format of their logs.
     """
 
     name: str
     magic: int
     ranges: dict[int, VersionRange]
-    lists_itself: bool
-    reads_any_version: bool
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The release as numbers."""
+        return tuple(int(part) for part in self.name.split("."))
+
+    @property
+    def lists_itself(self) -> bool:
+        """A refused ApiVersions still says which versions of ApiVersions are known (2.4, KIP-511)."""
+        return self.version >= (2, 4)
+
+    @property
+    def reads_any_version(self) -> bool:
+        """A version above the range is read and answered in the layout of the highest one, if it can be read so."""
+        return self.version < (0, 10)
+
+    @property
+    def ignores_unreadable(self) -> bool:
+        """What cannot be read is passed over in silence; other releases close the connection on it."""
+        return (0, 9) <= self.version < (0, 10)
+
+    @property
+    def converts_lazily(self) -> bool:
+        """An answer in an older format is as long as the stored bytes: cut there, or filled up with a false entry."""
+        return self.version >= (2,)
+
+    @property
+    def hides_unconvertible(self) -> bool:
+        """A first entry that does not fit, and would have to be converted, is left out; older ones send its head."""
+        return self.version >= (2, 1)
+
+    @property
+    def tells_last_stable_offset(self) -> bool:
+        """Also to readers that do not ask for committed records only; older ones say −1."""
+        return self.version >= (2, 1)
+
+    @property
+    def knows_newest_time(self) -> bool:
+        """Time −3 of ListOffsets means the newest timestamp, and is refused before v7 (3.0, KIP-734)."""
+        return self.version >= (3,)
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not known, and the connection is closed on it."""
@@ -65,8 +101,7 @@ def release_named(name: str) -> Release:
 def _read(line: str) -> Release:
     name, magic, *spans = line.split()
     ranges = {api.key: _clipped(api, span) for api, span in zip(_COLUMNS, spans, strict=True) if span != "-"}
-    version = tuple(int(part) for part in name.split("."))
-    return Release(name, int(magic), ranges, lists_itself=version >= (2, 4), reads_any_version=version < (0, 10))
+    return Release(name, int(magic), ranges)
 
 
 def _clipped(api: Api[Any, Any], span: str) -> VersionRange:

@@ -43,16 +43,26 @@ class MemoryTransport:
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         with self._state.changed:
-            while True:
-                session = self._opened()
-                session.advance()
-                data = session.take(len(view))
-                if data or session.has_ended:
-                    view[: len(data)] = data
-                    return len(data)
-                if self._clock.now_ms() >= deadline_ms:
-                    raise TimeoutError
-                session.wait(deadline_ms)
+            if not self._ready(deadline_ms):
+                raise TimeoutError
+            data = self._opened().take(len(view))
+            view[: len(data)] = data
+            return len(data)
+
+    def wait(self, deadline_ms: int) -> bool:
+        with self._state.changed:
+            return self._ready(deadline_ms)
+
+    def _ready(self, deadline_ms: int) -> bool:
+        """Wait for output or the end; with the lock held."""
+        while True:
+            session = self._opened()
+            session.advance()
+            if session.has_output or session.has_ended:
+                return True
+            if self._clock.now_ms() >= deadline_ms:
+                return False
+            session.wait(deadline_ms)
 
     def abort(self) -> None:
         with self._state.changed:
