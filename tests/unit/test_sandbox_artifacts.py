@@ -232,7 +232,13 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def abandoned(sleeper: subprocess.Popen[bytes], *, started: str | None = None, marker: str = "sandbox-marker") -> Run:
+def abandoned(
+    sleeper: subprocess.Popen[bytes],
+    *,
+    started: str | None = None,
+    marker: str = "sandbox-marker",
+    machine: str | None = None,
+) -> Run:
     """A run with one record, whose owner cannot be alive."""
     run = Run.create()
     run.marker = marker
@@ -241,7 +247,8 @@ def abandoned(sleeper: subprocess.Popen[bytes], *, started: str | None = None, m
     if started is not None:
         path = run.folder / "processes" / str(sleeper.pid)
         path.write_text(json.dumps({**json.loads(path.read_text()), "started": started}))
-    (run.folder / runs.OWNER_FILE).write_text(json.dumps({"owner": {"pid": os.getpid(), "started": "long ago"}}))
+    owner = {"machine": machine or runs.machine(), "pid": os.getpid(), "started": "long ago"}
+    (run.folder / runs.OWNER_FILE).write_text(json.dumps({"owner": owner}))
     return run
 
 
@@ -259,6 +266,15 @@ def test_a_process_that_got_a_dead_ones_id_is_left_alone(tools: Tools, sleeper: 
     assert sleeper.poll() is None
     assert not by_time.folder.exists()
     assert not by_words.folder.exists()
+
+
+def test_a_run_of_another_machine_that_shares_the_cache_is_left_alone(
+    tools: Tools, sleeper: subprocess.Popen[bytes]
+) -> None:
+    run = abandoned(sleeper, machine="elsewhere pid:[1]")
+    assert reap() == []
+    assert sleeper.poll() is None
+    assert run.folder.exists()
 
 
 def test_a_living_run_and_a_detached_one_are_left_alone(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:

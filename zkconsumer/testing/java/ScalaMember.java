@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import kafka.common.ConsumerRebalanceFailedException;
 import kafka.consumer.Blacklist;
 import kafka.consumer.Consumer;
 import kafka.consumer.ConsumerConfig;
@@ -78,10 +79,15 @@ public final class ScalaMember {
             }
             start(own);
         } catch (Throwable e) {
+            if (e instanceof ConsumerRebalanceFailedException) {
+                lines.event("rebalance_failed", "error", e.toString());
+            }
             lines.event("failed", "error", e.toString());
             e.printStackTrace();
-            lines.close();
-            Runtime.getRuntime().halt(3);
+            if (connector == null) {
+                lines.close();
+            }
+            System.exit(3);
         }
     }
 
@@ -146,7 +152,7 @@ public final class ScalaMember {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 if (line.equals("stop")) {
                     new Thread(() -> System.exit(0), "sandbox-exit").start();
-                } else if (line.equals("commit")) {
+                } else if (line.equals("commit") && connector != null) {
                     connector.commitOffsets();
                     lines.event("committed");
                 } else {

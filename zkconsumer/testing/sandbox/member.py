@@ -105,11 +105,17 @@ class ScalaMember:
         return self._process
 
     def start(self, *, wait: bool = True) -> None:
-        """Starts the JVM; with ``wait``, returns when the streams exist, that is, when the first rebalance is over."""
+        """Starts the JVM; with ``wait``, returns when the streams exist, that is, when the first rebalance is over.
+
+        May be called again after the end; ``events`` and ``handed`` are then those of the new process.
+        """
         config = properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
         command = JavaCommand(
             self.release, "ScalaMember", (str(config),), programs=("ScalaMember", "Lines"), heap_mb=self._heap_mb
         )
+        assert not self.is_running(), f"{self.name} runs already"
+        # What an earlier process of this name did stays with whoever holds these lists.
+        self._events, self._handed, self.consumer_id = [], [], None
         self._file = EventFile(self.zookeeper.run.root / self.name / "out.log")
         self._process = JavaProcess(self.zookeeper.run, "member", self.name, command, talking=True)
         if wait:

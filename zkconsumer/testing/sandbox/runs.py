@@ -1,6 +1,6 @@
 """The memory of what was started: a folder for each run, so that nothing outlives a run that was killed.
 
-    <cache>/runs/<id>/run.json          who owns the run (process id and start time), or nobody if it was detached
+    <cache>/runs/<id>/run.json          who owns the run (machine, process id, start time), or nobody if it was detached
     <cache>/runs/<id>/processes/<pid>   one for each process: start time, a word of its command line, kind
     <cache>/runs/<id>/files/...         data and logs, unless the caller named another root
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -67,7 +68,7 @@ class Run:
         ``root`` is where data and logs go; it is left in place.  Without it they go into the run's own folder, which
         is removed with the run.
         """
-        owner = {"pid": os.getpid(), "started": start_time(os.getpid())}
+        owner = {"machine": machine(), "pid": os.getpid(), "started": start_time(os.getpid())}
         target = cache.folder("runs") / f"{SYSTEM_CLOCK.wall_ms()}-{os.getpid()}-{os.urandom(3).hex()}"
         with cache.building(target) as building:
             (building / "processes").mkdir()
@@ -151,6 +152,15 @@ def start_time(pid: int) -> str | None:
         return None if Path("/proc/self").exists() else _ps(pid, "lstart=")
 
 
+def machine() -> str:
+    """Where a process id means something: this host, and this container of it.  A home folder may be shared."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{platform.node()} {namespace}".strip()
+
+
 def command_line(pid: int) -> str:
     """The words of a process's command line; empty if there is no such process."""
     try:
@@ -164,7 +174,9 @@ def _is_abandoned(folder: Path) -> bool:
         owner = json.loads((folder / OWNER_FILE).read_text())["owner"]
     except (OSError, ValueError, KeyError):
         return False  # not a run, or just being removed
-    return owner is not None and start_time(owner["pid"]) != owner["started"]
+    if owner is None or owner["machine"] != machine():
+        return False  # detached, or perhaps alive where we cannot see it
+    return bool(start_time(owner["pid"]) != owner["started"])
 
 
 def _wait_for_end(record: ProcessRecord, timeout_ms: int) -> None:
