@@ -92,6 +92,7 @@ class ZookeeperConsumerConnector:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
+        self._closing = threading.Event()
         self._streams: list[KafkaStream[Any, Any]] = []
         self._created = False
         make_store = store or KazooStore
@@ -186,25 +187,40 @@ class ZookeeperConsumerConnector:
 
     # --- offsets --------------------------------------------------------------------------------------------
 
-    def commit_offsets(self) -> None:
-        """Write the consumed offset of every partition that moved.
+    def commit_offsets(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, retry_on_failure: bool = True
+    ) -> None:
+        """Write the consumed offset of every partition that moved, or the given next offsets (0.9 and later).
 
         Of streams that the calling thread read last, the message in hand is covered as well, as old code expects;
         of other streams only what their threads have moved past.
+
+        ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
+        apart, for partitions that are still ours.  (Documented so in the original, and turned round since 0.9.)
 
         Raises ``OffsetsNotCommitted``, with the reason for each partition, when something was not written: it is
         then handed out again, here or elsewhere.  (The original returned normally.)
         """
         self._check_usable()
+        positions = dict(offsets) if offsets is not None else self._positions()
+        refused = self._member.commit(positions, COMMIT_TIMEOUT_MS)
+        for _ in range(self.config.offsets_commit_max_retries if retry_on_failure else 0):
+            again = {tp: positions[tp] for tp in refused if tp in self.assignment}
+            if not again or self._closing.wait(self.config.offsets_channel_backoff_ms / 1000):
+                break
+            refused = {tp: why for tp, why in refused.items() if tp not in again}
+            refused |= self._member.commit(again, COMMIT_TIMEOUT_MS)
+        if refused:
+            raise OffsetsNotCommitted(refused)
+
+    def _positions(self) -> dict[TopicPartition, int]:
         positions = self._member.streams.positions()
         here = threading.get_ident()
         for stream in self._streams:
             in_hand = stream.iterator().position_in_hand()
             if in_hand is not None and in_hand[0].is_live and stream.iterator().thread_id == here:
                 positions[in_hand[0].tp] = in_hand[1]
-        refused = self._member.commit(positions, COMMIT_TIMEOUT_MS)
-        if refused:
-            raise OffsetsNotCommitted(refused)
+        return positions
 
     # --- the end --------------------------------------------------------------------------------------------
 
@@ -224,6 +240,7 @@ class ZookeeperConsumerConnector:
             self._closed = True
         if os.getpid() != self._pid:
             return
+        self._closing.set()
         here = threading.get_ident()
         for stream in self._streams:
             if stream.iterator().thread_id == here:
@@ -240,6 +257,10 @@ class ZookeeperConsumerConnector:
                 self.consumer_id,
                 self._member.negotiated_timeout_ms,
             )
+
+    def end_streams(self) -> None:
+        """Hand out nothing more, in every stream, at once; the member stays in its group until ``shutdown``."""
+        self._member.end_streams(None)
 
     def __enter__(self) -> ZookeeperConsumerConnector:
         return self

@@ -75,6 +75,14 @@ class FakeWorld:
         """The store of a connector made here, to disconnect or expire it."""
         return next(store for store in self.stores if store is connector.store)
 
+    def kill(self, connector: ZookeeperConsumerConnector) -> None:
+        """What kill -9 and the session time-out do: nothing more is read, nothing is said, the nodes vanish.
+
+        The connector must still be closed, for the sake of its threads; it can do nothing any more.
+        """
+        connector.end_streams()
+        self.zookeeper.expire(self.store_of(connector), reconnects=False)
+
     def owners(self, group: str, topic: str) -> dict[int, str]:
         """Who owns what: partition -> thread id."""
         return {

@@ -1,0 +1,232 @@
+"""``zkconsumer consume``: read topics as a member of an old group, and print the messages.
+
+Every message is written out before the next one is asked for, so what is committed has been printed, whatever ends
+the program: a signal, a closed pipe, ``--max-messages``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.errors import ConsumerTimeoutException, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from zkconsumer.streams import KafkaStream, MessageAndMetadata
+
+DEFAULT_FORMAT = r"%t\t%p\t%o\t%k\t%v\n"
+LOOK_MS = 100
+"""How often an idle stream looks whether the program should end."""
+
+STOP_TIMEOUT_MS = 3_000
+
+FIELDS = {
+    "t": lambda m: m.topic.encode(),
+    "p": lambda m: b"%d" % m.partition,
+    "o": lambda m: b"%d" % m.offset,
+    "T": lambda m: b"%d" % m.timestamp,
+    "k": lambda m: b"null" if m.key is None else m.key,
+    "v": lambda m: b"null" if m.value is None else m.value,
+    "%": lambda _: b"%",
+}
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def compile_format(text: str) -> list[Any]:
+    """The parts of a format: bytes as they are, or a function of the message."""
+    parts: list[Any] = []
+    characters: Iterator[str] = iter(text)
+    for character in characters:
+        if character == "%":
+            field = next(characters, "")
+            if field not in FIELDS or not field:
+                raise UsageError(f"--format: %{field} is not known; there are %t %p %o %k %v %T and %%")
+            parts.append(FIELDS[field])
+        elif character == "\\":
+            escape = next(characters, "")
+            if escape not in ESCAPES:
+                raise UsageError(f"--format: \\{escape} is not known; there are \\t \\n \\r \\0 and \\\\")
+            parts.append(ESCAPES[escape].encode())
+        else:
+            parts.append(character.encode())
+    return parts
+
+
+def parse_topic(text: str) -> tuple[str, int]:
+    """``T`` or ``T:threads``."""
+    topic, colon, threads = text.partition(":")
+    if not colon:
+        return topic, 1
+    if not threads.isascii() or not threads.isdigit() or int(threads) < 1:
+        raise UsageError(f"--topic {text}: {threads!r} is not a number of threads; write TOPIC or TOPIC:2")
+    return topic, int(threads)
+
+
+class Printer:
+    """Prints what the streams give until it is told to stop; one thread a stream, one message at a time."""
+
+    def __init__(self, parts: list[Any], max_messages: int | None, timeout_ms: int | None) -> None:
+        self.stop = threading.Event()
+        self.printed = 0
+        self.error: BaseException | None = None
+        self.why = ""
+        self._parts = parts
+        self._max_messages = max_messages
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        self._last_ms = SYSTEM_CLOCK.now_ms()
+
+    def drain(self, stream: KafkaStream[bytes, bytes], _: StopSignal) -> None:
+        """Print one stream; runs on its own thread."""
+        iterator = stream.iterator()
+        try:
+            while not self.stop.is_set():
+                try:
+                    message = next(iterator)
+                except ConsumerTimeoutException:
+                    self._idle()
+                    continue
+                if not self._print(message):
+                    iterator.give_back()
+                    return
+        except StopIteration:
+            self.end("")
+        except BrokenPipeError:
+            iterator.give_back()
+            self.end("the reader of the output has gone")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except Exception as error:  # noqa: BLE001 (the thread ends here: the main thread raises it)
+            self.error = self.error or error
+            self.end("")
+        else:
+            iterator.come_back()
+
+    def died(self, _: str, error: BaseException) -> None:
+        """A thread ended by something that is no ``Exception``."""
+        self.error = self.error or error
+        self.end("")
+
+    def end(self, why: str) -> None:
+        """Stop every stream; the first reason counts."""
+        self.why = self.why or why
+        self.stop.set()
+
+    def _print(self, message: MessageAndMetadata[bytes, bytes]) -> bool:
+        with self._lock:
+            if self._max_messages is not None and self.printed >= self._max_messages:
+                return False
+            line = b"".join(part if isinstance(part, bytes) else part(message) for part in self._parts)
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            self.printed += 1
+            self._last_ms = SYSTEM_CLOCK.now_ms()
+            if self.printed == self._max_messages:
+                self.end("")
+        return True
+
+    def _idle(self) -> None:
+        if self._timeout_ms is not None and SYSTEM_CLOCK.now_ms() - self._last_ms >= self._timeout_ms:
+            self.end(f"no message for {self._timeout_ms} ms")
+
+
+@click.command()
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect")
+@click.option("--group", metavar="G", help="group.id")
+@click.option("--topic", "topics", multiple=True, required=True, metavar="T[:THREADS]", help="May be repeated.")
+@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), help="A .properties file.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting; wins over the file.")
+@click.option("--from-beginning", is_flag=True, help="Where there is no offset, begin at the smallest.")
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Print N messages, then leave.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="Leave after N ms without a message.")
+@click.option("--format", "output_format", default=DEFAULT_FORMAT, show_default=True, metavar="TEXT",
+              help="%t topic, %p partition, %o offset, %k key, %v value, %T timestamp.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
+def consume(
+    zookeeper: str | None,
+    group: str | None,
+    topics: Sequence[str],
+    config_file: Path | None,
+    settings: Sequence[str],
+    from_beginning: bool,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    output_format: str,
+    verbose: bool,
+) -> None:
+    """Read topics as a member of a ZooKeeper consumer group, beside any original members, and print the messages.
+
+    Offsets are committed as auto.commit says, and at the end: on --max-messages, --timeout-ms, Ctrl-C, SIGTERM and
+    when the reader of the output goes away, the partitions are given back and the group is left.
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s"
+    )
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    printer = Printer(compile_format(output_format), max_messages, timeout_ms)
+    threads: dict[str, int] = {}
+    for text in topics:
+        topic, count = parse_topic(text)
+        if topic in threads:
+            raise UsageError(f"--topic {topic} is given twice; write {topic}:2 for two threads")
+        threads[topic] = count
+    config = _config(zookeeper, group, config_file, settings, from_beginning)
+
+    def on_signal(number: int, _: Any) -> None:
+        printer.end(f"stopped by {signal.Signals(number).name}")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    connector = ZookeeperConsumerConnector(config)
+    try:
+        if not printer.stop.is_set():
+            _print_all(connector, threads, printer)
+    finally:
+        connector.close()
+    click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} messages", err=True)
+    if printer.error is not None:
+        raise printer.error
+
+
+def _print_all(connector: ZookeeperConsumerConnector, threads: dict[str, int], printer: Printer) -> None:
+    streams = connector.create_message_streams(threads)
+    workers = [
+        spawn(f"print-{stream}", lambda stop, stream=stream: printer.drain(stream, stop), printer.died)  # type: ignore[misc]
+        for row in streams.values()
+        for stream in row
+    ]
+    while not printer.stop.wait(LOOK_MS / 1000):
+        pass
+    for worker in workers:
+        worker.join(STOP_TIMEOUT_MS)
+
+
+def _config(
+    zookeeper: str | None, group: str | None, config_file: Path | None, settings: Sequence[str], from_beginning: bool
+) -> ConsumerConfig:
+    overrides: dict[str, str] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: write KEY=VALUE")
+        overrides[key.strip()] = value
+    if zookeeper is not None:
+        overrides["zookeeper.connect"] = zookeeper
+    if group is not None:
+        overrides["group.id"] = group
+    if from_beginning:
+        overrides["auto.offset.reset"] = "smallest"
+    overrides["consumer.timeout.ms"] = str(LOOK_MS)
+    return ConsumerConfig.from_files(config_file, overrides)

@@ -1,0 +1,136 @@
+"""``zkconsumer demo``: the main job in ten seconds, without Java and without a server.
+
+A ZooKeeper and two brokers in memory; everything else is the real thing: the same connectors, the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.testing.world import FakeWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkconsumer.streams import KafkaStream
+
+GROUP, TOPIC, PARTITIONS, MESSAGES_EACH = "demo", "clicks", 4, 25
+STEP_TIMEOUT_MS = 8_000
+LOOK_MS = 20
+
+
+class Reader:
+    """One member of the demo, and a thread that reads its stream."""
+
+    def __init__(self, world: FakeWorld, name: str, seen: Seen) -> None:
+        self.name = name
+        self.connector = world.connector(
+            group_id=GROUP, consumer_id=name, auto_offset_reset="smallest", zookeeper_session_timeout_ms=2000
+        )
+        [stream] = self.connector.create_message_streams({TOPIC: 1})[TOPIC]
+        spawn(f"reader-{name}", lambda stop: self._read(stream, seen, stop), lambda *_: None)
+
+    def _read(self, stream: KafkaStream[Any, Any], seen: Seen, _: StopSignal) -> None:
+        for message in stream:
+            seen.add(self.name, message.partition, message.offset)
+
+
+class Seen:
+    """What was handed out, by whom."""
+
+    def __init__(self) -> None:
+        self.by: dict[tuple[int, int], list[str]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, partition: int, offset: int) -> None:
+        with self._lock:
+            self.by.setdefault((partition, offset), []).append(name)
+
+    def count(self, name: str) -> int:
+        return sum(names.count(name) for names in list(self.by.values()))
+
+
+@click.command()
+@click.option("-v", "--verbose", is_flag=True, help="Show the log lines of the members as well.")
+def demo(verbose: bool) -> None:
+    """Show two members share a topic, a rebalance, a crash and a clean leave; no Java, no server."""
+    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="      log: %(message)s")
+    world = FakeWorld(brokers=2)
+    with world:
+        _play(world)
+
+
+def _play(world: FakeWorld) -> None:
+    seen = Seen()
+    click.echo(f"A ZooKeeper and two brokers, in memory. Topic '{TOPIC}' has {PARTITIONS} partitions.")
+    world.create_topic(TOPIC, PARTITIONS)
+    _produce(world, "before anybody reads")
+
+    click.echo("\n1. 'anna' joins group 'demo' alone, so every partition is hers:")
+    anna = Reader(world, "anna", seen)
+    _wait_until("anna has read everything", lambda: len(seen.by) == PARTITIONS * MESSAGES_EACH)
+    _show(world, f"anna has read {seen.count('anna')} messages")
+
+    click.echo("\n2. 'bert' joins. Anna commits and gives up half; what she keeps is not paused:")
+    bert = Reader(world, "bert", seen)
+    _wait_until("both have their share", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
+    _produce(world, "for both")
+    _wait_until("both have read", lambda: len(seen.by) == 2 * PARTITIONS * MESSAGES_EACH)
+    _show(world, f"anna has read {seen.count('anna')} messages, bert {seen.count('bert')}")
+    anna.connector.commit_offsets()
+    bert.connector.commit_offsets()
+
+    click.echo("\n3. Anna's process dies (kill -9). Her session times out, and ZooKeeper removes her nodes:")
+    world.kill(anna.connector)
+    _wait_until("bert owns everything", lambda: set(_owners(world).values()) == {"bert"} and len(_owners(world)) == 4)
+    _produce(world, "after the crash")
+    _wait_until("bert has read on", lambda: len(seen.by) == 3 * PARTITIONS * MESSAGES_EACH)
+    _show(world, f"bert goes on where anna had committed; he has read {seen.count('bert')} messages")
+
+    click.echo("\n4. Bert leaves cleanly: offsets committed, owners and registration gone:")
+    bert.connector.shutdown()
+    _show(world, "")
+    anna.connector.shutdown()
+    twice = sum(len(names) > 1 for names in seen.by.values())
+    total = 3 * PARTITIONS * MESSAGES_EACH
+    click.echo(f"\n{len(seen.by)} of {total} messages were read, {total - len(seen.by)} lost, {twice} read twice.")
+    click.echo("Next: 'zkconsumer sandbox up' for real servers, or 'zkconsumer consume --help' for your own.")
+
+
+def _produce(world: FakeWorld, words: str) -> None:
+    for partition in range(PARTITIONS):
+        world.cluster.append(TOPIC, partition, [f"{words} {n}".encode() for n in range(MESSAGES_EACH)])
+
+
+def _owners(world: FakeWorld) -> dict[int, str]:
+    """Partition -> the member's short name."""
+    return {
+        partition: thread.removeprefix(f"{GROUP}_").rpartition("-")[0]
+        for partition, thread in world.owners(GROUP, TOPIC).items()
+    }
+
+
+def _show(world: FakeWorld, words: str) -> None:
+    owners, offsets = _owners(world), world.offsets(GROUP, TOPIC)
+    click.echo("      partition  owner  committed offset")
+    for partition in range(PARTITIONS):
+        click.echo(f"      {partition:<9}  {owners.get(partition, '-'):<5}  {offsets.get(partition, '-')}")
+    if words:
+        click.echo(f"   {words}.")
+
+
+def _wait_until(what: str, holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    deadline_ms = SYSTEM_CLOCK.now_ms() + STEP_TIMEOUT_MS
+    while not holds():
+        if SYSTEM_CLOCK.now_ms() > deadline_ms:
+            raise click.ClickException(f"this did not happen within {STEP_TIMEOUT_MS} ms: {what}")
+        pause.wait(LOOK_MS / 1000)
+
+

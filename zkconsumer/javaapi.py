@@ -1,0 +1,242 @@
+"""The old API under its old names, for programs that are carried over line by line.
+
+    from zkconsumer.javaapi import Consumer, ConsumerConfig
+
+    connector = Consumer.createJavaConsumerConnector(ConsumerConfig(props))
+    stream = connector.createMessageStreams({"clicks": 1})["clicks"][0]
+    it = stream.iterator()
+    while it.hasNext():
+        handle(it.next().message())
+
+Everything here forwards to the Python names in one line; errors are the same classes under both names.  The names are
+those of ``kafka.consumer`` and ``kafka.javaapi.consumer`` as of 1.1, older ones included.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from zkconsumer import config as _config
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.errors import (
+    ConsumerRebalanceFailedException,
+    ConsumerTimeoutException,
+    InvalidConfigException,
+    InvalidMessageException,
+    MessageSizeTooLargeException,
+    MessageStreamsExistException,
+    NoSuchElementException,
+    UsageError,
+    ZkTimeoutException,
+)
+from zkconsumer.streams import ConsumerIterator as _Iterator
+from zkconsumer.streams import KafkaStream as _Stream
+from zkconsumer.streams import MessageAndMetadata as _Message
+from zkconsumer.types import TopicPartition
+
+__all__ = [
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerConnector",
+    "ConsumerIterator",
+    "ConsumerRebalanceFailedException",
+    "ConsumerTimeoutException",
+    "Decoder",
+    "DefaultDecoder",
+    "IntegerDecoder",
+    "InvalidConfigException",
+    "InvalidMessageException",
+    "KafkaStream",
+    "LongDecoder",
+    "MessageAndMetadata",
+    "MessageSizeTooLargeException",
+    "MessageStreamsExistException",
+    "NoSuchElementException",
+    "StringDecoder",
+    "TopicPartition",
+    "ZkTimeoutException",
+]
+
+
+class Decoder(Protocol):
+    """``kafka.serializer.Decoder``: bytes to whatever the program wants."""
+
+    def fromBytes(self, data: bytes) -> Any:
+        """Decode; what this raises comes out of ``key()`` or ``message()``."""
+
+
+class DefaultDecoder:
+    """The bytes as they are.  ``props`` is taken as in the original, and not used."""
+
+    def __init__(self, props: Mapping[str, str] | None = None) -> None:
+        self.props = props
+
+    def fromBytes(self, data: bytes) -> bytes:
+        return data
+
+
+class StringDecoder:
+    """Text in the encoding that property ``serializer.encoding`` names, else UTF-8."""
+
+    def __init__(self, props: Mapping[str, str] | None = None) -> None:
+        self.encoding = (props or {}).get("serializer.encoding", "utf-8")
+
+    def fromBytes(self, data: bytes) -> str:
+        return data.decode(self.encoding)
+
+
+class LongDecoder:
+    """Eight bytes, big endian, signed (0.8.2 and later)."""
+
+    def __init__(self, props: Mapping[str, str] | None = None) -> None:
+        self.props = props
+
+    def fromBytes(self, data: bytes) -> int:
+        return int(struct.unpack(">q", data)[0])
+
+
+class IntegerDecoder:
+    """Four bytes, big endian, signed (0.10 and later)."""
+
+    def __init__(self, props: Mapping[str, str] | None = None) -> None:
+        self.props = props
+
+    def fromBytes(self, data: bytes) -> int:
+        return int(struct.unpack(">i", data)[0])
+
+
+def ConsumerConfig(props: Mapping[str, str]) -> _config.ConsumerConfig:
+    """``new ConsumerConfig(props)``: every key and value a string, as in a properties file."""
+    return _config.ConsumerConfig.from_properties(props)
+
+
+class MessageAndMetadata:
+    """``kafka.message.MessageAndMetadata``; decodes at each call, a null stays None."""
+
+    def __init__(self, message: _Message[Any, Any]) -> None:
+        self._message = message
+
+    def topic(self) -> str:
+        return self._message.topic
+
+    def partition(self) -> int:
+        return self._message.partition
+
+    def offset(self) -> int:
+        return self._message.offset
+
+    def key(self) -> Any:
+        return self._message.key
+
+    def message(self) -> Any:
+        return self._message.value
+
+    def timestamp(self) -> int:
+        return self._message.timestamp
+
+    def timestampType(self) -> int:
+        return self._message.timestamp_type
+
+    def __repr__(self) -> str:
+        return repr(self._message)
+
+
+class ConsumerIterator:
+    """``kafka.consumer.ConsumerIterator``."""
+
+    def __init__(self, iterator: _Iterator[Any, Any]) -> None:
+        self._iterator = iterator
+
+    def hasNext(self) -> bool:
+        return self._iterator.has_next()
+
+    def next(self) -> MessageAndMetadata:
+        return MessageAndMetadata(next(self._iterator))
+
+    def peek(self) -> MessageAndMetadata | None:
+        message = self._iterator.peek()
+        return None if message is None else MessageAndMetadata(message)
+
+    def clearCurrentChunk(self) -> None:
+        self._iterator.clear_current_chunk()
+
+    def remove(self) -> None:
+        """``UnsupportedOperationException`` in the original, and so here."""
+        raise UsageError("a message cannot be removed from a stream")
+
+    def __iter__(self) -> ConsumerIterator:
+        return self
+
+    __next__ = next  # noqa: A003
+
+
+class KafkaStream:
+    """``kafka.consumer.KafkaStream``: ``iterator()`` gives the same iterator every time."""
+
+    def __init__(self, stream: _Stream[Any, Any]) -> None:
+        self._stream = stream
+        self._iterator = ConsumerIterator(stream.iterator())
+
+    def iterator(self) -> ConsumerIterator:
+        return self._iterator
+
+    __iter__ = iterator
+
+    def clear(self) -> None:
+        self._stream.clear()
+
+    def toString(self) -> str:
+        return repr(self._stream)
+
+    __repr__ = toString
+
+
+class ConsumerConnector:
+    """``kafka.javaapi.consumer.ConsumerConnector``; also a context manager."""
+
+    def __init__(self, connector: ZookeeperConsumerConnector) -> None:
+        self.connector = connector
+
+    def createMessageStreams(
+        self,
+        topicCountMap: Mapping[str, int],
+        keyDecoder: Decoder | None = None,
+        valueDecoder: Decoder | None = None,
+    ) -> dict[str, list[KafkaStream]]:
+        """``createMessageStreams(topicCountMap)`` and ``(topicCountMap, keyDecoder, valueDecoder)``."""
+        decoders = (keyDecoder or DefaultDecoder()).fromBytes, (valueDecoder or DefaultDecoder()).fromBytes
+        streams = self.connector.create_message_streams(topicCountMap, *decoders)
+        return {topic: [KafkaStream(stream) for stream in row] for topic, row in streams.items()}
+
+    def commitOffsets(
+        self, offsets_or_retry: Mapping[TopicPartition, int] | bool = True, retryOnFailure: bool = True
+    ) -> None:
+        """``commitOffsets()``, ``commitOffsets(retryOnFailure)`` and ``commitOffsets(offsets, retryOnFailure)``."""
+        if isinstance(offsets_or_retry, bool):
+            self.connector.commit_offsets(retry_on_failure=offsets_or_retry)
+        else:
+            self.connector.commit_offsets(offsets_or_retry, retry_on_failure=retryOnFailure)
+
+    def shutdown(self) -> None:
+        self.connector.shutdown()
+
+    def __enter__(self) -> ConsumerConnector:
+        self.connector.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.connector.__exit__(*error)
+
+
+class Consumer:
+    """``kafka.consumer.Consumer``: the two ways in."""
+
+    @staticmethod
+    def create(config: _config.ConsumerConfig) -> ConsumerConnector:
+        return ConsumerConnector(ZookeeperConsumerConnector(config))
+
+    @staticmethod
+    def createJavaConsumerConnector(config: _config.ConsumerConfig) -> ConsumerConnector:
+        return ConsumerConnector(ZookeeperConsumerConnector(config))
