@@ -75,7 +75,8 @@ def main() -> int:
     results = [(part, *run(part, extra)) for part in SUITES[suite]]
     print(f"\n{'part':<28}{'result':<10}{'minutes':>8}{'budget':>8}")
     for part, code, seconds in results:
-        print(f"{part.name:<28}{'ok' if code == 0 else f'exit {code}':<10}{seconds / 60:>8.1f}{part.budget_minutes:>8.1f}")
+        result = "ok" if code == 0 else f"exit {code}"
+        print(f"{part.name:<28}{result:<10}{seconds / 60:>8.1f}{part.budget_minutes:>8.1f}")
     print(f"{'all':<28}{'':<10}{sum(seconds for _, _, seconds in results) / 60:>8.1f}", flush=True)
     return next((code for _, code, _ in results if code), 0)
 
