@@ -70,7 +70,9 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}")
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
     topic = next(iter(topics), "TOPIC")
-    click.echo(f"zkconsumer consume --zookeeper {cluster.zookeeper_connect} --group demo --topic {topic}")
+    click.echo(
+        f"zkconsumer consume --zookeeper {cluster.zookeeper_connect} --group demo --topic {topic} --from-beginning"
+    )
     click.echo("it runs until 'zkconsumer sandbox down'", err=True)
 
 
