@@ -45,9 +45,7 @@ class ZkStore(Protocol):
         ``ChrootMissing`` when the chroot does not exist, ``WorldError`` when the server is older than 3.4.
         """
 
-    def submit(
-        self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]
-    ) -> None:
+    def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         """Send the requests, pipelined in their order; ``done`` gets all results once the last has settled.
 
         With a ``session_id`` they are executed in that session or not at all (``SessionGone`` each); with None in

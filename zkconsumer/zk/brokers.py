@@ -1,0 +1,160 @@
+"""What brokers write: who they are, which partitions a topic has, who leads one.  Pure.
+
+None of these is ours to repair, and one bad topic must not stop the others: a topic that cannot be read is a topic
+without partitions that says why; a broker that cannot be spoken to is a broker without an address that says why.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.types import BrokerAddress
+from zkconsumer.zk.java_json import Json, Reader, Refused, is_int32, read_object
+from zkconsumer.zk.paths import PARTITION_MAX
+
+# As 0.10.2 and later; the earlier ones know fewer characters of a host name.
+_ENDPOINT = re.compile(r"(?P<listener>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)", re.ASCII)
+_INT = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker's registration.
+
+    ``plaintext`` is the first PLAINTEXT address, the only kind that the old consumer speaks to; None when the
+    broker has none, and ``problem`` says why (the original then fails for *all* brokers).
+    """
+
+    broker_id: int
+    version: int
+    plaintext: BrokerAddress | None
+    problem: str = ""
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """A topic's partition numbers, ascending.  ``problem`` is not empty when the node could not be read."""
+
+    partitions: tuple[int, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition; -1 is nobody.  For tools: the consumer asks brokers."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+def parse_broker(broker_id: int, data: bytes) -> Broker:
+    """Read ``/brokers/ids/N``, written by any release.  Raises ``MalformedZnode`` when it is not even an object."""
+
+    def decode(members: dict[str, Json], reader: Reader) -> Broker:
+        version, rack = members.get("version"), members.get("rack")
+        number = version if isinstance(version, int) and is_int32(version) else 1
+        address = _plaintext(broker_id, members, number)
+        return Broker(
+            broker_id,
+            number,
+            address if isinstance(address, BrokerAddress) else None,
+            "" if isinstance(address, BrokerAddress) else address,
+            rack if isinstance(rack, str) else None,
+        )
+
+    return read_object(data, decode)
+
+
+def parse_topic(data: bytes) -> TopicNode:
+    """Read ``/brokers/topics/T``.  Raises nothing: what cannot be read has no partitions and a problem."""
+    try:
+        return read_object(data, _topic)
+    except MalformedZnode as exc:
+        return TopicNode((), str(exc))
+
+
+def parse_partition_state(data: bytes) -> PartitionState:
+    """Read ``/brokers/topics/T/partitions/P/state``.  Raises ``MalformedZnode``."""
+    return read_object(data, _partition_state)
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------
+
+
+def _plaintext(broker_id: int, members: dict[str, Json], version: int) -> BrokerAddress | str:
+    """The address, or why there is none.  Version 1 has host and port; 0.8.x reads those of later ones too."""
+    problem = ""
+    endpoints = members.get("endpoints")
+    if version >= 2 and isinstance(endpoints, list):
+        found = _first_plaintext(broker_id, endpoints, members.get("listener_security_protocol_map"))
+        if isinstance(found, BrokerAddress):
+            return found
+        problem = found
+    host, port = members.get("host"), members.get("port")
+    if isinstance(host, str) and host and isinstance(port, int) and is_int32(port) and 0 < port <= PORT_MAX:
+        return BrokerAddress(broker_id, host, port)
+    return problem or f"version {version} without host and port"
+
+
+def _first_plaintext(broker_id: int, endpoints: list[Json], protocols: Json) -> BrokerAddress | str:
+    by_listener = {
+        listener.upper(): protocol.upper()
+        for listener, protocol in (protocols if isinstance(protocols, dict) else {}).items()
+        if isinstance(protocol, str)
+    }
+    for endpoint in endpoints:
+        parts = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
+        if parts is None:
+            continue
+        listener = parts["listener"].upper()
+        # Without a map the listener's name is the protocol; in a map that is there, every listener must be found.
+        protocol = by_listener.get(listener) if isinstance(protocols, dict) else listener
+        port = int(parts["port"]) if len(parts["port"]) <= 5 else 0
+        if protocol == "PLAINTEXT" and parts["host"] and 0 < port <= PORT_MAX:
+            return BrokerAddress(broker_id, parts["host"], port)
+    return f"no PLAINTEXT endpoint among {str(endpoints)[:200]}"
+
+
+# --- topics -----------------------------------------------------------------------------------------------------
+
+
+def _topic(members: dict[str, Json], reader: Reader) -> TopicNode:
+    partitions = members.get("partitions")
+    if partitions is None:
+        return TopicNode((), "no partitions in it")
+    if not isinstance(partitions, dict):
+        raise Refused("partitions is no JSON object")
+    numbers = set()
+    for name in partitions:
+        if _INT.fullmatch(name) is None or not 0 <= int(name) <= PARTITION_MAX:
+            raise Refused(f"{name[:40]!r} is no partition number")
+        numbers.add(int(name))
+    return TopicNode(tuple(sorted(numbers)))
+
+
+def _partition_state(members: dict[str, Json], reader: Reader) -> PartitionState:
+    isr = members.get("isr")
+    if not isinstance(isr, list):
+        raise Refused("isr is no JSON array")
+    return PartitionState(
+        _int(members, "leader"),
+        _int(members, "leader_epoch"),
+        tuple(_as_int("isr", replica) for replica in isr),
+        _int(members, "controller_epoch"),
+    )
+
+
+def _int(members: dict[str, Json], key: str) -> int:
+    return _as_int(key, members.get(key))
+
+
+def _as_int(key: str, value: Json) -> int:
+    if isinstance(value, int) and is_int32(value):
+        return value
+    raise Refused(f"{key} is no int32")

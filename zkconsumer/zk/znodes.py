@@ -1,0 +1,173 @@
+"""Bytes of every znode, from and to values.  Pure.  The front door: import from here.
+
+    registration.py   /consumers/G/ids/C, the hard one
+    brokers.py        /brokers/ids/N, /brokers/topics/T, …/partitions/P/state
+    here              owners, offsets, and the control znode of a group on the move
+
+Any bytes give a value or ``MalformedZnode`` (a topic: always a value), and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from zkconsumer.errors import Bug, MalformedZnode
+from zkconsumer.text import to_bytes, to_text, to_text_like_java
+from zkconsumer.zk.brokers import (
+    Broker,
+    PartitionState,
+    TopicNode,
+    parse_broker,
+    parse_partition_state,
+    parse_topic,
+)
+from zkconsumer.zk.java_json import BYTES_MAX, Json, Refused, read_strict
+from zkconsumer.zk.registration import (
+    STREAMS_MAX,
+    Pattern,
+    Registration,
+    format_registration,
+    parse_registration,
+)
+
+__all__ = [
+    "STREAMS_MAX",
+    "Authority",
+    "Broker",
+    "Control",
+    "PartitionState",
+    "Pattern",
+    "Registration",
+    "TopicNode",
+    "consumer_of",
+    "format_control",
+    "format_offset",
+    "format_owner",
+    "format_registration",
+    "parse_broker",
+    "parse_control",
+    "parse_offset",
+    "parse_owner",
+    "parse_partition_state",
+    "parse_registration",
+    "parse_topic",
+]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+OWNER_CHARS_MAX = 10_000
+
+
+# --- owners -----------------------------------------------------------------------------------------------------
+
+
+def format_owner(thread_id: str) -> bytes:
+    """The bytes of a claim: the thread id and nothing else."""
+    return to_bytes(thread_id)
+
+
+def parse_owner(data: bytes) -> str:
+    """Whose claim it is: a thread id, or whatever somebody put there.  Raises ``MalformedZnode`` for a novel."""
+    if len(data) > OWNER_CHARS_MAX:
+        raise MalformedZnode(f"{len(data)} bytes are no thread id")
+    return to_text_like_java(data)
+
+
+def consumer_of(thread_id: str) -> str:
+    """The consumer id of a thread id: cut at the last ``-``, as old tools do.  Without one, the whole text."""
+    head, dash, _ = thread_id.rpartition("-")
+    return head if dash else thread_id
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------
+
+_LONG = re.compile(r"([+-]?)0*([0-9]+)", re.ASCII)
+_LONG_DIGITS_MAX = 19
+
+
+def format_offset(offset: int) -> bytes:
+    """The bytes of a stored offset: the *next* one to read.  Raises ``Bug`` for what must never be stored."""
+    if not 0 <= offset <= INT64_MAX:
+        raise Bug(f"offset {offset} must not be stored")
+    return b"%d" % offset
+
+
+def parse_offset(data: bytes) -> int:
+    """A stored offset, as Java's ``Long.parseLong`` reads it; any negative number means that there is none.
+
+    Java also takes the digits of other scripts.  Nothing writes them, so they are taken for damage here.
+    Raises ``MalformedZnode`` for what is no int64: empty, blanks, a fraction.
+    """
+    text = to_text_like_java(data) if len(data) <= BYTES_MAX else ""
+    found = _LONG.fullmatch(text)
+    if found is None or len(found[2]) > _LONG_DIGITS_MAX:
+        raise MalformedZnode(f"no offset: {data[:40]!r} ({len(data)} bytes)")
+    offset = int(found[1] + found[2])
+    if not INT64_MIN <= offset <= INT64_MAX:
+        raise MalformedZnode(f"no offset: {offset} is no int64")
+    return offset
+
+
+# --- the control znode ------------------------------------------------------------------------------------------
+
+Authority: TypeAlias = Literal["zookeeper", "kafka"]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Where a group's authority is, once it began to move (``/zkconsumer/groups/G``).
+
+    ``migration_id`` names the migration, ``epoch`` grows with every change of authority or fence, ``phase`` and
+    ``strategy`` are the migration's words.  The znode's *version* is what commits of ours are bound to.
+    """
+
+    migration_id: str
+    epoch: int
+    phase: str
+    authority: Authority
+    strategy: str
+
+
+def format_control(control: Control) -> bytes:
+    """The bytes for ZooKeeper: JSON in one line, keys in a fixed order."""
+    members = {
+        "id": control.migration_id,
+        "epoch": control.epoch,
+        "phase": control.phase,
+        "authority": control.authority,
+        "strategy": control.strategy,
+    }
+    return to_bytes(json.dumps(members, ensure_ascii=True, separators=(",", ":")))
+
+
+def parse_control(data: bytes) -> Control:
+    """Read it strictly: a program that cannot tell where the authority is must stop.  Raises ``MalformedZnode``.
+
+    Keys that are not known are let pass, for a later release's sake.
+    """
+    if len(data) > BYTES_MAX:
+        raise MalformedZnode(f"{len(data)} bytes are no control znode")
+    try:
+        members = read_strict(to_text(data))
+    except (Refused, RecursionError) as exc:
+        raise MalformedZnode(f"control znode: {exc}") from exc
+    if not isinstance(members, dict):
+        raise MalformedZnode("control znode: not a JSON object")
+    texts = {key: members.get(key) for key in ("id", "phase", "strategy")}
+    for key, text in texts.items():
+        if not isinstance(text, str) or not text:
+            raise MalformedZnode(f"control znode: {key} is missing, or no text")
+    epoch = members.get("epoch")
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= INT64_MAX:
+        raise MalformedZnode("control znode: epoch is missing, or no int64")
+    authority = _authority(members.get("authority"))
+    return Control(str(texts["id"]), epoch, str(texts["phase"]), authority, str(texts["strategy"]))
+
+
+def _authority(text: Json) -> Authority:
+    match text:
+        case "zookeeper" | "kafka":
+            return text
+    raise MalformedZnode(f"control znode: authority is {str(text)[:40]!r}")
