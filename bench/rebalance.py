@@ -1,0 +1,244 @@
+"""How long a group is without full cover when a member joins or leaves, and what it costs in ZooKeeper packets.
+
+    python bench/rebalance.py --members 8 --partitions 64 --rounds 20 [--scala 1.1.1] [--write]
+
+On a real ZooKeeper (fetched by Maven); brokers are in memory, because nothing is read.  A *join* is counted from the
+call that joins, a *leave* from the call that leaves, both to the moment when every partition has an owner node again
+and the owners are those of the new assignment.  With ``--scala`` original members do the same in turn (a join there
+is counted from the new registration, since a JVM takes seconds to start).
+
+``--write`` puts the table into migration_docs/reference/rebalance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.zk.kazoo_store import KazooStore
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node
+from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import consumer_of, parse_owner
+
+GROUP, TOPIC = "bench", "bench"
+DEADLINE_MS = 60_000
+LOOK_MS = 2
+PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" / "rebalance.md"
+
+
+@dataclass
+class Figures:
+    """What was measured of one kind of member: ms, and packets a rebalance."""
+
+    who: str
+    join_ms: list[float] = field(default_factory=list)
+    leave_ms: list[float] = field(default_factory=list)
+    joiner_packets: list[int] = field(default_factory=list)
+    others_packets: list[int] = field(default_factory=list)
+
+    def row(self) -> str:
+        """One line of the table."""
+
+        def spread(values: list[float] | list[int]) -> str:
+            if not values:
+                return "-"
+            return f"{statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
+        cells = [self.join_ms, self.leave_ms, self.joiner_packets, self.others_packets]
+        return f"| {self.who} | " + " | ".join(spread(cell) for cell in cells) + " |"
+
+
+class Watcher:
+    """Looks at the owner nodes from outside, with a session of its own."""
+
+    def __init__(self, address: str, partitions: int) -> None:
+        self._store = KazooStore(address, 10_000)
+        self._store.listen(lambda _: None)
+        self._store.start(10_000)
+        self._partitions = [TopicPartition(TOPIC, number) for number in range(partitions)]
+
+    def members(self) -> list[str]:
+        """The registered ids."""
+        [listed] = call(self._store, [Children(paths.ids(GROUP))], 10_000)
+        return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions each member owns."""
+        [nodes] = call(self._store, [GetMany(tuple(paths.owner(GROUP, tp) for tp in self._partitions))], 10_000)
+        assert isinstance(nodes, list)
+        counts: dict[str, int] = {}
+        for node in nodes:
+            if isinstance(node, Node):
+                member = consumer_of(parse_owner(node.data))
+                counts[member] = counts.get(member, 0) + 1
+        return counts
+
+    def is_covered(self, members: int) -> bool:
+        """Every partition is owned, each by one of so many members, and each has its range share."""
+        counts = self.counts()
+        share, more = divmod(len(self._partitions), members)
+        wanted = sorted([share + 1] * more + [share] * (members - more))
+        return sorted(counts.values()) == wanted
+
+    def wait_covered(self, members: int, since_ms: int) -> float:
+        """Milliseconds from ``since_ms`` to full cover."""
+        wait_until(lambda: self.is_covered(members), f"{members} members cover {TOPIC}")
+        return SYSTEM_CLOCK.now_ms() - since_ms
+
+    def close(self) -> None:
+        self._store.close(2_000)
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    pause = threading.Event()
+    deadline_ms = SYSTEM_CLOCK.now_ms() + DEADLINE_MS
+    while not holds():
+        if SYSTEM_CLOCK.now_ms() > deadline_ms:
+            raise SystemExit(f"not within {DEADLINE_MS} ms: {what}")
+        pause.wait(LOOK_MS / 1000)
+
+
+def wait_quiet(connectors: list[ZookeeperConsumerConnector]) -> None:
+    """Until nobody but the probes sends anything (those come once a second)."""
+    pause = threading.Event()
+    while True:
+        before = [connector.store.packets_sent for connector in connectors]
+        pause.wait(0.7)
+        if all(c.store.packets_sent - b <= 1 for c, b in zip(connectors, before, strict=True)):
+            return
+
+
+def measure_ours(address: str, watcher: Watcher, members: int, partitions: int, rounds: int) -> Figures:
+    """``rounds`` joins and leaves of one member, the others staying."""
+    cluster = FakeCluster(brokers=1)
+    cluster.create_topic(TOPIC, partitions)
+    figures = Figures(f"zkconsumer, {members} members")
+    config = {"group_id": GROUP, "zookeeper_connect": address, "zookeeper_session_timeout_ms": 6000}
+
+    def join() -> ZookeeperConsumerConnector:
+        connector = ZookeeperConsumerConnector(ConsumerConfig(**config), connect=cluster.connect)
+        connector.create_message_streams({TOPIC: 1})
+        return connector
+
+    connectors = [join() for _ in range(members - 1)]
+    try:
+        watcher.wait_covered(members - 1, SYSTEM_CLOCK.now_ms())
+        for number in range(rounds):
+            wait_quiet(connectors)
+            before = [connector.store.packets_sent for connector in connectors]
+            start_ms = SYSTEM_CLOCK.now_ms()
+            joiner = join()
+            figures.join_ms.append(watcher.wait_covered(members, start_ms))
+            figures.joiner_packets.append(joiner.store.packets_sent)
+            figures.others_packets += [c.store.packets_sent - b for c, b in zip(connectors, before, strict=True)]
+            wait_quiet([*connectors, joiner])
+            leaver = ([joiner, *connectors])[number % members]
+            stay = [connector for connector in [*connectors, joiner] if connector is not leaver]
+            start_ms = SYSTEM_CLOCK.now_ms()
+            leaver.close()
+            figures.leave_ms.append(watcher.wait_covered(members - 1, start_ms))
+            connectors = stay
+    finally:
+        for connector in connectors:
+            connector.close()
+    return figures
+
+
+def measure_scala(
+    sandbox: Sandbox, watcher: Watcher, release: str, members: int, rounds: int
+) -> Figures:
+    """The same with original members; a join is counted from the moment when the new one is registered."""
+    figures = Figures(f"Scala {release}, {members} members")
+    settings = {"zookeeper.session.timeout.ms": "6000"}
+
+    def start(number: int) -> None:
+        sandbox.start_member(release, GROUP, {TOPIC: 1}, name=f"bench-{number}", settings=settings, wait=False)
+
+    for number in range(members - 1):
+        start(number)
+    wait_until(lambda: len(watcher.members()) == members - 1, "the Scala members are registered")
+    watcher.wait_covered(members - 1, SYSTEM_CLOCK.now_ms())
+    for number in range(rounds):
+        start(members + number)
+        wait_until(lambda: len(watcher.members()) == members, "the joiner is registered")
+        figures.join_ms.append(watcher.wait_covered(members, SYSTEM_CLOCK.now_ms()))
+        leaver = sandbox.members.pop(0)
+        start_ms = SYSTEM_CLOCK.now_ms()
+        leaver.stop()
+        figures.leave_ms.append(watcher.wait_covered(members - 1, start_ms))
+        leaver.close()
+    return figures
+
+
+def report(figures: list[Figures], partitions: int, rounds: int, zookeeper: str) -> str:
+    """The page, as Markdown."""
+    load = os.getloadavg()[0]
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
+    head = [
+        "# What a rebalance costs",
+        "",
+        "Printed by `python bench/rebalance.py --write` (its docstring says what is counted from when to when).",
+        "",
+        f"{partitions} partitions, range, {rounds} joins and leaves, ZooKeeper {zookeeper}, {machine}.",
+        "Median (least to most).",
+        "",
+        "| members | join ms | leave ms | packets of the joiner | packets of each that was there |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *(one.row() for one in figures)]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, default=8)
+    parser.add_argument("--partitions", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--zookeeper", default="3.8", choices=["3.8", "3.4.6"])
+    parser.add_argument("--scala", metavar="RELEASE", help="measure original members of this release as well")
+    parser.add_argument("--scala-rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    figures: list[Figures] = []
+    with Sandbox() as sandbox:
+        sandbox.start_zookeeper(arguments.zookeeper)
+        if arguments.scala:
+            sandbox.start_broker(arguments.scala, chroot="/kafka")
+            sandbox.create_topic(TOPIC, arguments.partitions)
+        else:
+            sandbox.zookeeper.admin().ensure_path("/kafka")
+            sandbox.zookeeper.admin("/kafka").put_topic(TOPIC, {n: [1] for n in range(arguments.partitions)})
+        address = sandbox.zookeeper.connect_string("/kafka")
+        watcher = Watcher(address, arguments.partitions)
+        try:
+            figures.append(
+                measure_ours(address, watcher, arguments.members, arguments.partitions, arguments.rounds)
+            )
+            if arguments.scala:
+                wait_until(lambda: not watcher.members(), "our members have left")
+                figures.append(
+                    measure_scala(sandbox, watcher, arguments.scala, arguments.members, arguments.scala_rounds)
+                )
+        finally:
+            watcher.close()
+        page = report(figures, arguments.partitions, arguments.rounds, arguments.zookeeper)
+    print(page)
+    if arguments.write:
+        PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
