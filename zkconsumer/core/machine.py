@@ -3,18 +3,21 @@
 A machine has a state, a table ``(state, event type) -> handler``, and a story: its last lines.  Only ``handle``
 assigns the state.  An event that the table does not know is a bug of ours, never bad input: it raises
 ``InvalidTransition`` with the story, so that a report from a user can be replayed.
+
+A handler says beforehand to which states it may lead (``leads_to``), and ``handle`` holds it to its word; so the
+diagrams in the documentation can be drawn from the tables alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from zkconsumer.errors import Bug
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from enum import Enum
 
 STORY_LINES_MAX = 256
@@ -32,6 +35,15 @@ class Line:
         return f"{self.before:<12} {self.event}  ->  {self.after}"
 
 
+class Arrow(NamedTuple):
+    """One way through a table, by names: a row, and the state to which it led."""
+
+    machine: str
+    before: str
+    event: str
+    after: str
+
+
 class InvalidTransition(Bug):
     """An event arrived in a state that does not expect it."""
 
@@ -44,12 +56,44 @@ class InvalidTransition(Bug):
         super().__init__(f"{machine}: {type(event).__name__} while {state}; its story:\n{told}")
 
 
+Run: TypeAlias = Callable[[Any, Any], tuple[Any, list[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What a row of a table does, and the states to which it may lead; none: it stays where it is."""
+
+    run: Run
+    states: tuple[Enum, ...]
+
+
+def leads_to(*states: Enum) -> Callable[[Run], Handler]:
+    """Declare to which states a handler may lead."""
+
+    def declare(run: Run) -> Handler:
+        return Handler(run, states)
+
+    return declare
+
+
+stays = leads_to()
+
+
+def to(state: Enum) -> Handler:
+    """The handler that does nothing but go there."""
+    return Handler(lambda _machine, _event: (state, []), (state,))
+
+
+Table: TypeAlias = Mapping[tuple[Any, type], Handler]
+
+
 class Machine:
     """A state, a table and a story.  Subclasses give ``INITIAL`` and ``TRANSITIONS``."""
 
     INITIAL: ClassVar[Enum]
-    TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], tuple[Any, list[Any]]]]]
-    rows_hit: ClassVar[set[tuple[str, str, str]]] = set()
+    TRANSITIONS: ClassVar[Table]
+    arrows_hit: ClassVar[set[Arrow] | None] = None
+    """A test puts a set here to see which ways are taken; nobody else does."""
 
     def __init__(self) -> None:
         self.state: Any = self.INITIAL
@@ -61,9 +105,12 @@ class Machine:
         handler = self.TRANSITIONS.get((before, type(event)))
         if handler is None:
             raise InvalidTransition(type(self).__name__, before.value, event, list(self.story))
-        self.state, commands = handler(self, event)
-        self.story.append(Line(before.value, event, self.state.value))
-        self.rows_hit.add((type(self).__name__, before.value, type(event).__name__))
+        after, commands = handler.run(self, event)
+        assert after in (handler.states or (before,)), f"a handler led to {after}, which it does not declare"
+        self.state = after
+        self.story.append(Line(before.value, event, after.value))
+        if Machine.arrows_hit is not None:
+            Machine.arrows_hit.add(Arrow(type(self).__name__, before.value, type(event).__name__, after.value))
         return commands
 
     def expects(self, event_type: type) -> bool:

@@ -17,13 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from zkconsumer.core.events import LeaveWanted, SessionLost
-from zkconsumer.core.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from zkconsumer.core.machine import Machine, Table, leads_to, to
 
 
 class MembershipState(Enum):
@@ -80,41 +77,36 @@ class Membership(Machine):
 
     INITIAL = MembershipState.OUT
 
-    def _to(state: MembershipState) -> Callable[[Any, Any], tuple[Any, list[Any]]]:  # type: ignore[misc]  # noqa: N805
-        def go(_machine: Membership, _event: object) -> tuple[MembershipState, list[Any]]:
-            return state, []
-
-        return go
-
+    @leads_to(MembershipState.WITHDRAWN, MembershipState.OUT)
     def _deregistered(self, event: DeregistrationDone) -> tuple[MembershipState, list[Any]]:
         return (MembershipState.WITHDRAWN if event.withdrawn else MembershipState.OUT), []
 
-    TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], tuple[Any, list[Any]]]]] = {
-        (MembershipState.OUT, Seek): _to(MembershipState.SCOUTING),
-        (MembershipState.OUT, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.OUT, LeaveWanted): _to(MembershipState.OUT),
-        (MembershipState.SCOUTING, Scouted): _to(MembershipState.REGISTERING),
-        (MembershipState.SCOUTING, RegistrationPutOff): _to(MembershipState.WAITING),
-        (MembershipState.SCOUTING, Withdrawn): _to(MembershipState.WITHDRAWN),
-        (MembershipState.SCOUTING, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.SCOUTING, LeaveWanted): _to(MembershipState.OUT),
-        (MembershipState.REGISTERING, RegistrationDone): _to(MembershipState.IN),
-        (MembershipState.REGISTERING, RegistrationPutOff): _to(MembershipState.WAITING),
-        (MembershipState.REGISTERING, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.REGISTERING, LeaveWanted): _to(MembershipState.LEAVING),
-        (MembershipState.WAITING, Seek): _to(MembershipState.SCOUTING),
-        (MembershipState.WAITING, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.WAITING, LeaveWanted): _to(MembershipState.OUT),
-        (MembershipState.IN, RegistrationGone): _to(MembershipState.OUT),
-        (MembershipState.IN, Withdrawn): _to(MembershipState.LEAVING),
-        (MembershipState.IN, LeaveWanted): _to(MembershipState.LEAVING),
-        (MembershipState.IN, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.LEAVING, RegistrationDone): _to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, RegistrationPutOff): _to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, LeaveWanted): _to(MembershipState.LEAVING),
+    TRANSITIONS: ClassVar[Table] = {
+        (MembershipState.OUT, Seek): to(MembershipState.SCOUTING),
+        (MembershipState.OUT, SessionLost): to(MembershipState.OUT),
+        (MembershipState.OUT, LeaveWanted): to(MembershipState.OUT),
+        (MembershipState.SCOUTING, Scouted): to(MembershipState.REGISTERING),
+        (MembershipState.SCOUTING, RegistrationPutOff): to(MembershipState.WAITING),
+        (MembershipState.SCOUTING, Withdrawn): to(MembershipState.WITHDRAWN),
+        (MembershipState.SCOUTING, SessionLost): to(MembershipState.OUT),
+        (MembershipState.SCOUTING, LeaveWanted): to(MembershipState.OUT),
+        (MembershipState.REGISTERING, RegistrationDone): to(MembershipState.IN),
+        (MembershipState.REGISTERING, RegistrationPutOff): to(MembershipState.WAITING),
+        (MembershipState.REGISTERING, SessionLost): to(MembershipState.OUT),
+        (MembershipState.REGISTERING, LeaveWanted): to(MembershipState.LEAVING),
+        (MembershipState.WAITING, Seek): to(MembershipState.SCOUTING),
+        (MembershipState.WAITING, SessionLost): to(MembershipState.OUT),
+        (MembershipState.WAITING, LeaveWanted): to(MembershipState.OUT),
+        (MembershipState.IN, RegistrationGone): to(MembershipState.OUT),
+        (MembershipState.IN, Withdrawn): to(MembershipState.LEAVING),
+        (MembershipState.IN, LeaveWanted): to(MembershipState.LEAVING),
+        (MembershipState.IN, SessionLost): to(MembershipState.OUT),
+        (MembershipState.LEAVING, RegistrationDone): to(MembershipState.LEAVING),
+        (MembershipState.LEAVING, RegistrationPutOff): to(MembershipState.LEAVING),
+        (MembershipState.LEAVING, LeaveWanted): to(MembershipState.LEAVING),
         (MembershipState.LEAVING, DeregistrationDone): _deregistered,
-        (MembershipState.LEAVING, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.WITHDRAWN, Seek): _to(MembershipState.SCOUTING),
-        (MembershipState.WITHDRAWN, SessionLost): _to(MembershipState.OUT),
-        (MembershipState.WITHDRAWN, LeaveWanted): _to(MembershipState.OUT),
+        (MembershipState.LEAVING, SessionLost): to(MembershipState.OUT),
+        (MembershipState.WITHDRAWN, Seek): to(MembershipState.SCOUTING),
+        (MembershipState.WITHDRAWN, SessionLost): to(MembershipState.OUT),
+        (MembershipState.WITHDRAWN, LeaveWanted): to(MembershipState.OUT),
     }

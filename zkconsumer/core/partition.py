@@ -17,13 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from zkconsumer.core.machine import Machine, Table, leads_to
 
 NO_POSITION = -1
 
@@ -158,49 +155,60 @@ class Partition(Machine):
             return None
         return position
 
+    @leads_to(PartitionState.CLAIMED)
     def _won(self, event: Won) -> tuple[PartitionState, list[Any]]:
         self.czxid = event.czxid
         return PartitionState.CLAIMED, []
 
+    @leads_to(PartitionState.FETCHING)
     def _position_known(self, event: PositionKnown) -> tuple[PartitionState, list[Any]]:
         self.stored = event.stored
         self.position = event.stored.offset
         self.was_reset = False
         return PartitionState.FETCHING, []
 
+    @leads_to(PartitionState.STUCK)
     def _unreadable(self, _: PositionUnreadable) -> tuple[PartitionState, list[Any]]:
         return PartitionState.STUCK, []
 
+    @leads_to(PartitionState.DRAINED)
     def _revoked_idle(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
         self.position = NO_POSITION
         return PartitionState.DRAINED, []
 
+    @leads_to(PartitionState.DRAINING)
     def _revoked(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
         return PartitionState.DRAINING, []
 
+    @leads_to(PartitionState.DRAINED)
     def _drained(self, event: Drained) -> tuple[PartitionState, list[Any]]:
         self.position = event.position
         return PartitionState.DRAINED, []
 
+    @leads_to(PartitionState.RELEASING)
     def _release_sent(self, _: ReleaseSent) -> tuple[PartitionState, list[Any]]:
         return PartitionState.RELEASING, []
 
+    @leads_to(PartitionState.DRAINED)
     def _unsure(self, _: Unsure) -> tuple[PartitionState, list[Any]]:
         self.is_unsure = True
         return PartitionState.DRAINED, []
 
+    @leads_to(PartitionState.DRAINED)
     def _not_released(self, event: NotReleased) -> tuple[PartitionState, list[Any]]:
         self.is_unsure = self.is_unsure or event.unsure
         return PartitionState.DRAINED, []
 
+    @leads_to(PartitionState.FETCHING)
     def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
         return PartitionState.FETCHING, []
 
+    @leads_to(PartitionState.GONE)
     def _gone(self, _: object) -> tuple[PartitionState, list[Any]]:
         return PartitionState.GONE, []
 
-    TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], tuple[Any, list[Any]]]]] = {
+    TRANSITIONS: ClassVar[Table] = {
         (PartitionState.CLAIMING, Won): _won,
         (PartitionState.CLAIMING, Refused): _gone,
         (PartitionState.CLAIMING, Unsure): _unsure,

@@ -17,12 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from zkconsumer.core.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from zkconsumer.core.machine import Machine, Table, leads_to, stays
 
 
 class RebalanceState(Enum):
@@ -91,34 +88,43 @@ class Rebalance(Machine):
         super().__init__()
         self.again = False
 
+    @leads_to(RebalanceState.READING)
     def _read(self, _: object) -> Step:
         self.again = False
         return RebalanceState.READING, []
 
+    @stays
     def _remember(self, _: Triggered) -> Step:
         self.again = True
         return self.state, []
 
+    @leads_to(RebalanceState.READING, RebalanceState.RELEASING)
     def _viewed(self, _: ViewRead) -> Step:
         return (RebalanceState.READING if self._take_again() else RebalanceState.RELEASING), []
 
+    @leads_to(RebalanceState.READING, RebalanceState.SHORT)
     def _failed(self, _: ReadFailed) -> Step:
         return (RebalanceState.READING if self._take_again() else RebalanceState.SHORT), []
 
+    @leads_to(RebalanceState.READING, RebalanceState.CLAIMING)
     def _released(self, _: ReleasesDone) -> Step:
         return (RebalanceState.READING if self._take_again() else RebalanceState.CLAIMING), []
 
+    @leads_to(RebalanceState.POSITIONING)
     def _claimed(self, _: ClaimsDone) -> Step:
         return RebalanceState.POSITIONING, []
 
+    @leads_to(RebalanceState.READING, RebalanceState.HELD, RebalanceState.SHORT)
     def _positioned(self, event: PositionsDone) -> Step:
         if self._take_again():
             return RebalanceState.READING, []
         return (RebalanceState.HELD if event.whole else RebalanceState.SHORT), []
 
+    @leads_to(RebalanceState.CLAIMING)
     def _claim(self, _: OwnersMoved) -> Step:
         return RebalanceState.CLAIMING, []
 
+    @leads_to(RebalanceState.IDLE)
     def _idle(self, _: Stopped) -> Step:
         self.again = False
         return RebalanceState.IDLE, []
@@ -127,7 +133,7 @@ class Rebalance(Machine):
         again, self.again = self.again, False
         return again
 
-    TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], tuple[Any, list[Any]]]]] = {
+    TRANSITIONS: ClassVar[Table] = {
         (RebalanceState.IDLE, Triggered): _read,
         (RebalanceState.IDLE, Stopped): _idle,
         (RebalanceState.READING, Triggered): _remember,

@@ -21,14 +21,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from zkconsumer.core.commands import SetLease
 from zkconsumer.core.events import SessionAnswered, SessionClosed, SessionConnected, SessionLost, SessionSuspended
-from zkconsumer.core.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from zkconsumer.core.machine import Machine, Table, leads_to, stays
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 PROBES_PER_TIMEOUT = 6
@@ -78,35 +75,41 @@ class Session(Machine):
         """How often to ask ZooKeeper for a sign of life: a sixth of the time-out."""
         return max(1, self.live.timeout_ms // PROBES_PER_TIMEOUT) if self.live else 1000
 
+    @leads_to(SessionState.CONNECTED)
     def _connected(self, event: SessionConnected) -> tuple[SessionState, list[Any]]:
         if self.live is None or self.live.session_id != event.session_id:
             self.lease_until_ms = NO_LEASE_MS
         self.live = Live(event.session_id, event.timeout_ms)
         return SessionState.CONNECTED, [SetLease(self.lease_until_ms)]
 
+    @leads_to(SessionState.SUSPENDED)
     def _suspended(self, _: SessionSuspended) -> tuple[SessionState, list[Any]]:
         return SessionState.SUSPENDED, []
 
+    @stays
     def _answered(self, event: SessionAnswered) -> tuple[SessionState, list[Any]]:
         assert self.live is not None, "an answer needs a session that asked"
         if event.session_id == self.live.session_id:
             self.lease_until_ms = max(self.lease_until_ms, lease_end_ms(event.sent_at_ms, self.live.timeout_ms))
         return self.state, [SetLease(self.lease_until_ms)]
 
+    @stays
     def _ignored(self, _: object) -> tuple[SessionState, list[Any]]:
         return self.state, []
 
+    @leads_to(SessionState.LOST)
     def _lost(self, _: SessionLost) -> tuple[SessionState, list[Any]]:
         self.live = None
         self.lease_until_ms = NO_LEASE_MS
         return SessionState.LOST, [SetLease(NO_LEASE_MS)]
 
+    @leads_to(SessionState.CLOSED)
     def _closed(self, _: SessionClosed) -> tuple[SessionState, list[Any]]:
         self.live = None
         self.lease_until_ms = NO_LEASE_MS
         return SessionState.CLOSED, [SetLease(NO_LEASE_MS)]
 
-    TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], tuple[Any, list[Any]]]]] = {
+    TRANSITIONS: ClassVar[Table] = {
         (SessionState.CONNECTING, SessionConnected): _connected,
         (SessionState.CONNECTING, SessionClosed): _closed,
         (SessionState.CONNECTED, SessionConnected): _connected,
