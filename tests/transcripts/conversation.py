@@ -1,0 +1,518 @@
+"""Conversations with a bare ``Group``: read a transcript, run it, write it down again.
+
+A transcript is a text file.  Its inputs are lines that begin with ``>``; everything indented by two spaces is what
+the group answered, one command a line; a line that begins with ``=`` shows the state at that point.  Inputs and
+comments are written by hand, outputs and states are generated: see README.md beside this file for the language.
+
+After every event the safety rules are checked (``core.invariants``), and that every write names the session that
+lives now.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core import invariants
+from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Timer, Written
+from zkconsumer.core.group import Group, GroupSettings
+from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.view import Control, GroupView, Subscription
+from zkconsumer.types import TopicPartition
+
+HERE = Path(__file__).parent
+ME = "me"
+CZXID_FIRST = 100
+NOTE_LINES_MAX = 30
+OUTCOMES = {
+    "refused": Outcome.REFUSED,
+    "not-ours": Outcome.NOT_OURS,
+    "failed": Outcome.FAILED,
+    "unknown": Outcome.UNKNOWN,
+}
+SETTINGS = {
+    "member": "member",
+    "backoff": "rebalance_backoff_ms",
+    "debounce": "debounce_ms",
+    "drain": "drain_timeout_ms",
+    "settle": "settle_ms",
+    "auto-commit": "auto_commit",
+    "commit-interval": "auto_commit_interval_ms",
+    "diagnose": "diagnose_after_ms",
+    "session-timeout": "session_timeout_ms",
+}
+
+
+class BadTranscript(Exception):
+    """A line of a transcript cannot be understood."""
+
+
+def transcripts() -> list[Path]:
+    """Every transcript, in the order of their names."""
+    return sorted(HERE.glob("*.txt"))
+
+
+def rewritten(path: Path) -> str:
+    """The transcript as it should be: the inputs and comments as they stand, outputs and states generated."""
+    talk = Conversation()
+    lines: list[str] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            if line.startswith("  "):
+                continue
+            if line.startswith("="):
+                lines.append(f"= {talk.state()}")
+                continue
+            lines.append(line)
+            if line.startswith(">"):
+                lines += [f"  {answer}" for answer in talk.hear(line[1:].strip())]
+            elif line.startswith("settings "):
+                talk.set(line)
+            elif line.strip() and not line.startswith("#"):
+                raise BadTranscript("a line is an input (>), a state (=), a comment (#), settings, or empty")
+        except Exception as error:
+            error.add_note(f"{path.name}, line {number}, after:\n" + "\n".join(lines[-NOTE_LINES_MAX:]))
+            raise
+    return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Conversation:
+    """One group, the clock, and which answers it waits for."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    strategy: str = "range"
+    compatibility: str = "auto"
+    now_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self._group: Group | None = None
+        self._timers: dict[Timer, int] = {}
+        self._asked: dict[type, list[Any]] = {}
+        self._czxid = CZXID_FIRST
+        self._calls = 0
+        self._last_session = 0
+
+    @property
+    def group(self) -> Group:
+        """The group; made when it is first spoken to."""
+        if self._group is None:
+            settings = GroupSettings(**({"member": ME} | self.settings))
+            planner = SharePlanner(settings.member, self.strategy, self.compatibility, exclude_internal_topics=True)
+            self._group = Group(settings, planner)
+        return self._group
+
+    # --- what stands in the file --------------------------------------------------------------------------------
+
+    def set(self, line: str) -> None:
+        """``settings name=value …``, before the first input."""
+        if self._group is not None:
+            raise BadTranscript("settings stand before the first input")
+        for name, value in _pairs(shlex.split(line)[1:]):
+            if name in ("strategy", "compatibility"):
+                setattr(self, name, value)
+            elif name in SETTINGS:
+                self.settings[SETTINGS[name]] = value if name == "member" else _number_or_flag(value)
+            else:
+                raise BadTranscript(f"no such setting: {name}")
+
+    def hear(self, text: str) -> list[str]:
+        """One input; gives back the answer, line by line."""
+        word, _, rest = text.partition(" ")
+        if word == "at":
+            self.now_ms = int(rest)
+            return []
+        if word == "already":
+            self._already(rest)
+            return ["..."]
+        said = [line for event in self._events(word, rest.strip()) for line in self._handle(event)]
+        return said or ["(nothing)"]
+
+    def state(self) -> str:
+        """The state of every machine, in one line."""
+        group = self.group
+        by_state: dict[str, list[TopicPartition]] = {}
+        for tp, held in sorted(group.partitions.items()):
+            by_state.setdefault(held.state.value, []).append(tp)
+        parts = [f"session={group.session.state.value}", f"membership={group.membership.state.value}"]
+        parts.append(f"rebalance={group.rebalance.state.value}")
+        parts += [f"{state}={','.join(map(str, tps))}" for state, tps in by_state.items()]
+        if group.has_failed:
+            parts.append("failed")
+        return " ".join(parts)
+
+    # --- the group ----------------------------------------------------------------------------------------------
+
+    def _handle(self, event: ev.Event) -> list[str]:
+        commands = self.group.handle(event, self.now_ms)
+        invariants.check(self.group)
+        invariants.check_order(commands)
+        return [show(command) for command in commands if self._note(command)]
+
+    def _note(self, command: do.Command) -> bool:
+        """Remember what is asked and which timers run; False for what changes nothing and is not worth a line."""
+        session_id = getattr(command, "session_id", None)
+        if session_id is not None:
+            assert self.group.session.live is not None, f"decided without a session: {command}"
+            assert self.group.session.live.session_id == session_id, f"decided in another session: {command}"
+        if getattr(command, "ticket", 0):
+            self._asked.setdefault(type(command), []).append(command)
+        if isinstance(command, do.StartTimer):
+            self._timers[command.timer] = self.now_ms + command.delay_ms
+        elif isinstance(command, do.StopTimer):
+            return self._timers.pop(command.timer, None) is not None
+        return True
+
+    def _answered(self, *kinds: type) -> Any:
+        """The oldest question of these kinds that is not answered yet."""
+        waiting = sorted((c for kind in kinds for c in self._asked.get(kind, ())), key=lambda c: int(c.ticket))
+        if not waiting:
+            raise BadTranscript(f"no {' or '.join(kind.__name__ for kind in kinds)} waits for an answer")
+        self._asked[type(waiting[0])].remove(waiting[0])
+        return waiting[0]
+
+    def _already(self, text: str) -> None:
+        """Everything up to a held share, untold: ``already <view>``, and where the offsets stand: ``at 10@3``."""
+        view, _, at = text.partition(" at ")
+        member = self.group.settings.member
+        members = self._view(view).members
+        self.hear("connected")
+        self.hear(f"join {' '.join(f'{t}:{n}' for t, n in members[member].topics.items())}")
+        self.hear("answered sent=0")
+        self.hear(f"view {view}")
+        self.hear("registered")
+        self.hear(f"view {view}")
+        self.hear("claimed")
+        if self._asked.get(do.ReadPositions):
+            self.hear(f"positions {f'*={at.strip()}' if at else ''}")
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def _events(self, word: str, rest: str) -> Iterator[ev.Event]:
+        stale = rest.split(" ")[0] == "stale"
+        if stale:
+            rest = rest.partition(" ")[2]
+        hearer: Callable[[str], ev.Event] | None = getattr(self, f"_hear_{word.replace('-', '_')}", None)
+        if hearer is None:
+            raise BadTranscript(f"no such input: {word}")
+        if stale:
+            asked = {kind: list(commands) for kind, commands in self._asked.items()}
+            event = hearer(rest)
+            self._asked = asked
+            yield type(event)(**{**_fields(event), "ticket": -1})
+        else:
+            yield hearer(rest)
+
+    def _hear_connected(self, rest: str) -> ev.Event:
+        given = dict(_pairs(rest.split()))
+        live = self.group.session.live
+        self._last_session = int(given.get("session", live.session_id if live else self._last_session + 1))
+        return ev.SessionConnected(self._last_session, int(given.get("timeout", 6000)))
+
+    def _hear_suspended(self, _: str) -> ev.Event:
+        return ev.SessionSuspended()
+
+    def _hear_lost(self, rest: str) -> ev.Event:
+        self._asked.clear()
+        return ev.SessionLost(int(dict(_pairs(rest.split())).get("session", self._last_session)))
+
+    def _hear_closed(self, _: str) -> ev.Event:
+        return ev.SessionClosed()
+
+    def _hear_answered(self, rest: str) -> ev.Event:
+        given = dict(_pairs(rest.split()))
+        return ev.SessionAnswered(int(given.get("session", self._last_session)), int(given.get("sent", self.now_ms)))
+
+    def _hear_join(self, rest: str) -> ev.Event:
+        return ev.JoinWanted({topic: int(n) for topic, _, n in (item.rpartition(":") for item in rest.split())})
+
+    def _hear_leave(self, _: str) -> ev.Event:
+        return ev.LeaveWanted()
+
+    def _hear_registered(self, _: str) -> ev.Event:
+        return ev.Registered(self._answered(do.Register).ticket)
+
+    def _hear_held_by(self, rest: str) -> ev.Event:
+        given = dict(_pairs(rest.split()))
+        ticket = self._answered(do.Register).ticket
+        return ev.RegistrationHeld(ticket, int(given["session"]), int(given.get("age", 0)), given.get("host", "other"))
+
+    def _hear_not_registered(self, rest: str) -> ev.Event:
+        return ev.RegistrationFailed(self._answered(do.Register, do.Deregister).ticket, rest)
+
+    def _hear_deregistered(self, _: str) -> ev.Event:
+        return ev.Deregistered(self._answered(do.Deregister).ticket)
+
+    def _hear_group_changed(self, rest: str) -> ev.Event:
+        return ev.GroupChanged(rest or "ids")
+
+    def _hear_owners_changed(self, rest: str) -> ev.Event:
+        return ev.OwnersChanged(rest)
+
+    def _hear_view(self, rest: str) -> ev.Event:
+        return ev.GroupRead(self._answered(do.ReadGroup).ticket, self._view(rest))
+
+    def _hear_unreadable(self, rest: str) -> ev.Event:
+        return ev.GroupReadFailed(self._answered(do.ReadGroup).ticket, rest)
+
+    def _hear_owners(self, rest: str) -> ev.Event:
+        command = self._answered(do.ListOwners)
+        owned = {topic: frozenset(_numbers(numbers)) for topic, numbers in _pairs(rest.split())}
+        return ev.OwnersListed(command.ticket, owned)
+
+    def _hear_claimed(self, rest: str) -> ev.Event:
+        command = self._answered(do.Claim)
+        items = dict(_pairs(shlex.split(rest)))
+        unwatched = frozenset(filter(None, items.pop("unwatched", "").split(",")))
+        given = self._per_partition(items, command.owners)
+        results: dict[TopicPartition, Claimed] = {}
+        for tp in command.owners:
+            kind, _, why = given.get(tp, "done").partition(":")
+            if kind in OUTCOMES:
+                results[tp] = Claimed(OUTCOMES[kind], why=why or "another member holds it")
+            else:
+                self._czxid += 1
+                results[tp] = Claimed(Outcome.DONE, self._czxid)
+        return ev.ClaimSettled(command.ticket, results, unwatched)
+
+    def _hear_positions(self, rest: str) -> ev.Event:
+        command = self._answered(do.ReadPositions)
+        given = self._per_partition(dict(_pairs(shlex.split(rest))), command.partitions)
+        stored: dict[TopicPartition, StoredOffset] = {}
+        failed: dict[TopicPartition, str] = {}
+        for tp in command.partitions:
+            text = given.get(tp, "none")
+            if text.startswith("!"):
+                failed[tp] = text[1:]
+            else:
+                stored[tp] = _stored(text)
+        return ev.PositionsRead(command.ticket, stored, failed)
+
+    def _hear_released(self, rest: str) -> ev.Event:
+        command = self._answered(do.Release)
+        given = self._per_partition(dict(_pairs(shlex.split(rest))), command.partitions)
+        results: dict[TopicPartition, Written] = {}
+        for tp, part in command.partitions.items():
+            written = _written(given.get(tp, "done"), part.offset, part.stored)
+            handed_over = written.outcome is Outcome.DONE and part.next_owner is not None
+            results[tp] = Written(written.outcome, written.stored, written.why, written.rewound_from, handed_over)
+        return ev.ReleaseSettled(command.ticket, results)
+
+    def _hear_committed(self, rest: str) -> ev.Event:
+        command = self._answered(do.Commit)
+        given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
+        results = {tp: _written(given.get(tp, "done"), of.offset, of.stored) for tp, of in command.offsets.items()}
+        return ev.CommitSettled(command.ticket, results)
+
+    def _hear_drained(self, rest: str) -> ev.Event:
+        return ev.PartitionsDrained(_positions(rest))
+
+    def _hear_consumed(self, rest: str) -> ev.Event:
+        return ev.PositionsCollected(_positions(rest))
+
+    def _hear_commit(self, rest: str) -> ev.Event:
+        self._calls += 1
+        return ev.CommitWanted(self._calls, _positions(rest))
+
+    def _hear_reset(self, rest: str) -> ev.Event:
+        [(tp, offset)] = _positions(rest).items()
+        return ev.OffsetReset(tp, offset)
+
+    def _hear_timer(self, rest: str) -> ev.Event:
+        """The timer must run; the clock moves to the time at which it is due.  ``late`` fires one that was stopped."""
+        name, _, late = rest.partition(" ")
+        timer = Timer(name)
+        if late != "late":
+            if timer not in self._timers:
+                raise BadTranscript(f"the timer {name} does not run; running: {[t.value for t in self._timers]}")
+            self.now_ms = max(self.now_ms, self._timers.pop(timer))
+        return ev.TimerFired(timer)
+
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def _view(self, text: str) -> GroupView:
+        """``me{t:2} bad{white_list=a.*:1} | t=0..3 u=0,1 | owners t/0=me-0 | control zookeeper@4:fenced | …``"""
+        head, *parts = (part.strip() for part in text.split(" | "))
+        members: dict[str, Subscription] = {}
+        for item in shlex.split(head):
+            name, _, inside = item.partition("{")
+            inside = inside.removesuffix("}")
+            kind, is_list, pattern = inside.partition("=")
+            if is_list and kind in ("white_list", "black_list"):
+                members[name] = Subscription(kind, dict([_count(pattern)]))
+            else:
+                members[name] = Subscription("static", dict(_count(of) for of in inside.split(",") if of))
+        topics: dict[str, tuple[int, ...]] = {}
+        more: dict[str, Any] = {}
+        for part in parts:
+            word, _, rest = part.partition(" ")
+            match word:
+                case "owners":
+                    more["owners"] = {_partition(name): who for name, who in _pairs(rest.split())}
+                case "control":
+                    authority, version, phase = re.split("[@:]", rest)
+                    more["control"] = Control(int(version), authority, phase)
+                case "left-out":
+                    more["left_out"] = dict(_pairs(shlex.split(rest)))
+                case "missing":
+                    more["missing"] = frozenset(rest.split())
+                case _:
+                    topics |= {topic: tuple(_numbers(numbers)) for topic, numbers in _pairs(part.split())}
+        if any(wanted.pattern != "static" for wanted in members.values()):
+            more["all_topics"] = tuple(topics)
+        return GroupView(members, topics, **more)
+
+    def _per_partition(self, given: Mapping[str, str], asked: Any) -> dict[TopicPartition, str]:
+        """What was said of each partition; ``*`` speaks for those that are not named."""
+        named = {_partition(name): text for name, text in given.items() if name != "*"}
+        strangers = sorted(tp for tp in named if tp not in asked)
+        if strangers:
+            raise BadTranscript(f"nobody asked about {', '.join(map(str, strangers))}")
+        return (dict.fromkeys(asked, given["*"]) if "*" in given else {}) | named
+
+
+# --- commands, one line each ------------------------------------------------------------------------------------
+
+
+def show(command: do.Command) -> str:
+    """A command in one line."""
+    match command:
+        case do.StartTimer(timer, delay_ms):
+            return f"start timer {timer.value} {delay_ms}"
+        case do.StopTimer(timer):
+            return f"stop timer {timer.value}"
+        case do.SetLease(until_ms):
+            return f"lease until {until_ms}" if until_ms else "no lease"
+        case do.Tell(level, name, words):
+            return f"tell {level} {name}: {' / '.join(words.splitlines())}"
+        case do.Count(name, by):
+            return f"count {name} {by}"
+        case do.Probe():
+            return "probe"
+        case do.Register(threads=threads):
+            return f"register {' '.join(f'{topic}:{n}' for topic, n in threads.items())}"
+        case do.Deregister():
+            return "deregister"
+        case do.ReadGroup(topics=topics, whole_group=whole, with_owners=owners):
+            return f"read group {','.join(topics)}{' whole-group' if whole else ''}{' with-owners' if owners else ''}"
+        case do.ListOwners(topics=topics):
+            return f"list owners {','.join(topics)}"
+        case do.ReadPositions(partitions=partitions):
+            return f"read positions {_names(partitions)}"
+        case do.Claim():
+            flags = [name for name in ("look_first", "look_closely") if getattr(command, name)]
+            words = [f"{tp}={thread}" for tp, thread in command.owners.items()]
+            return " ".join(["claim", *words, *(f.replace("_", "-") for f in flags), *_control(command)])
+        case do.Release():
+            words = [_show_release(tp, part) for tp, part in command.partitions.items()]
+            return "; ".join(["release " + words[0], *words[1:], *_control(command)])
+        case do.Commit():
+            words = [f"{tp} {of.stored.offset}->{of.offset}" for tp, of in command.offsets.items()]
+            return "; ".join(["commit " + words[0], *words[1:], *_control(command)])
+        case do.Drain(partitions):
+            return f"drain {_names(partitions)}"
+        case do.GiveUpDrain(partitions):
+            return f"give up drain {_names(partitions)}"
+        case do.Drop(partitions, why):
+            return f"drop {_names(partitions)}: {why}"
+        case do.StartFetching(positions, threads):
+            return "fetch " + " ".join(f"{tp}@{at}>{threads[tp]}" for tp, at in positions.items())
+        case do.MoveThread(threads):
+            return "move " + " ".join(f"{tp}>{thread}" for tp, thread in threads.items())
+        case do.CollectPositions():
+            return "collect positions"
+        case do.CompleteCommit(call, refused):
+            told = "; ".join(f"{tp}: {why}" for tp, why in refused.items())
+            return f"answer commit {call}: {f'not written: {told}' if told else 'written'}"
+        case do.AnnounceShare(partitions):
+            return f"share held: {partitions}"
+        case do.AnnounceLeft(not_released):
+            return f"left{', not released: ' + _names(not_released) if not_released else ''}"
+        case do.Fail(kind, words):
+            return f"FAIL {kind}: {' / '.join(words.splitlines())}"
+
+
+def _show_release(tp: TopicPartition, part: do.ReleaseOf) -> str:
+    words = [str(tp)]
+    if part.verify:
+        words.append("(if it is ours)")
+    if part.offset is not None:
+        words.append(f"{part.stored.offset}->{part.offset}")
+    if part.next_owner is not None:
+        words.append(f"to {part.next_owner}")
+    return " ".join(words)
+
+
+def _control(command: do.Claim | do.Release | do.Commit) -> list[str]:
+    return [] if command.control_version is None else [f"control@{command.control_version}"]
+
+
+def _names(partitions: Any) -> str:
+    return " ".join(map(str, partitions))
+
+
+# --- small parsers ----------------------------------------------------------------------------------------------
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (word.partition("=") for word in words)]
+
+
+def _partition(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("/")
+    if not topic or not number.isdigit():
+        raise BadTranscript(f"not a partition: {name!r}")
+    return TopicPartition(topic, int(number))
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """``0..3`` or ``0,1,5`` or nothing."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("..")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _count(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition(":")
+    return name, int(number)
+
+
+def _stored(text: str) -> StoredOffset:
+    """``none``, or ``10@3``: offset and znode version."""
+    if text == "none":
+        return StoredOffset()
+    offset, _, version = text.partition("@")
+    return StoredOffset(int(offset), int(version or 0))
+
+
+def _written(text: str, offset: int | None, stored: StoredOffset) -> Written:
+    """``done``, ``rewound:3`` (a 3 was found and written over), ``taken:20@9`` (was ahead already), or an outcome."""
+    kind, _, rest = text.partition(":")
+    if kind in OUTCOMES:
+        return Written(OUTCOMES[kind], stored, rest or kind)
+    if kind == "taken":
+        return Written(Outcome.DONE, _stored(rest))
+    after = stored if offset is None else StoredOffset(offset, stored.version + 1)
+    if kind == "done":
+        return Written(Outcome.DONE, after)
+    if kind == "rewound":
+        return Written(Outcome.DONE, after, rewound_from=int(rest))
+    raise BadTranscript(f"not an outcome: {text!r}")
+
+
+def _positions(text: str) -> dict[TopicPartition, int]:
+    return {_partition(name): int(offset) for name, offset in _pairs(text.split())}
+
+
+def _number_or_flag(value: str) -> int | bool:
+    return value == "yes" if value in ("yes", "no") else int(value)
+
+
+def _fields(event: ev.Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in type(event).__slots__}
