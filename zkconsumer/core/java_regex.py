@@ -26,6 +26,7 @@ REPEAT_MAX = 1000
 """The largest ``{n}`` that RE2 knows."""
 
 _CODE_POINT_MAX = 0x10FFFF
+_NOTHING = "[^\\x{0}-\\x{10ffff}]"
 _Ranges = tuple[tuple[int, int], ...]
 
 _LINE_ENDS: _Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x85, 0x85), (0x2028, 0x2029))
@@ -123,7 +124,7 @@ class _Reader:
             case "^" | "$":
                 raise NotEvaluable(self.position, f"'{c}' elsewhere than at an end of the pattern")
             case "{":
-                raise NotJava(self.position, "a '{' with nothing in front of it to repeat")
+                raise NotEvaluable(self.position, "a '{' with nothing in front of it to repeat")
         return _written(self._folded(self._literal()))
 
     def _literal(self) -> _Ranges:
@@ -292,6 +293,8 @@ def _complement(ranges: _Ranges) -> _Ranges:
 
 def _written(ranges: _Ranges) -> str:
     """A set of characters in RE2's spelling."""
+    if not ranges:
+        return _NOTHING  # RE2 would take "[]" for the beginning of a class that holds "]".
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return _spelled(ranges[0][0])
     inside = "".join(

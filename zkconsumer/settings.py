@@ -1,0 +1,181 @@
+"""What a setting is: its type, what it may be, and how it is read.  Pure.
+
+``zkconsumer.config`` holds the table that is made of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+INT_MIN = -(2**31)
+NAME = re.compile(r"[a-zA-Z0-9._-]*")
+"""What group and client ids may hold, in every release; the empty text too."""
+
+JAVA_BLANKS = "".join(map(chr, range(0x21)))
+
+
+class HasValues(Protocol):
+    """A configuration: every key -> value."""
+
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+
+
+class SameAs(NamedTuple):
+    """A default that is the value of another setting, which stands above in the table."""
+
+    key: str
+
+
+class Setting(Generic[T]):
+    """One line of the table, and the attribute of the configuration that reads it.
+
+    ``read`` takes what the user gave and returns the value; it raises ``ValueError`` whose text, if any, says what
+    to do.  ``default`` is None when there is none, ``...`` when the key must be given.
+    """
+
+    def __init__(
+        self, key: str, sentence: str, read: Callable[[object], T], type_: str, allowed: str, default: Any, unit: str
+    ) -> None:
+        self.key = key
+        self.sentence = sentence
+        self.read = read
+        self.type = type_
+        self.allowed = allowed
+        self.default = default
+        self.unit = unit
+        self.attribute = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+
+    @overload
+    def __get__(self, config: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, config: HasValues, owner: type) -> T: ...
+    def __get__(self, config: HasValues | None, owner: type) -> Setting[T] | T:
+        if config is None:
+            return self
+        value: T = config.values[self.key]
+        return value
+
+    def __set__(self, config: HasValues, value: object) -> None:
+        raise AttributeError(f"a configuration does not change; with_overrides({{{self.key!r}: …}}) makes another")
+
+
+# --- the types ----------------------------------------------------------------------------------------------------
+
+
+def integer(
+    key: str, default: int | SameAs, sentence: str, *, unit: str = "", low: int = 0, high: int = INT_MAX
+) -> Setting[int]:
+    """An integer within bounds, both allowed."""
+
+    def read(given: object) -> int:
+        if isinstance(given, str):
+            # As Integer.parseInt, but for the digits of other scripts.
+            if not re.fullmatch(r"[+-]?[0-9]{1,20}", given):
+                raise ValueError
+            given = int(given)
+        if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
+            raise ValueError
+        return given
+
+    return Setting(key, sentence, read, "integer", f"an integer from {low} to {high}", default, unit)
+
+
+def boolean(key: str, default: bool, sentence: str) -> Setting[bool]:
+    """Exactly ``true`` or ``false``."""
+
+    def read(given: object) -> bool:
+        if isinstance(given, bool):
+            return given
+        match given:
+            case "true":
+                return True
+            case "false":
+                return False
+        raise ValueError
+
+    return Setting(key, sentence, read, "boolean", "true or false", default, "")
+
+
+def text(key: str, default: object, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str]:
+    """``check`` returns the text as it is to be used, or raises ``ValueError``."""
+
+    def read(given: object) -> str:
+        if not isinstance(given, str):
+            raise ValueError
+        return check(given)
+
+    return Setting(key, sentence, read, "string", allowed, default, "")
+
+
+def optional_text(key: str, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str | None]:
+    """A text that need not be given, and is None then."""
+    return cast("Setting[str | None]", text(key, None, sentence, check, allowed))
+
+
+def choice(
+    key: str, choices: tuple[str, ...], sentence: str, foreign: Mapping[str, str] | None = None, *, folded: bool = False
+) -> Setting[str]:
+    """One of some words, of which the first is the default; ``foreign``: words of others -> what it is called here."""
+
+    def read(given: object) -> str:
+        word = given.lower() if folded and isinstance(given, str) else given
+        if isinstance(word, str) and word in choices:
+            return word
+        here = (foreign or {}).get(str(word))
+        raise ValueError(f"what the new consumer calls so is {here} here" if here else "")
+
+    return Setting(key, sentence, read, "string", " or ".join(choices), choices[0], "")
+
+
+# --- what texts may hold -----------------------------------------------------------------------------------------
+
+
+def check_name(text: str) -> str:
+    """Group and client ids, as every release checks them."""
+    if not NAME.fullmatch(text):
+        illegal = "".join(dict.fromkeys(c for c in text if not NAME.fullmatch(c)))
+        raise ValueError(
+            f"it is illegal, contains a character other than ASCII alphanumerics, '.', '_' and '-': {illegal!r}"
+        )
+    return text
+
+
+def check_group(text: str) -> str:
+    """A group id; it must be part of a path as well, or nothing can be registered."""
+    check_name(text)
+    if text in ("", ".", ".."):
+        raise ValueError("it becomes a part of paths in ZooKeeper, where it cannot stand")
+    return text
+
+
+def check_consumer_id(text: str) -> str:
+    """A consumer id, which the original does not look at before ZooKeeper refuses it."""
+    if re.search(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]", text):
+        raise ValueError("it becomes a part of paths in ZooKeeper, where '/' and control characters cannot stand")
+    return text
+
+
+def check_connect(text: str) -> str:
+    """Servers and chroot.  Blanks around servers and commas at the end go, as in ZooKeeper's own client."""
+    servers, slash, chroot = text.partition("/")
+    trimmed = [server.strip(JAVA_BLANKS) for server in servers.rstrip("," + JAVA_BLANKS).split(",")]
+    for server in trimmed:
+        host, colon, port = server.rpartition(":")
+        if not colon or server.endswith("]"):
+            host, port = server, "2181"
+        if not host or re.search(r"\s", host) or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+            raise ValueError(f"{server!r} is not HOST:PORT")
+    if "," in chroot:
+        raise ValueError("the chroot stands once, behind the last server")
+    if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):
+        raise ValueError(f"the chroot {'/' + chroot!r} is not a path; it has no '/' at the end")
+    return ",".join(trimmed) + slash + chroot
