@@ -127,6 +127,7 @@ class Group:
         self._withdrawing = False
         self._held_since_ms: int | None = None
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
+        self._changed_since_read = False
         self._tickets = self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
         self._said_left_out: set[str] = set()
         self._said_missing: set[str] = set()
@@ -257,7 +258,10 @@ class Group:
         if not self.session.is_connected:
             return
         self.owners.forget(watches_only=True)
+        self._changed_since_read = True
         self._say(do.Probe(event.session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+        if self.membership.state is MembershipState.WITHDRAWN:
+            self.membership.handle(mem.Seek())
         self._trigger()
 
     def _session_lost(self, event: ev.SessionLost) -> None:
@@ -316,6 +320,7 @@ class Group:
                 self._withdrawing = False
                 if self.is_leaving:
                     self._say(do.AnnounceLeft(tuple(sorted(self.partitions))))
+                self._read_again_if_changed()
 
     def _put_off(self, name: str, why: str) -> None:
         self._tell("WARNING", name, f"why={why!r} retry_ms={REGISTER_RETRY_MS}")
@@ -348,8 +353,13 @@ class Group:
     # --- reading --------------------------------------------------------------------------------------------
 
     def _group_changed(self) -> None:
+        self._changed_since_read = True
+        self._read_again_if_changed()
+
+    def _read_again_if_changed(self) -> None:
+        """A watch fires once, and in some states it cannot be acted on yet (our own leaving fires it, too)."""
         concerned = self.membership.state in (MembershipState.IN, MembershipState.WITHDRAWN)
-        if concerned and not self._debouncing:
+        if concerned and self._changed_since_read and not self._debouncing:
             self._debouncing = True
             self._say(do.StartTimer(Timer.DEBOUNCE, self.settings.debounce_ms))
 
@@ -358,6 +368,7 @@ class Group:
             self.rebalance.handle(reb.Triggered())
 
     def _read_group(self) -> None:
+        self._changed_since_read = False
         self._asked_read = self._ticket()
         self._say(
             do.ReadGroup(
@@ -462,6 +473,7 @@ class Group:
             self.rebalance.handle(reb.Stopped())
             self._withdrawing = True
         self.membership.handle(mem.Withdrawn())
+        self._read_again_if_changed()
 
     # --- claiming -------------------------------------------------------------------------------------------
 
