@@ -254,7 +254,10 @@ class _Sized:
             return length
 
         def plain(r: Reader) -> int:
-            start = r.take(field, length_size)
+            start = r.pos
+            if length_size > r.end - start:
+                raise Fault(field, start, f"a length takes {length_size} bytes, {r.end - start} left")
+            r.pos = start + length_size
             length: int = unpack(r.data, start)[0]
             if length < lowest:
                 if length == -1:
@@ -370,19 +373,19 @@ record_set = Blob("record set", shared=True)
 class Array(_Sized):
     """Elements of one kind, counted in front."""
 
-    __slots__ = ("_item",)
+    __slots__ = ("item",)
 
     def __init__(self, item: Kind) -> None:
         super().__init__("array", "i")
-        self._item = item
+        self.item = item
 
     def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
         read_length = self._length_reader(field, flexible, nullable)
-        item_bytes_min = self._item.bytes_min(version, flexible)
+        item_bytes_min = self.item.bytes_min(version, flexible)
         assert item_bytes_min > 0, "elements without bytes would make the element count unbounded"
-        if isinstance(self._item, Fixed) and self._item.is_number:
-            return _fixed_array_reader(field, self._item, read_length)
-        read_item = self._item.reader("", version, flexible, nullable=False)
+        if isinstance(self.item, Fixed) and self.item.is_number:
+            return _fixed_array_reader(field, self.item, read_length)
+        read_item = self.item.reader("", version, flexible, nullable=False)
 
         def read(r: Reader) -> list[Any] | None:
             length = read_length(r)
@@ -401,9 +404,9 @@ class Array(_Sized):
 
     def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
         write_length = self._length_writer(field, flexible, nullable)
-        if isinstance(self._item, Fixed) and self._item.is_number:
-            return _fixed_array_writer(field, self._item, write_length)
-        write_item = self._item.writer(f"{field}[]", version, flexible, nullable=False)
+        if isinstance(self.item, Fixed) and self.item.is_number:
+            return _fixed_array_writer(field, self.item, write_length)
+        write_item = self.item.writer(f"{field}[]", version, flexible, nullable=False)
 
         def write(out: bytearray, value: list[Any] | None) -> None:
             if value is None:

@@ -1,0 +1,84 @@
+"""Messages for the tests of the wire: every API and version, with values of every kind."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from zkconsumer.wire.primitives import Array, Blob, Fixed, Kind, Text
+from zkconsumer.wire.schemas import APIS, Api
+from zkconsumer.wire.schemas.table import Field, Nested, fields
+
+EVERY_VERSION: list[tuple[Api[Any, Any], int]] = [
+    (api, version) for api in APIS.values() for version in range(api.lowest, api.highest + 1)
+]
+EVERY_VERSION_IDS = [f"{api.name}-v{version}" for api, version in EVERY_VERSION]
+
+_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
+
+
+@cache
+def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
+    """Any message of this class; fields that the version lacks keep their defaults."""
+    present = [field for field in fields(cls) if version in field.column.versions]
+    absent = {field.name: st.builds(field.make_default) for field in fields(cls) if field not in present}
+    return st.builds(cls, **{field.name: _values(field, version) for field in present}, **absent)
+
+
+def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
+    values = _of_kind(field.column.kind, version)
+    if version in field.column.nullable or (field.column.tag is not None and field.default is None):
+        return st.none() | values
+    return values
+
+
+def _of_kind(kind: Kind, version: int) -> st.SearchStrategy[Any]:
+    match kind:
+        case Fixed(letter="?"):
+            return st.booleans()
+        case Fixed(letter="16s"):
+            return st.binary(min_size=16, max_size=16)
+        case Fixed(letter=letter):
+            bits = _BITS[letter]
+            return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        case Text():
+            return st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+        case Blob():
+            return st.binary(max_size=40)
+        case Array():
+            return st.lists(_of_kind(kind.item, version), max_size=3)
+        case Nested():
+            return messages(kind.cls, version)
+    raise AssertionError(f"no values for {kind}")
+
+
+def filled(cls: type, version: int) -> Any:
+    """One message with a value in every field that the version has; the same every time."""
+    given = {
+        field.name: _filled_value(field.column.kind, version)
+        if version in field.column.versions
+        else field.make_default()
+        for field in fields(cls)
+    }
+    return cls(**given)
+
+
+def _filled_value(kind: Kind, version: int) -> Any:
+    match kind:
+        case Fixed(letter="?"):
+            return True
+        case Fixed(letter="16s"):
+            return bytes(range(16))
+        case Fixed():
+            return 7
+        case Text():
+            return "näme"
+        case Blob():
+            return b"record set"
+        case Array():
+            return [_filled_value(kind.item, version)] * 2
+        case Nested():
+            return filled(kind.cls, version)
+    raise AssertionError(f"no value for {kind}")

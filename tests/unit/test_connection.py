@@ -1,0 +1,516 @@
+"""The connection, over sockets and in memory: one code, two transports."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.threads import Worker, live_threads, spawn
+from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, RemoteProtocolError, UsageError
+from zkconsumer.kafka.connection import (
+    CORRELATION_ID_MAX,
+    BlockingConnection,
+    Connection,
+    ConnectionFailed,
+    Reason,
+    guess,
+)
+from zkconsumer.kafka.transport import SocketTransport
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold, WrongCorrelationId
+from zkconsumer.wire.primitives import MalformedMessage
+from zkconsumer.wire.schemas import API_VERSIONS, FETCH, METADATA, PRODUCE
+from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
+from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
+from zkconsumer.wire.schemas.produce import ProduceRequest
+
+TIMEOUT_MS = 5_000
+SHORT_MS = 50
+LONG_POLL_MS = 60_000
+
+TOPIC = "clicks"
+ALL = MetadataRequest(topics=[])
+
+
+def one_topic(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def long_poll() -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    return FetchRequest(max_wait_ms=LONG_POLL_MS, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[partition])])
+
+
+@pytest.fixture(params=["memory", "tcp"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
+    made = FakeCluster(release="3.9.1")
+    made.create_topic(TOPIC)
+    with ExitStack() as stack:
+        if request.param == "tcp":
+            stack.enter_context(made.serve())
+        yield made
+    assert live_threads() == []
+
+
+@pytest.fixture
+def connect(cluster: FakeCluster) -> Callable[..., Connection]:
+    """A ``Connect`` by the transport of this run."""
+    is_tcp = cluster.address(0).host == "127.0.0.1"
+    return BlockingConnection if is_tcp else cluster.connect
+
+
+@pytest.fixture
+def connection(cluster: FakeCluster, connect: Callable[..., Connection]) -> Iterator[Connection]:
+    _, host, port = cluster.address(0)
+    made = connect(host, port, client_id="tests")
+    yield made
+    made.close()
+
+
+# --- asking and answering ---------------------------------------------------------------------------------------
+
+
+def test_a_request_is_answered(cluster: FakeCluster, connection: Connection) -> None:
+    response = connection.request(METADATA, 1, one_topic(TOPIC), TIMEOUT_MS)
+    assert [topic.name for topic in response.topics] == [TOPIC]
+    [seen] = cluster.requests
+    assert (seen.api, seen.version, seen.client_id, seen.body) == (METADATA, 1, "tests", one_topic(TOPIC))
+
+
+def test_nothing_is_opened_before_the_first_request() -> None:
+    connection = FakeCluster().connect("nobody", 1)
+    with pytest.raises(ConnectionFailed) as caught:
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is Reason.REFUSED
+
+
+def test_pipelined_answers_come_in_order(connection: Connection) -> None:
+    first = connection.send(METADATA, 0, one_topic("a"), TIMEOUT_MS)
+    second = connection.send(METADATA, 1, one_topic("b"), TIMEOUT_MS)
+    with pytest.raises(UsageError, match="the answer to Metadata v0 comes before that to Metadata v1"):
+        connection.receive(second, TIMEOUT_MS)
+    assert connection.receive(first, TIMEOUT_MS).topics[0].name == "a"
+    third = connection.send(METADATA, 2, one_topic("c"), TIMEOUT_MS)
+    assert connection.receive(second, TIMEOUT_MS).topics[0].name == "b"
+    assert connection.receive(third, TIMEOUT_MS).topics[0].name == "c"
+
+
+def test_an_answer_larger_than_any_buffer_arrives_whole(cluster: FakeCluster, connection: Connection) -> None:
+    value = bytes(range(256)) * 20_000
+    cluster.append(TOPIC, 0, [value])
+    body = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=[
+            FetchTopic(topic=TOPIC, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**30)])
+        ],
+    )
+    records = connection.request(FETCH, 12, body, TIMEOUT_MS).responses[0].partitions[0].records
+    assert records is not None
+    assert bytes(records).endswith(value + b"\0")
+
+
+def test_has_answer_waits_but_takes_nothing(cluster: FakeCluster, connection: Connection) -> None:
+    hold = cluster.inject(Hold(), api=METADATA)
+    pending = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    assert not connection.has_answer(1)
+    cluster.lift(hold)
+    assert connection.has_answer(TIMEOUT_MS)
+    assert connection.has_answer(TIMEOUT_MS)
+    assert connection.receive(pending, TIMEOUT_MS).topics
+
+
+def test_receive_next_passes_over_requests_that_the_broker_ignored() -> None:
+    cluster = FakeCluster(release="0.9.0.1")
+    connection = cluster.connect(*cluster.address(0)[1:])
+    ignored = connection.send(API_VERSIONS, 0, ApiVersionsRequest(), TIMEOUT_MS)
+    asked = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    answered, body = connection.receive_next(TIMEOUT_MS)
+    assert answered is asked
+    assert body.brokers
+    with pytest.raises(ConnectionFailed, match="the connection broke before ApiVersions v0 was answered"):
+        connection.receive(ignored, TIMEOUT_MS)
+    with pytest.raises(UsageError, match="no request is waiting"):
+        connection.receive_next(TIMEOUT_MS)
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+
+
+def test_correlation_ids_start_again_after_the_last(connection: Connection) -> None:
+    assert isinstance(connection, BlockingConnection)
+    connection._correlation_id = CORRELATION_ID_MAX
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+    assert connection._correlation_id == 0
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+
+
+def test_a_request_without_an_answer_is_refused(connection: Connection) -> None:
+    with pytest.raises(UsageError, match="acks=0 has no answer"):
+        connection.request(PRODUCE, 0, ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), TIMEOUT_MS)
+
+
+def test_a_request_that_cannot_be_written_leaves_the_connection_whole(connection: Connection) -> None:
+    pending = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    with pytest.raises(UsageError, match="Metadata v99 is not spoken here"):
+        connection.send(METADATA, 99, ALL, TIMEOUT_MS)
+    assert connection.receive(pending, TIMEOUT_MS).brokers
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------
+
+
+def test_a_silent_broker_is_given_up_at_the_deadline(cluster: FakeCluster, connection: Connection) -> None:
+    cluster.inject(Hold(), api=METADATA)
+    started_ms = SYSTEM_CLOCK.now_ms()
+    with pytest.raises(ConnectionFailed) as caught:
+        connection.request(METADATA, 0, ALL, SHORT_MS)
+    assert SHORT_MS <= SYSTEM_CLOCK.now_ms() - started_ms < TIMEOUT_MS
+    assert caught.value.reason is Reason.TIMED_OUT
+    host, port = connection.host, connection.port
+    assert str(caught.value).startswith(f"{host}:{port}: no answer to Metadata v0 within {SHORT_MS} ms; ")
+
+
+def test_a_late_answer_in_time_is_an_answer(cluster: FakeCluster, connection: Connection) -> None:
+    cluster.inject(Delay(SHORT_MS))
+    started_ms = SYSTEM_CLOCK.now_ms()
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+    assert SYSTEM_CLOCK.now_ms() - started_ms >= SHORT_MS
+
+
+def test_a_connection_that_broke_opens_again_at_the_next_request(cluster: FakeCluster, connection: Connection) -> None:
+    cluster.inject(CloseConnection())
+    with pytest.raises(ConnectionFailed, match="closed instead of answering Metadata v0") as caught:
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is Reason.CLOSED
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+
+
+def test_no_request_is_repeated_by_itself(cluster: FakeCluster, connection: Connection) -> None:
+    cluster.inject(CloseConnection())
+    with pytest.raises(BrokerUnreachable):
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert len(cluster.requests) == 1
+
+
+def test_answers_that_were_pending_when_it_broke_are_lost(cluster: FakeCluster, connection: Connection) -> None:
+    cluster.inject(CloseConnection(after_bytes=10))
+    first = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    second = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    with pytest.raises(ConnectionFailed, match="after 10 bytes of the answer"):
+        connection.receive(first, TIMEOUT_MS)
+    again = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    with pytest.raises(ConnectionFailed, match="the connection broke before Metadata v0 was answered"):
+        connection.receive(second, TIMEOUT_MS)
+    assert connection.receive(again, TIMEOUT_MS).brokers
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Garbage(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "is this port an HTTP port"),
+        (Garbage(bytes.fromhex("00000006 00000000 0000")), "field brokers at byte 4: a length takes 4 bytes, 2 left"),
+        (WrongCorrelationId(5), "field correlation_id at byte 0: 5, expected 0"),
+    ],
+)
+def test_garbage_is_a_protocol_error_that_names_the_broker(
+    cluster: FakeCluster, connection: Connection, fault: Any, text: str
+) -> None:
+    cluster.inject(fault)
+    with pytest.raises(RemoteProtocolError, match=text) as caught:
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert isinstance(caught.value, MalformedMessage)
+    assert str(caught.value).startswith(f"{connection.host}:{connection.port}: Metadata v0 response")
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers, "the next request begins on a fresh connection"
+
+
+def test_a_broker_that_stops_breaks_its_connections(cluster: FakeCluster, connection: Connection) -> None:
+    connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    cluster.stop_broker(0)
+    with pytest.raises(ConnectionFailed) as caught:
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is Reason.CLOSED
+    with pytest.raises(ConnectionFailed, match="refused; start the broker, or correct the address") as caught:
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is Reason.REFUSED
+    cluster.start_broker(0)
+    assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+
+
+def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ConnectionFailed, match=r"the name broker\.example has no address .* correct DNS") as caught:
+        BlockingConnection("broker.example", 9092).request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is Reason.UNRESOLVED
+
+
+def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    with cluster.serve(), socket.create_server(("127.0.0.1", 0)) as unused:
+        dead = unused.getsockname()
+        unused.close()
+        alive = cluster.address(0)[1:]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (dead, alive)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        connection = BlockingConnection("broker", 9092)
+        assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+        connection.close()
+
+
+def test_an_interrupt_in_the_middle_of_an_answer_breaks_the_connection() -> None:
+    class Interrupted(SocketTransport):
+        released = 0
+
+        def open(self, deadline_ms: int) -> None:
+            pass
+
+        def send_all(self, data: bytes, deadline_ms: int) -> None:
+            pass
+
+        def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+            raise KeyboardInterrupt
+
+        def release(self) -> None:
+            type(self).released += 1
+
+    connection = BlockingConnection("h", 1, transport=Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert Interrupted.released == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        (b"HTTP", "HTTP port"),
+        (b"\x16\x03\x01", "TLS port"),
+        (b"SSH-", "SSH port"),
+        (b"\x7f\0\0\0", "something else"),
+        (b"\0\0\0\x10", ""),
+        (b"", ""),
+    ],
+)
+def test_a_guess_for_the_reader(start: bytes, text: str) -> None:
+    assert text in guess(start)
+    assert bool(guess(start)) == bool(text)
+
+
+# --- closing ----------------------------------------------------------------------------------------------------
+
+
+def in_thread(what: Callable[[], object]) -> tuple[Worker, list[object]]:
+    """Run it in a thread; what it gives or raises ends up in the list."""
+    results: list[object] = []
+    worker = spawn("caller", lambda stop: results.append(what()), lambda _, error: results.append(error))
+    return worker, results
+
+
+def test_close_from_another_thread_breaks_a_blocked_receive_at_once(
+    cluster: FakeCluster, connection: Connection
+) -> None:
+    worker, results = in_thread(lambda: connection.request(FETCH, 4, long_poll(), LONG_POLL_MS))
+    cluster.wait_for_request(lambda seen: seen.api is FETCH, TIMEOUT_MS)
+    started_ms = SYSTEM_CLOCK.now_ms()
+    connection.close()
+    assert worker.join(TIMEOUT_MS)
+    assert SYSTEM_CLOCK.now_ms() - started_ms < 1000
+    [error] = results
+    assert isinstance(error, ConnectorClosed)
+    assert "was closed by this process" in str(error)
+
+
+def test_close_is_final_and_may_come_twice(connection: Connection) -> None:
+    connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    connection.close()
+    connection.close()
+    with pytest.raises(ConnectorClosed):
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    with pytest.raises(ConnectorClosed):
+        connection.has_answer(0)
+
+
+def test_close_before_the_first_request(connect: Callable[..., Connection]) -> None:
+    connection = connect("127.0.0.1", 1)
+    connection.close()
+    with pytest.raises(ConnectorClosed):
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+
+
+def test_two_threads_cannot_share_a_connection(cluster: FakeCluster, connection: Connection) -> None:
+    worker, results = in_thread(lambda: connection.request(FETCH, 4, long_poll(), LONG_POLL_MS))
+    cluster.wait_for_request(lambda seen: seen.api is FETCH, TIMEOUT_MS)
+    with pytest.raises(UsageError, match="two threads use the connection"):
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    cluster.append(TOPIC, 0, [b"a"])
+    assert worker.join(TIMEOUT_MS)
+    assert not isinstance(results[0], BaseException)
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """A port whose queue of connections is full: the next one hangs, as behind a firewall that drops packets."""
+    with socket.socket() as listener, ExitStack() as stack:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_connecting_has_a_deadline_of_its_own() -> None:
+    with black_hole() as port:
+        connection = BlockingConnection("127.0.0.1", port, connect_timeout_ms=SHORT_MS)
+        with pytest.raises(ConnectionFailed, match=f"no answer to connect within {SHORT_MS} ms") as caught:
+            connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is Reason.TIMED_OUT
+
+
+def test_close_breaks_a_connect_that_hangs() -> None:
+    connecting = Marked("connect")
+
+    class Watched(SocketTransport):
+        def _left(self, deadline_ms: int) -> float:
+            connecting.reach()
+            return super()._left(deadline_ms)
+
+    with black_hole() as port:
+        connection = BlockingConnection("127.0.0.1", port, connect_timeout_ms=LONG_POLL_MS, transport=Watched)
+        worker, results = in_thread(lambda: connection.request(METADATA, 0, ALL, TIMEOUT_MS))
+        connecting.wait()
+        connection.close()
+        assert worker.join(TIMEOUT_MS)
+    assert isinstance(results[0], ConnectorClosed)
+
+
+class Marked:
+    """A point in another thread that a test waits for."""
+
+    def __init__(self, name: str) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.settimeout(TIMEOUT_MS / 1000)
+        self._name = name
+
+    def reach(self) -> None:
+        self._theirs.send(b"x")
+
+    def wait(self) -> None:
+        assert self._ours.recv(1), self._name
+        self._ours.close()
+
+
+def test_failures_leave_no_descriptor_behind(cluster: FakeCluster, connect: Callable[..., Connection]) -> None:
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("descriptors can be counted on Linux only")
+    _, host, port = cluster.address(0)
+
+    def fail() -> None:
+        connection = connect(host, port)
+        for fault in (CloseConnection(), Garbage(b"HTTP"), CloseConnection(after_bytes=5)):
+            cluster.inject(fault)
+            with pytest.raises((BrokerUnreachable, RemoteProtocolError)):
+                connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+        connection.close()
+        refused = connect("127.0.0.1", 1)
+        with pytest.raises(BrokerUnreachable):
+            refused.request(METADATA, 0, ALL, TIMEOUT_MS)
+
+    fail()
+    before = len(list(folder.iterdir()))
+    for _ in range(5):
+        fail()
+    # Every failure ends the broker's side too, but in its own thread: what is counted must settle.
+    deadline_ms = SYSTEM_CLOCK.now_ms() + TIMEOUT_MS
+    while len(list(folder.iterdir())) > before and SYSTEM_CLOCK.now_ms() < deadline_ms:
+        os.sched_yield()
+    assert len(list(folder.iterdir())) <= before
+
+
+# --- the socket itself, and processes ---------------------------------------------------------------------------
+
+
+def test_the_socket_is_set_up_for_a_broker() -> None:
+    cluster = FakeCluster()
+    with cluster.serve():
+        _, host, port = cluster.address(0)
+        transport = SocketTransport(host, port, 256 * 1024, SYSTEM_CLOCK)
+        transport.open(SYSTEM_CLOCK.now_ms() + TIMEOUT_MS)
+        sock = transport._socket
+        assert sock is not None
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        given = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        default = SocketTransport(host, port, -1, SYSTEM_CLOCK)
+        default.open(SYSTEM_CLOCK.now_ms() + TIMEOUT_MS)
+        assert default._socket is not None
+        assert given != default._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        transport.release()
+        default.release()
+        with pytest.raises(ConnectionAbortedError, match="not open"):
+            transport.receive_into(memoryview(bytearray(1)), SYSTEM_CLOCK.now_ms() + TIMEOUT_MS)
+
+
+def test_an_aborted_transport_stays_aborted() -> None:
+    transport = SocketTransport("127.0.0.1", 1, 0, SYSTEM_CLOCK)
+    transport.abort()
+    with pytest.raises(ConnectionAbortedError):
+        transport.open(SYSTEM_CLOCK.now_ms() + TIMEOUT_MS)
+
+
+def test_a_connection_is_refused_in_a_child_and_works_on_in_the_parent() -> None:
+    cluster = FakeCluster()
+    with cluster.serve():
+        _, host, port = cluster.address(0)
+        connection = BlockingConnection(host, port)
+        connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            report = b"nothing was raised"
+            try:
+                connection.request(METADATA, 0, ALL, TIMEOUT_MS)
+            except ForkedError as error:
+                report = str(error).encode()
+            finally:
+                connection.close()
+                os.write(writing, report)
+                os._exit(0)
+        os.close(writing)
+        os.waitpid(child, 0)
+        with os.fdopen(reading) as pipe:
+            assert pipe.read().endswith(f"belongs to process {os.getpid()}; connect in the child instead")
+        assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
+        connection.close()
+
+
+def test_deadlines_are_those_of_the_clock_that_was_given() -> None:
+    class Later:
+        """A clock that jumps by a minute each time it is read."""
+
+        now = 0
+
+        def now_ms(self) -> int:
+            self.now += 60_000
+            return self.now
+
+        def wall_ms(self) -> int:
+            return 0
+
+    clock: Clock = Later()
+    cluster = FakeCluster()
+    with cluster.serve():
+        _, host, port = cluster.address(0)
+        connection = BlockingConnection(host, port, clock=clock)
+        with pytest.raises(ConnectionFailed, match="no answer to connect within"):
+            connection.request(METADATA, 0, ALL, TIMEOUT_MS)
