@@ -125,6 +125,8 @@ class Group:
         self.tries = 0
         self._assignment_refused = ""
         self._withdrawing = False
+        self._may_be_registered = False
+        self._has_announced_left = False
         self._held_since_ms: int | None = None
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
@@ -222,6 +224,7 @@ class Group:
             self._read_group()
         if self.membership.state is MembershipState.REGISTERING and not self._asked_register:
             self._asked_register = self._ticket()
+            self._may_be_registered = True
             self._say(do.Register(self._asked_register, self._session_id, self.threads))
 
     def _advance_leaving(self) -> None:
@@ -230,9 +233,13 @@ class Group:
             return
         self._say(*self.releases.revoke(self.partitions))
         self._say(*self.releases.send({}, self._session_id, self._control_version))
-        if not self.releases.is_pending:
+        if self.releases.is_pending:
+            return
+        if self._may_be_registered:
             self._asked_register = self._ticket()
             self._say(do.Deregister(self._asked_register, self._session_id))
+        else:
+            self._deregistered()
 
     def _advance_rebalance(self) -> None:
         if self.rebalance.state is RebalanceState.RELEASING:
@@ -289,11 +296,12 @@ class Group:
         self.refused.clear()
         self.tries = 0
         self._said_share = None
+        self._may_be_registered = False
         self._withdrawing = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
         self._say(*(do.StopTimer(timer) for timer in TIMERS_OF_A_MEMBER))
         if self.is_leaving:
-            self._say(do.AnnounceLeft(()))
+            self._announce_left(())
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -309,18 +317,31 @@ class Group:
                 self._say(do.StopTimer(Timer.DEBOUNCE))
                 self._trigger()
             case ev.RegistrationHeld():
+                self._may_be_registered = False
                 self.membership.handle(mem.RegistrationPutOff())
-                self._held_elsewhere(event)
+                if self.membership.state is MembershipState.WAITING:
+                    self._held_elsewhere(event)
             case ev.RegistrationFailed(_, why):
                 self.membership.handle(mem.RegistrationPutOff())
-                self._put_off("registration-failed", why)
+                if self.membership.state is MembershipState.WAITING:
+                    self._put_off("registration-failed", why)
             case ev.Deregistered():
-                self.rebalance.handle(reb.Stopped())
-                self.membership.handle(mem.DeregistrationDone(self._withdrawing and not self.is_leaving))
-                self._withdrawing = False
-                if self.is_leaving:
-                    self._say(do.AnnounceLeft(tuple(sorted(self.partitions))))
-                self._read_again_if_changed()
+                self._deregistered()
+
+    def _deregistered(self) -> None:
+        """No registration of ours is there (any more)."""
+        self._may_be_registered = False
+        self.rebalance.handle(reb.Stopped())
+        self.membership.handle(mem.DeregistrationDone(self._withdrawing and not self.is_leaving))
+        self._withdrawing = False
+        if self.is_leaving:
+            self._announce_left(self.partitions)
+        self._read_again_if_changed()
+
+    def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
+        if not self._has_announced_left:
+            self._has_announced_left = True
+            self._say(do.AnnounceLeft(tuple(sorted(not_released))))
 
     def _put_off(self, name: str, why: str) -> None:
         self._tell("WARNING", name, f"why={why!r} retry_ms={REGISTER_RETRY_MS}")
@@ -347,8 +368,7 @@ class Group:
         if self.membership.expects(ev.LeaveWanted):
             self.membership.handle(ev.LeaveWanted())
         if self.membership.state is MembershipState.OUT or not self.session.is_connected:
-            held = tuple(sorted(tp for tp, p in self.partitions.items() if p.is_owned))
-            self._say(do.AnnounceLeft(held))
+            self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
     # --- reading --------------------------------------------------------------------------------------------
 
