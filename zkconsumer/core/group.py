@@ -203,10 +203,10 @@ class Group:
     def _advance(self) -> None:
         if not self.session.is_connected or self.has_failed:
             return
-        self._advance_membership()
         if self.membership.state is MembershipState.LEAVING:
             self._advance_leaving()
-        elif self.membership.state is MembershipState.IN:
+        self._advance_membership()
+        if self.membership.state is MembershipState.IN:
             self._advance_rebalance()
         if self.commits.calls and not self.commits.is_busy:
             call = self.commits.calls.pop(0)
@@ -457,11 +457,14 @@ class Group:
         elif share.refused:
             self._fail("ConsumerRebalanceFailedException", share.refused)
         else:
+            self._said_withdrawn = ""
             self.membership.handle(mem.Scouted())
 
     def _viewed(self, view: GroupView) -> None:
         if self.settings.member not in view.members:
             self._tell("WARNING", "registration-vanished", f"member={self.settings.member}: registering again")
+            self._may_be_registered = False
+            self._said_share = None
             self.rebalance.handle(reb.Stopped())
             self.membership.handle(mem.RegistrationGone())
             return
@@ -489,10 +492,10 @@ class Group:
         if why != self._said_withdrawn:
             self._said_withdrawn = why
             self._tell("ERROR", "withdrawn", f"{why}: staying out of the group until its members change")
-        if self.membership.state is MembershipState.IN:
-            self.rebalance.handle(reb.Stopped())
-            self._withdrawing = True
-        self.membership.handle(mem.Withdrawn())
+        self._said_share = None
+        self.rebalance.handle(reb.Stopped())
+        self.membership.handle(mem.Withdrawn(registered=self._may_be_registered))
+        self._withdrawing = self.membership.state is MembershipState.LEAVING
         self._read_again_if_changed()
 
     # --- claiming -------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """Whether this member is in the group's registry.
 
             Seek              Scouted               RegistrationDone
-   OUT ------------> SCOUTING --------> REGISTERING ----------------> IN --RegistrationGone--> OUT
+   OUT ------------> SCOUTING --------> REGISTERING ----------------> IN
     ^                 ^   | |                | RegistrationPutOff      |
-    |   Withdrawn     |   | +-------------+  | (another session        | Withdrawn, LeaveWanted
+    |   Withdrawn     |   | +-------------+  | (another session        | Withdrawn, RegistrationGone, LeaveWanted
     |         +-------|---+   (unreadable)|  |  holds the id)          v
     |         v       | Seek              v  v                      LEAVING --DeregistrationDone--> OUT or WITHDRAWN
     |     WITHDRAWN --+------------------ WAITING
@@ -57,12 +57,20 @@ class RegistrationPutOff:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationGone:
-    """Our registration znode is missing although our session lives: somebody deleted it."""
+    """Our registration znode is missing although our session lives: somebody deleted it.
+
+    What we own is given back before we register again: the others' view gives it to them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """Another member's subscription cannot be evaluated here: we must not take part."""
+    """Another member's subscription cannot be evaluated here: we must not take part.
+
+    ``registered`` when a registration of ours may exist: one whose outcome is not known counts.
+    """
+
+    registered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,10 @@ class Membership(Machine):
 
     INITIAL = MembershipState.OUT
 
+    @leads_to(MembershipState.WITHDRAWN, MembershipState.LEAVING)
+    def _withdrawn(self, event: Withdrawn) -> tuple[MembershipState, list[Any]]:
+        return (MembershipState.LEAVING if event.registered else MembershipState.WITHDRAWN), []
+
     @leads_to(MembershipState.WITHDRAWN, MembershipState.OUT)
     def _deregistered(self, event: DeregistrationDone) -> tuple[MembershipState, list[Any]]:
         return (MembershipState.WITHDRAWN if event.withdrawn else MembershipState.OUT), []
@@ -87,7 +99,7 @@ class Membership(Machine):
         (MembershipState.OUT, LeaveWanted): to(MembershipState.OUT),
         (MembershipState.SCOUTING, Scouted): to(MembershipState.REGISTERING),
         (MembershipState.SCOUTING, RegistrationPutOff): to(MembershipState.WAITING),
-        (MembershipState.SCOUTING, Withdrawn): to(MembershipState.WITHDRAWN),
+        (MembershipState.SCOUTING, Withdrawn): _withdrawn,
         (MembershipState.SCOUTING, SessionLost): to(MembershipState.OUT),
         (MembershipState.SCOUTING, LeaveWanted): to(MembershipState.OUT),
         (MembershipState.REGISTERING, RegistrationDone): to(MembershipState.IN),
@@ -97,7 +109,7 @@ class Membership(Machine):
         (MembershipState.WAITING, Seek): to(MembershipState.SCOUTING),
         (MembershipState.WAITING, SessionLost): to(MembershipState.OUT),
         (MembershipState.WAITING, LeaveWanted): to(MembershipState.OUT),
-        (MembershipState.IN, RegistrationGone): to(MembershipState.OUT),
+        (MembershipState.IN, RegistrationGone): to(MembershipState.LEAVING),
         (MembershipState.IN, Withdrawn): to(MembershipState.LEAVING),
         (MembershipState.IN, LeaveWanted): to(MembershipState.LEAVING),
         (MembershipState.IN, SessionLost): to(MembershipState.OUT),
