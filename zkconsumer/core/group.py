@@ -229,11 +229,9 @@ class Group:
 
     def _advance_leaving(self) -> None:
         """Give everything back, then the registration: the others move only when the registration goes."""
-        if self._asked_register or self._asked_claim or self._asked_positions:
-            return
         self._say(*self.releases.revoke(self.partitions))
         self._say(*self.releases.send({}, self._session_id, self._control_version))
-        if self.releases.is_pending:
+        if self.releases.is_pending or self._asked_register or self._asked_claim:
             return
         if self._may_be_registered:
             self._asked_register = self._ticket()
@@ -331,7 +329,6 @@ class Group:
     def _deregistered(self) -> None:
         """No registration of ours is there (any more)."""
         self._may_be_registered = False
-        self.rebalance.handle(reb.Stopped())
         self.membership.handle(mem.DeregistrationDone(self._withdrawing and not self.is_leaving))
         self._withdrawing = False
         if self.is_leaving:
@@ -364,9 +361,11 @@ class Group:
         self._say(do.StartTimer(Timer.REGISTER, REGISTER_RETRY_MS))
 
     def _leave_wanted(self) -> None:
+        if self.is_leaving:
+            return
         self.is_leaving = True
-        if self.membership.expects(ev.LeaveWanted):
-            self.membership.handle(ev.LeaveWanted())
+        self._stop_attempt()
+        self.membership.handle(ev.LeaveWanted())
         if self.membership.state is MembershipState.OUT or not self.session.is_connected:
             self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
@@ -382,6 +381,16 @@ class Group:
         if concerned and self._changed_since_read and not self._debouncing:
             self._debouncing = True
             self._say(do.StartTimer(Timer.DEBOUNCE, self.settings.debounce_ms))
+
+    def _stop_attempt(self) -> None:
+        """We are on the way out: claim nothing any more, read no position, and give everything back."""
+        self.rebalance.handle(reb.Stopped())
+        self.releases.unreleasable.clear()
+        self._asked_positions = 0
+        self._said_share = None
+        self._diagnosing = self._diagnose_due = False
+        self._say(do.StopTimer(Timer.RETRY), do.StopTimer(Timer.DIAGNOSE), do.StopTimer(Timer.OWNERS))
+        self.owners.forget()
 
     def _trigger(self) -> None:
         if self.membership.state is MembershipState.IN:
@@ -464,8 +473,7 @@ class Group:
         if self.settings.member not in view.members:
             self._tell("WARNING", "registration-vanished", f"member={self.settings.member}: registering again")
             self._may_be_registered = False
-            self._said_share = None
-            self.rebalance.handle(reb.Stopped())
+            self._stop_attempt()
             self.membership.handle(mem.RegistrationGone())
             return
         if self._diagnose_due:
@@ -492,8 +500,7 @@ class Group:
         if why != self._said_withdrawn:
             self._said_withdrawn = why
             self._tell("ERROR", "withdrawn", f"{why}: staying out of the group until its members change")
-        self._said_share = None
-        self.rebalance.handle(reb.Stopped())
+        self._stop_attempt()
         self.membership.handle(mem.Withdrawn(registered=self._may_be_registered))
         self._withdrawing = self.membership.state is MembershipState.LEAVING
         self._read_again_if_changed()
