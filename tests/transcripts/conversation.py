@@ -169,13 +169,11 @@ class Conversation:
             return self._timers.pop(command.timer, None) is not None
         return True
 
-    def _answered(self, *kinds: type) -> Any:
-        """The oldest question of these kinds that is not answered yet."""
-        waiting = sorted((c for kind in kinds for c in self._asked.get(kind, ())), key=lambda c: int(c.ticket))
-        if not waiting:
-            raise BadTranscript(f"no {' or '.join(kind.__name__ for kind in kinds)} waits for an answer")
-        self._asked[type(waiting[0])].remove(waiting[0])
-        return waiting[0]
+    def _answered(self, kind: type) -> Any:
+        """The oldest question of this kind that is not answered yet."""
+        if not self._asked.get(kind):
+            raise BadTranscript(f"no {kind.__name__} waits for an answer")
+        return self._asked[kind].pop(0)
 
     def _already(self, text: str) -> None:
         """Everything up to a held share, untold: ``already <view>``, and where the offsets stand: ``at 10@3``."""
@@ -244,10 +242,13 @@ class Conversation:
         return ev.RegistrationHeld(ticket, int(given["session"]), int(given.get("age", 0)), given.get("host", "other"))
 
     def _hear_not_registered(self, rest: str) -> ev.Event:
-        return ev.RegistrationFailed(self._answered(do.Register, do.Deregister).ticket, rest)
+        return ev.RegistrationFailed(self._answered(do.Register).ticket, rest)
 
     def _hear_deregistered(self, _: str) -> ev.Event:
         return ev.Deregistered(self._answered(do.Deregister).ticket)
+
+    def _hear_not_deregistered(self, rest: str) -> ev.Event:
+        return ev.Deregistered(self._answered(do.Deregister).ticket, rest)
 
     def _hear_group_changed(self, rest: str) -> ev.Event:
         return ev.GroupChanged(rest or "ids")

@@ -106,9 +106,10 @@ class RegistrationFailed:
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """Our registration znode is gone."""
+    """Our registration znode is gone; with ``why``, it may still be there, and why."""
 
     ticket: int
+    why: str = ""
 
 
 # --- watches ----------------------------------------------------------------------------------------------------

@@ -125,8 +125,8 @@ class Group:
         self.tries = 0
         self._assignment_refused = ""
         self._withdrawing = False
-        self._may_be_registered = False
-        self._has_announced_left = False
+        self._may_be_registered = self._has_announced_left = False
+        self._deregister_later = self._retrying_releases = False
         self._held_since_ms: int | None = None
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
@@ -208,6 +208,8 @@ class Group:
         self._advance_membership()
         if self.membership.state is MembershipState.IN:
             self._advance_rebalance()
+        elif self.membership.state is not MembershipState.LEAVING and self.partitions:
+            self._advance_leftovers()
         if self.commits.calls and not self.commits.is_busy:
             call = self.commits.calls.pop(0)
             self._say(*self.commits.send(call.positions, self._session_id, self._control_version, call))
@@ -231,13 +233,20 @@ class Group:
         """Give everything back, then the registration: the others move only when the registration goes."""
         self._say(*self.releases.revoke(self.partitions))
         self._say(*self.releases.send({}, self._session_id, self._control_version))
-        if self.releases.is_pending or self._asked_register or self._asked_claim:
+        if self.releases.is_pending or self._asked_register or self._asked_claim or self._deregister_later:
             return
         if self._may_be_registered:
             self._asked_register = self._ticket()
             self._say(do.Deregister(self._asked_register, self._session_id))
         else:
             self._deregistered()
+
+    def _advance_leftovers(self) -> None:
+        """We left, and something could not be given back: it stands in the others' way, so try again and again."""
+        self._say(*self.releases.send({}, self._session_id, self._control_version))
+        if not self.releases.is_pending and self.partitions and not self._retrying_releases:
+            self._retrying_releases = True
+            self._say(do.StartTimer(Timer.RETRY, self.settings.rebalance_backoff_ms))
 
     def _advance_rebalance(self) -> None:
         if self.rebalance.state is RebalanceState.RELEASING:
@@ -279,12 +288,7 @@ class Group:
 
     def _forget_everything(self, why: str) -> None:
         """Nothing of an ended session may be handed out, or written, in the next one."""
-        gone = tuple(sorted(self.partitions))
-        for held in self.partitions.values():
-            held.handle(part.Lost())
-        self.partitions.clear()
-        if gone:
-            self._say(do.Drop(gone, why))
+        self._forget_partitions(why)
         self._say(*self.commits.forget(why))
         self.releases.forget()
         self.owners.forget()
@@ -294,12 +298,20 @@ class Group:
         self.refused.clear()
         self.tries = 0
         self._said_share = None
-        self._may_be_registered = False
+        self._may_be_registered = self._deregister_later = self._retrying_releases = False
         self._withdrawing = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
         self._say(*(do.StopTimer(timer) for timer in TIMERS_OF_A_MEMBER))
         if self.is_leaving:
             self._announce_left(())
+
+    def _forget_partitions(self, why: str) -> None:
+        gone = tuple(sorted(self.partitions))
+        for held in self.partitions.values():
+            held.handle(part.Lost())
+        self.partitions.clear()
+        if gone:
+            self._say(do.Drop(gone, why))
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -311,7 +323,7 @@ class Group:
             case ev.Registered():
                 self._held_since_ms = None
                 self.membership.handle(mem.RegistrationDone())
-                self._debouncing = False
+                self._debouncing = self._retrying_releases = False
                 self._say(do.StopTimer(Timer.DEBOUNCE))
                 self._trigger()
             case ev.RegistrationHeld():
@@ -323,6 +335,9 @@ class Group:
                 self.membership.handle(mem.RegistrationPutOff())
                 if self.membership.state is MembershipState.WAITING:
                     self._put_off("registration-failed", why)
+            case ev.Deregistered(_, why) if why and not self.is_leaving:
+                self._deregister_later = True
+                self._put_off("deregistration-failed", why)
             case ev.Deregistered():
                 self._deregistered()
 
@@ -332,8 +347,14 @@ class Group:
         self.membership.handle(mem.DeregistrationDone(self._withdrawing and not self.is_leaving))
         self._withdrawing = False
         if self.is_leaving:
-            self._announce_left(self.partitions)
+            self._left()
         self._read_again_if_changed()
+
+    def _left(self) -> None:
+        """What could not be given back goes with the session."""
+        leftovers = tuple(sorted(self.partitions))
+        self._announce_left(leftovers)
+        self._forget_partitions("it could not be given back")
 
     def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
         if not self._has_announced_left:
@@ -364,9 +385,12 @@ class Group:
         if self.is_leaving:
             return
         self.is_leaving = True
+        self._deregister_later = False
         self._stop_attempt()
         self.membership.handle(ev.LeaveWanted())
-        if self.membership.state is MembershipState.OUT or not self.session.is_connected:
+        if self.membership.state is MembershipState.OUT:
+            self._left()
+        elif not self.session.is_connected:
             self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
     # --- reading --------------------------------------------------------------------------------------------
@@ -665,6 +689,8 @@ class Group:
             case Timer.OWNERS if self.session.live is not None:
                 self._say(*self.owners.due({tp.topic for tp in self.share}, self._session_id))
             case Timer.RETRY:
+                self._retrying_releases = False
+                self.releases.unreleasable.clear()
                 self._trigger()
             case Timer.DRAIN:
                 self._say(*self.releases.drain_timed_out())
@@ -674,8 +700,10 @@ class Group:
                 self._commit_timer = False
                 if self.fetching:
                     self._say(do.CollectPositions())
-            case Timer.REGISTER if self.membership.state is MembershipState.WAITING:
-                self.membership.handle(mem.Seek())
+            case Timer.REGISTER:
+                self._deregister_later = False
+                if self.membership.state is MembershipState.WAITING:
+                    self.membership.handle(mem.Seek())
             case Timer.DIAGNOSE:
                 self._diagnosing = False
                 self._diagnose_due = True

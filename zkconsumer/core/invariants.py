@@ -40,13 +40,13 @@ def check(group: Group) -> None:
         live is not None or group.session.lease_until_ms == NO_LEASE_MS, "S3", "there is a lease without a session"
     )
     _must(
-        not group.partitions or group.membership.state in (MembershipState.IN, MembershipState.LEAVING),
+        group.membership.state in (MembershipState.IN, MembershipState.LEAVING)
+        or all(held.is_leaving and held.state is not PartitionState.DRAINING for held in group.partitions.values()),
         "S1",
         f"partitions are held while the membership is {group.membership.state.value}",
     )
     _must(
-        group.rebalance.state is RebalanceState.IDLE
-        or group.membership.state in (MembershipState.IN, MembershipState.LEAVING),
+        group.rebalance.state is RebalanceState.IDLE or group.membership.state is MembershipState.IN,
         "S1",
         "an attempt is under way without membership",
     )

@@ -53,6 +53,7 @@ class Releases:
         self._drain_timeout_ms = drain_timeout_ms
         self._settle_ms = settle_ms
         self._commit_first = commit_first
+        self._said_failed: dict[TopicPartition, str] = {}
         self._tickets: dict[int, Mapping[TopicPartition, do.ReleaseOf]] = {}
 
     @property
@@ -140,7 +141,11 @@ class Releases:
                 held.handle(NotReleased(unsure=written.outcome is Outcome.UNKNOWN))
                 if written.outcome is not Outcome.UNKNOWN:
                     self.unreleasable[tp] = written.why
-                    out.append(do.Tell("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
+                    if self._said_failed.get(tp) != written.why:
+                        self._said_failed[tp] = written.why
+                        out.append(do.Tell("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
+        for tp in (*gone, *moved):
+            self._said_failed.pop(tp, None)
         for tp in gone:
             del self._partitions[tp]
         if moved:
@@ -159,6 +164,7 @@ class Releases:
         """The session is gone."""
         self._tickets.clear()
         self.unreleasable.clear()
+        self._said_failed.clear()
 
     def _draining(self) -> tuple[TopicPartition, ...]:
         return tuple(tp for tp, p in sorted(self._partitions.items()) if p.state is PartitionState.DRAINING)
