@@ -21,7 +21,7 @@ from zkconsumer.core import events as ev
 from zkconsumer.core import membership as mem
 from zkconsumer.core import partition as part
 from zkconsumer.core import rebalance as reb
-from zkconsumer.core.commits import Commits
+from zkconsumer.core.commits import NOT_OURS, Commits
 from zkconsumer.core.events import Outcome, Timer
 from zkconsumer.core.membership import Membership, MembershipState
 from zkconsumer.core.owners_watch import OwnersWatch
@@ -160,7 +160,7 @@ class Group:
             case ev.LeaveWanted():
                 self._leave_wanted()
             case ev.CommitWanted():
-                self.commits.calls.append(event)
+                self._commit_wanted(event)
             case ev.Registered() | ev.RegistrationHeld() | ev.RegistrationFailed() | ev.Deregistered():
                 self._registration_answered(event)
             case ev.GroupChanged():
@@ -210,7 +210,7 @@ class Group:
             self._advance_rebalance()
         elif self.membership.state is not MembershipState.LEAVING and self.partitions:
             self._advance_leftovers()
-        if self.commits.calls and not self.commits.is_busy:
+        while self.commits.calls and not self.commits.is_busy:
             call = self.commits.calls.pop(0)
             self._say(*self.commits.send(call.positions, self._session_id, self._control_version, call))
         if self.settings.auto_commit and self.partitions and not self._commit_timer:
@@ -663,6 +663,13 @@ class Group:
             self._trigger()
 
     # --- commits and time -----------------------------------------------------------------------------------
+
+    def _commit_wanted(self, event: ev.CommitWanted) -> None:
+        """Without a session nothing is ours, and nothing will be: answer at once, for somebody waits."""
+        if self.session.live is None or self.has_failed:
+            self._say(do.CompleteCommit(event.call, dict.fromkeys(event.positions, NOT_OURS)))
+        else:
+            self.commits.calls.append(event)
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         if self.session.is_connected and not self.commits.is_busy:
