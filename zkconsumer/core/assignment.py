@@ -234,7 +234,7 @@ class RoundRobinAssignor:
         )
 
 
-def create_instance(strategy: str, compatibility: str = "1.0") -> PartitionAssignor:
+def create_instance(strategy: str, compatibility: str = "0.10.2") -> PartitionAssignor:
     """The assignor for ``partition.assignment.strategy`` and ``roundrobin.compatibility`` (which range ignores).
 
     Raises ``UsageError`` for an unknown name, as releases from 0.9 on do (0.8.2 took anything unknown for range).

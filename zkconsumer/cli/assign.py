@@ -1,0 +1,148 @@
+"""``zkconsumer assign``: who would own which partition, without any server.
+
+The groups go the way that they go in production: every registration is written as its znode's bytes and read back,
+becomes a subscription, and each member computes its own share.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, BinaryIO
+
+import click
+
+from zkconsumer.core.assignment import Assignment, AssignmentContext, AssignmentRefused, Form, create_instance
+from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, TopicCount, construct_topic_count
+from zkconsumer.errors import UsageError, ZkConsumerError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.znodes import Registration, format_registration, parse_registration
+
+PARTITION_MAX = 2**31 - 1
+
+
+class BadLine(ValueError):
+    """A line of the input is not a group; the text says why."""
+
+
+@click.command()
+@click.argument("groups", type=click.File("rb"), default="-", metavar="[FILE]")
+@click.option(
+    "--strategy", type=click.Choice(["range", "roundrobin"]), default="range", show_default=True,
+    help="partition.assignment.strategy of all members.",
+)
+@click.option(
+    "--compatibility", type=click.Choice([form.compatibility for form in Form if form.compatibility]),
+    default="0.10.2", show_default=True, help="Roundrobin as in releases from this one on.",
+)  # fmt: skip
+def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
+    """Compute who would own which partition.
+
+    FILE (or standard input) has one group a line, as JSON:
+
+    \b
+    {"name": "g", "members": {"g_a": {"clicks": 2}, "g_b": {"clicks": 1}},
+     "partitions": {"clicks": [0, 1, 2]}}
+
+    Members are in the order in which ZooKeeper lists them, and have a number of threads for each topic. For each
+    group one line comes out:
+
+    \b
+    {"name": "g", "assignment": {"clicks/0": "g_a-0", "clicks/1": "g_a-1", …}}
+    {"name": "g", "refused": "why"}
+    """
+    file = getattr(groups, "name", "<stdin>")
+    for number, line in enumerate(groups, start=1):
+        if not line.strip():
+            continue
+        try:
+            answer = _answer(_group(line.strip()), strategy, compatibility)
+        except (BadLine, ZkConsumerError) as error:
+            raise UsageError(f"{file}, line {number}: {error}") from error
+        sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _answer(group: dict[str, Any], strategy: str, compatibility: str) -> dict[str, Any]:
+    try:
+        owners = _owners(group["members"], group["partitions"], strategy, compatibility)
+    except AssignmentRefused as refused:
+        return {"name": group["name"], "refused": str(refused)}
+    return {"name": group["name"], "assignment": {str(tp): owners[tp] for tp in sorted(owners)}}
+
+
+def _owners(
+    members: dict[str, dict[str, int]], partitions: dict[str, list[int]], strategy: str, compatibility: str
+) -> dict[TopicPartition, str]:
+    """What all members together claim.  Raises ``AssignmentRefused`` also when two claim the same partition."""
+    registrations = {member: _read_back(member, subscription) for member, subscription in members.items()}
+    assignor = create_instance(strategy, compatibility)
+
+    def computed_by(member: str) -> Assignment:
+        return assignor.assign(AssignmentContext(member, registrations, partitions))
+
+    first = computed_by(next(iter(members), ""))
+    if not first.tied:
+        return {tp: str(thread) for tp, thread in first.owners.items()}
+    # Only where topics tie does it matter whose view it is.
+    owners: dict[TopicPartition, str] = {}
+    for member in members:
+        for tp, thread in computed_by(member).mine.items():
+            other = owners.setdefault(tp, str(thread))
+            if other != str(thread):
+                raise AssignmentRefused(
+                    f"{other} and {thread} both claim {tp}: the hashes of some topics are equal "
+                    f"({', '.join(sorted(first.tied))}), and the members have them in different orders"
+                )
+    return owners
+
+
+def _read_back(member: str, subscription: dict[str, int]) -> TopicCount:
+    read = parse_registration(format_registration(Registration("static", subscription)))
+    return construct_topic_count(member, read.pattern, read.subscription)
+
+
+# --- reading a line -----------------------------------------------------------------------------------------------
+
+
+def _group(line: bytes) -> dict[str, Any]:
+    try:
+        group = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        raise BadLine(f"is not UTF-8: {error.reason} at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise BadLine(f"is not JSON: {error.msg} at character {error.pos + 1}") from error
+    except (RecursionError, ValueError) as error:
+        raise BadLine(f"is not JSON that can be read: {error}") from error
+    if not isinstance(group, dict):
+        raise BadLine("is not a JSON object")
+    for key, what in (("name", "a text"), ("members", "an object"), ("partitions", "an object")):
+        if key not in group:
+            raise BadLine(f'has no "{key}"')
+        if not isinstance(group[key], str if key == "name" else dict):
+            raise BadLine(f'"{key}" is not {what}')
+    for member, subscription in group["members"].items():
+        _check_subscription(member, subscription)
+    for topic, numbers in group["partitions"].items():
+        _check_partitions(topic, numbers)
+    return group
+
+
+def _check_subscription(member: str, subscription: object) -> None:
+    if not isinstance(subscription, dict):
+        raise BadLine(f"the member {member!r} has no object of topics and threads")
+    for topic, threads in subscription.items():
+        if not _is_integer(threads, 1, THREADS_PER_TOPIC_MAX):
+            raise BadLine(
+                f"the member {member!r} has {threads!r} threads for {topic!r}; it must be 1 to {THREADS_PER_TOPIC_MAX}"
+            )
+
+
+def _check_partitions(topic: str, numbers: object) -> None:
+    if not isinstance(numbers, list) or not all(_is_integer(number, 0, PARTITION_MAX) for number in numbers):
+        raise BadLine(f"the partitions of {topic!r} are not a list of numbers from 0")
+    if len(set(numbers)) < len(numbers):
+        raise BadLine(f"the topic {topic!r} has a partition twice")
+
+
+def _is_integer(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,144 @@
+"""``zkconsumer``: finds the command, and says in words what went wrong.
+
+Nothing heavy is imported before a command is chosen.  Other distributions add commands with entry points of the group
+``zkconsumer.commands``: the name of the command, and ``module:attribute`` of a click command.
+
+Exit codes: 0 done, 1 something is wrong (commands add codes of their own), 2 the call is wrong, 130 interrupted,
+141 the reader of the output has gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import click
+
+from zkconsumer.errors import UsageError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLUG_INS = "zkconsumer.commands"
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class Command(NamedTuple):
+    """Where a command is, and what the list of commands says about it."""
+
+    target: str
+    help: str
+
+
+COMMANDS = {
+    "consume": Command("zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."),
+    "assign": Command("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
+    "check": Command("zkconsumer.cli.check:check", "Judge the history of a group under test."),
+    "sandbox": Command("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
+    "demo": Command("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
+}
+
+
+class Commands(click.Group):
+    """The commands of ``COMMANDS``, loaded when they are called, and those of plug-ins."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *sorted(name for name in _plug_ins() if name not in COMMANDS)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS:
+            module, _, attribute = COMMANDS[cmd_name].target.partition(":")
+            command = getattr(import_module(module), attribute)
+        elif (plug_in := _plug_ins().get(cmd_name)) is not None:
+            command = _loaded(plug_in)
+        else:
+            return None
+        assert isinstance(command, click.Command), f"{cmd_name} is no click command"
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            near = get_close_matches(name, known, 1)
+            ctx.fail(f"There is no command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._described()))
+
+    def _described(self) -> Iterator[tuple[str, str]]:
+        for name, command in COMMANDS.items():
+            yield name, command.help
+        for name, plug_in in sorted(_plug_ins().items()):
+            if name in COMMANDS:
+                continue
+            try:
+                yield name, _loaded(plug_in).get_short_help_str(80)
+            except UsageError as error:
+                yield name, f"({error})"
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; errors of the package become words and an exit code."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except ZkConsumerError as error:
+            _fail(ctx, error)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            _forget_output()
+            ctx.exit(EXIT_BROKEN_PIPE)
+        return result
+
+
+def _plug_ins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=PLUG_INS)}
+
+
+def _loaded(plug_in: EntryPoint) -> click.Command:
+    """The command of a plug-in; a broken one must not take the others with it."""
+    try:
+        command = plug_in.load()
+    except Exception as error:
+        raise UsageError(f"the plug-in {plug_in.value} cannot be loaded: {error}") from error
+    if not isinstance(command, click.Command):
+        raise UsageError(f"the plug-in {plug_in.value} is no click command")
+    return command
+
+
+def _fail(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
+    """Say what went wrong: the error's own words, or else the sentence of its class."""
+    words = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
+    click.echo(f"zkconsumer: {words}", err=True)
+    ctx.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR)
+
+
+def _forget_output() -> None:
+    """What is still buffered goes nowhere, or Python would complain about it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # Not a real file: a test, or an embedding program.
+        return
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 something is wrong, 2 the call is wrong; a command may have more.",
+)
+@click.version_option(package_name="zkconsumer", message="zkconsumer %(version)s")
+def main() -> None:
+    """Kafka's ZooKeeper-based consumer, in one group with the original Scala members."""
