@@ -195,7 +195,10 @@ class StoredOffset:
 
 @dataclass(frozen=True, slots=True)
 class PositionsRead:
-    """The stored offsets of partitions that we own."""
+    """The stored offsets of partitions that we own.
+
+    A partition in neither map was not answered, because the connection broke: it is asked for again.
+    """
 
     ticket: int
     stored: Mapping[TopicPartition, StoredOffset]

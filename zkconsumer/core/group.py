@@ -588,20 +588,29 @@ class Group:
         if event.ticket != self._asked_positions:
             return
         self._asked_positions = 0
+        positions: dict[TopicPartition, int] = {}
+        threads: dict[TopicPartition, str] = {}
         for tp, stored in event.stored.items():
-            self.partitions[tp].handle(part.PositionKnown(stored))
-            self._said_stuck.pop(tp, None)
+            held = self.partitions.get(tp)  # None when its owner node vanished meanwhile
+            if held is not None:
+                held.handle(part.PositionKnown(stored))
+                positions[tp], threads[tp] = stored.offset, held.thread
+                self._said_stuck.pop(tp, None)
         for tp, why in event.failed.items():
-            self.partitions[tp].handle(part.PositionUnreadable(why))
-            if self._said_stuck.get(tp) != why:
-                self._said_stuck[tp] = why
-                words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
-                self._tell("ERROR", "offset-unreadable", words)
-        if event.stored:
-            positions = {tp: stored.offset for tp, stored in event.stored.items()}
-            self._say(do.StartFetching(positions, {tp: self.partitions[tp].thread for tp in positions}))
+            held = self.partitions.get(tp)
+            if held is not None:
+                held.handle(part.PositionUnreadable(why))
+                self._offset_unreadable(tp, why)
+        if positions:
+            self._say(do.StartFetching(positions, threads))
         if self.rebalance.state is RebalanceState.POSITIONING:
             self._positions_done()
+
+    def _offset_unreadable(self, tp: TopicPartition, why: str) -> None:
+        if self._said_stuck.get(tp) != why:
+            self._said_stuck[tp] = why
+            words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
+            self._tell("ERROR", "offset-unreadable", words)
 
     def _positions_done(self) -> None:
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
@@ -643,7 +652,7 @@ class Group:
         def is_free(tp: TopicPartition) -> bool:
             return tp.topic in event.owned and tp.partition not in event.owned[tp.topic]
 
-        held = (PartitionState.FETCHING, PartitionState.STUCK)
+        held = (PartitionState.CLAIMED, PartitionState.FETCHING, PartitionState.STUCK)
         vanished = [tp for tp, p in self.partitions.items() if p.state in held and is_free(tp)]
         self._lose(vanished, "its owner node vanished")
         freed = any(is_free(tp) for tp in self.share if tp not in self.partitions)
