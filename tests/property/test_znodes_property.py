@@ -45,7 +45,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NEAR_JSON = st.lists(
     st.sampled_from(
         ["{", "}", "[", "]", ":", ",", '"', "\\", "\\u0041", "\\u12", " ", "\n", "\x00", "\x1a", "1", "0", "-", ".",
-         "e", "true", "null", "NaN", '"pattern"', '"subscription"', '"static"', '"white_list"', '"t"', "٣", "\ufeff", "é"]
+         "e", "true", "null", "NaN", '"pattern"', '"subscription"', '"static"', '"white_list"', '"t"', "٣", "\ufeff",
+         "é"]
     ),
     max_size=30,
 ).map("".join)  # fmt: skip

@@ -169,8 +169,8 @@ class FakeZooKeeper:
         """Make a persistent node and its parents, or give it this data; watches fire as for anybody."""
         with self._lock:
             parents = [path[:at] for at in range(1, len(path)) if path[at] == "/"]
-            ops: list[Op] = [CreateOp(parent) for parent in parents if self.tree.exists(parent) is None]
-            is_there = self.tree.exists(path) is not None
+            ops: list[Op] = [CreateOp(parent) for parent in parents if not self.tree.holds(parent)]
+            is_there = self.tree.holds(path)
             self._transact([*ops, SetOp(path, data) if is_there else CreateOp(path, data)], 0)
         self._go()
 
@@ -421,7 +421,7 @@ class FakeZkStore:
         with server._lock:
             if not server.is_up:
                 raise ZkTimeoutException(f"no session with the fake ZooKeeper within {timeout_ms} ms")
-            if self._chroot and server.tree.exists(self._chroot) is None:
+            if self._chroot and not server.tree.holds(self._chroot):
                 raise ChrootMissing(f"the chroot {self._chroot} does not exist")
             self._connect()
         server._go()
@@ -591,7 +591,8 @@ class FakeZkStore:
             case Exists(path, watch):
                 if watch:
                     session.data_watches.add(self._above(path))
-                return tree.exists(self._above(path))
+                stat = tree.exists(self._above(path))
+                return self._relative(stat) if isinstance(stat, StoreError) else stat
             case Children(path, watch):
                 children = tree.children(self._above(path))
                 if watch and isinstance(children, ChildrenOf):

@@ -116,9 +116,16 @@ class ZnodeTree:
             return NoNode(path)
         return Node(node.data, node.stat()) if node.allows(PERM_READ) else NoAuth(path)
 
-    def exists(self, path: str) -> Stat | None:
+    def exists(self, path: str) -> Stat | StoreError | None:
+        """Needs the right to read, as on recent servers; the old ones tell everybody."""
         node = self._nodes.get(path)
-        return None if node is None else node.stat()
+        if node is None:
+            return None
+        return node.stat() if node.allows(PERM_READ) else NoAuth(path)
+
+    def holds(self, path: str) -> bool:
+        """Whether there is such a node, for who runs the server."""
+        return path in self._nodes
 
     def children(self, path: str) -> ChildrenOf | StoreError:
         node = self._nodes.get(path)
@@ -216,11 +223,13 @@ class ZnodeTree:
     def _delete(self, op: DeleteOp, changes: list[Change]) -> StoreError | None:
         if op.path == "/":
             return error_of(_BAD_ARGUMENTS, op.path)
-        node = self._nodes.get(op.path)
+        parent, node = self._nodes.get(parent_of(op.path)), self._nodes.get(op.path)
+        if parent is None:
+            return NoNode(op.path)
+        if not parent.allows(PERM_DELETE):
+            return NoAuth(op.path)
         if node is None:
             return NoNode(op.path)
-        if not self._nodes[parent_of(op.path)].allows(PERM_DELETE):
-            return NoAuth(op.path)
         if op.version not in (ANY_VERSION, node.version):
             return BadVersion(op.path)
         if node.children:

@@ -1,30 +1,60 @@
 """ZooKeeper's packets: requests to bytes, bytes to results.  Pure.
 
-Why not the client library's own: it lacks multiRead, knows only exceptions, raises on an error code that it has
-not heard of, and prints what it sends.  The layout is ZooKeeper's "jute": big-endian integers, strings and
-buffers with a length in front (-1: null), a stat of eleven numbers.
+Why not the client library's own: it lacks multiRead, knows only exceptions, ends on an error code that it has not
+heard of, and prints what it sends.  The layout is ZooKeeper's "jute": big-endian integers, strings and buffers with
+a length in front (-1: null), a stat of eleven numbers.
 
-    body(chroot, ops)   what follows the request header (xid, opcode) on the wire
-    read_*(answer, at)  what follows the reply header (xid, zxid, error code)
-
-Anything that does not parse is a ``MalformedAnswer`` (a ``ValueError`` to the connection, which then ends).
+    encode(request, chroot)             opcode, and the bytes behind it on the wire
+    decode(request, error, answer, at)  the result, from what stands behind the reply header
 """
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
+from typing import TypeAlias
 
 from zkconsumer.zk.requests import (
+    OPEN_ACL,
+    Acl,
     BadVersion,
+    CheckOp,
+    Children,
+    ChildrenOf,
     ConnectionLost,
+    Create,
+    CreateOp,
+    Delete,
+    DeleteOp,
+    Exists,
+    Get,
+    GetMany,
+    Multi,
+    MultiFailed,
+    MultiOk,
     NoAuth,
+    Node,
     NodeExists,
     NoNode,
     NotEmpty,
+    OneResult,
+    Op,
     OtherError,
+    Request,
+    Result,
     SessionGone,
+    SetData,
+    SetOp,
+    Stat,
     StoreError,
+    WatchFired,
+    WatchKind,
+    paths_of,
 )
+
+
+class MalformedAnswer(ValueError):
+    """A server's bytes are not the answer to what was asked."""
 
 
 class Opcode(IntEnum):
@@ -42,14 +72,19 @@ class Opcode(IntEnum):
     """Since ZooKeeper 3.6.  An older server ends the connection on it."""
 
 
+CODE_OK = 0
+CODE_CONNECTION_LOSS = -4
+CODE_NO_NODE = -101
+CODE_SESSION_EXPIRED = -112
+
 _PLAIN_ERRORS: dict[int, type[StoreError]] = {
-    -4: ConnectionLost,
-    -101: NoNode,
+    CODE_CONNECTION_LOSS: ConnectionLost,
+    CODE_NO_NODE: NoNode,
     -102: NoAuth,
     -103: BadVersion,
     -110: NodeExists,
     -111: NotEmpty,
-    -112: SessionGone,
+    CODE_SESSION_EXPIRED: SessionGone,
 }
 _OTHER_ERRORS = {
     -1: "SystemError",
@@ -70,9 +105,208 @@ _OTHER_ERRORS = {
     -125: "QuotaExceeded",
     -127: "Throttled",
 }
+_WATCH_KINDS: dict[int, WatchKind] = {1: "created", 2: "deleted", 3: "data", 4: "children"}
+
+_EPHEMERAL = 1
+_ERROR_TYPE = -1
+
+_INT = struct.Struct("!i")
+_PATH_TAIL = struct.Struct("!?")
+_STAT = struct.Struct("!qqqqiiiqiiq")
+_MULTI_HEADER = struct.Struct("!i?i")
+_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
+_EVENT = struct.Struct("!ii")
+
+GET_MANY_BYTES_EACH = _MULTI_HEADER.size + _INT.size + _PATH_TAIL.size
+"""Bytes of one path's read in a multiRead, besides the path."""
+
+Packet: TypeAlias = "tuple[Opcode, bytes]"
 
 
 def error_of(code: int, path: str) -> StoreError:
     """The value for an error code of a server."""
     plain = _PLAIN_ERRORS.get(code)
     return plain(path) if plain else OtherError(path, _OTHER_ERRORS.get(code, "Unknown"), code)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+def encode(request: Request, chroot: str) -> Packet:
+    """Opcode and body of one packet.  ``GetMany`` becomes a multiRead: the caller knows whether that may be sent."""
+    match request:
+        case Get(path, watch):
+            return Opcode.GET_DATA, _path(chroot, path) + _PATH_TAIL.pack(watch)
+        case Exists(path, watch):
+            return Opcode.EXISTS, _path(chroot, path) + _PATH_TAIL.pack(watch)
+        case Children(path, watch):
+            return Opcode.CHILDREN2, _path(chroot, path) + _PATH_TAIL.pack(watch)
+        case GetMany(paths):
+            header = _MULTI_HEADER.pack(Opcode.GET_DATA, False, -1)
+            reads = [header + _path(chroot, path) + _PATH_TAIL.pack(False) for path in paths]
+            return Opcode.MULTI_READ, b"".join(reads) + _MULTI_END
+        case Create(path, data, ephemeral, acl):
+            return _op(CreateOp(path, data, ephemeral, acl), chroot)
+        case SetData(path, data, version):
+            return _op(SetOp(path, data, version), chroot)
+        case Delete(path, version):
+            return _op(DeleteOp(path, version), chroot)
+        case Multi(ops):
+            return Opcode.MULTI, b"".join(_member(op, chroot) for op in ops) + _MULTI_END
+
+
+def _member(op: Op, chroot: str) -> bytes:
+    opcode, body = _op(op, chroot)
+    return _MULTI_HEADER.pack(opcode, False, -1) + body
+
+
+def _op(op: Op, chroot: str) -> Packet:
+    path = _path(chroot, op.path)
+    match op:
+        case CreateOp(_, data, ephemeral, acl):
+            flags = _INT.pack(_EPHEMERAL if ephemeral else 0)
+            return Opcode.CREATE, path + _bytes(data) + _acl(OPEN_ACL if acl is None else acl) + flags
+        case SetOp(_, data, version):
+            return Opcode.SET_DATA, path + _bytes(data) + _INT.pack(version)
+        case DeleteOp(_, version):
+            return Opcode.DELETE, path + _INT.pack(version)
+        case CheckOp(_, version):
+            return Opcode.CHECK, path + _INT.pack(version)
+
+
+def _path(chroot: str, path: str) -> bytes:
+    return _bytes((chroot + path if path != "/" else chroot or "/").encode())
+
+
+def _bytes(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+def _acl(acl: tuple[Acl, ...]) -> bytes:
+    entries = [_INT.pack(entry.perms) + _bytes(entry.scheme.encode()) + _bytes(entry.id.encode()) for entry in acl]
+    return _INT.pack(len(acl)) + b"".join(entries)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
+    """The result of a request.  ``error`` is the reply header's.  Raises ``MalformedAnswer``."""
+    if error == CODE_NO_NODE and isinstance(request, Exists):
+        return None
+    if error != CODE_OK:
+        errors: list[OneResult] = [error_of(error, path) for path in paths_of(request)]
+        return errors if isinstance(request, GetMany) else errors[0]
+    reader = _Reader(answer, at)
+    match request:
+        case Get():
+            return reader.read_node()
+        case Exists() | SetData():
+            return reader.read_stat()
+        case Children():
+            names = [reader.read_text() for _ in range(reader.read_count())]
+            return ChildrenOf(names, reader.read_stat())
+        case GetMany(paths):
+            return _many(reader, paths)
+        case Create(path):
+            return path
+        case Delete():
+            return None
+        case Multi(ops):
+            return _multi(reader, ops)
+
+
+def decode_event(chroot: str, answer: bytes, at: int) -> WatchFired | None:
+    """A watch event; None for one that is about the session, or of a kind that did not exist in 3.8."""
+    reader = _Reader(answer, at)
+    kind = _WATCH_KINDS.get(reader.read_int())
+    reader.read_int()
+    path = reader.read_text()
+    if kind is None or not path.startswith(chroot):
+        return None
+    return WatchFired(path[len(chroot) :] or "/", kind)
+
+
+def _many(reader: _Reader, paths: tuple[str, ...]) -> list[OneResult]:
+    results: list[OneResult] = []
+    for path in paths:
+        kind = reader.read_member()
+        results.append(error_of(reader.read_int(), path) if kind == _ERROR_TYPE else reader.read_node())
+    return results
+
+
+def _multi(reader: _Reader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
+    """What failed stands at its place; before it stand zeroes, behind it ``RuntimeInconsistency``."""
+    results: list[str | Stat | None] = []
+    for index, op in enumerate(ops):
+        if reader.read_member() == _ERROR_TYPE:
+            code = reader.read_int()
+            if code != CODE_OK:
+                return MultiFailed(op.path, index, error_of(code, op.path))
+            continue
+        match op:
+            case CreateOp(path):
+                reader.read_text()
+                results.append(path)
+            case SetOp():
+                results.append(reader.read_stat())
+            case DeleteOp() | CheckOp():
+                results.append(None)
+    if len(results) != len(ops):
+        raise MalformedAnswer("a multi that failed nowhere and was not done")
+    return MultiOk(tuple(results))
+
+
+class _Reader:
+    """Reads on from ``at``; never beyond the end."""
+
+    def __init__(self, answer: bytes, at: int) -> None:
+        self._answer = answer
+        self._at = at
+
+    def read_int(self) -> int:
+        return int(self._unpack(_INT)[0])
+
+    def read_bytes(self) -> bytes:
+        length = self.read_int()
+        if length < 0:
+            return b""
+        end = self._at + length
+        if end > len(self._answer):
+            raise MalformedAnswer(f"{length} bytes announced, {len(self._answer) - self._at} there")
+        data, self._at = self._answer[self._at : end], end
+        return data
+
+    def read_text(self) -> str:
+        try:
+            return self.read_bytes().decode()
+        except UnicodeDecodeError as exc:
+            raise MalformedAnswer("a name that is not UTF-8") from exc
+
+    def read_count(self) -> int:
+        count = self.read_int()
+        if count > (len(self._answer) - self._at) // _INT.size:
+            raise MalformedAnswer(f"{count} names announced")
+        return max(0, count)
+
+    def read_stat(self) -> Stat:
+        (czxid, mzxid, ctime, mtime, version, cversion, _, owner, length, children, pzxid) = self._unpack(_STAT)
+        return Stat(czxid, mzxid, version, cversion, pzxid, owner, children, length, ctime, mtime)
+
+    def read_node(self) -> Node:
+        return Node(self.read_bytes(), self.read_stat())
+
+    def read_member(self) -> int:
+        """The type of the next result of a multi."""
+        kind, is_end, _ = self._unpack(_MULTI_HEADER)
+        if is_end:
+            raise MalformedAnswer("fewer results than operations")
+        return int(kind)
+
+    def _unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        try:
+            values = layout.unpack_from(self._answer, self._at)
+        except struct.error as exc:
+            raise MalformedAnswer(f"an answer of {len(self._answer)} bytes ends too soon") from exc
+        self._at += layout.size
+        return values

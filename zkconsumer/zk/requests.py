@@ -75,7 +75,10 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Stat of one node -> ``Stat``, or None when it is missing.  A watch is left either way."""
+    """Stat of one node -> ``Stat``, or None when it is missing.  A watch is left either way.
+
+    Recent servers want the right to read (``NoAuth``), the old ones tell everybody.
+    """
 
     path: str
     watch: bool = False

@@ -6,8 +6,9 @@ conformance tests runs over both.
 
 The order that both keep: answers of one session come in the order of its requests; a watch event comes before the
 answer of any request that would show the change; ``SessionLost`` comes before the ``SessionGone`` results of what
-was under way; ``ConnectionLost`` results come before ``SessionSuspended``.  Everything is delivered on one thread
-of the library, one thing at a time: callbacks only enqueue.
+waited for it; ``ConnectionLost`` results come before ``SessionSuspended``, and that before ``SessionLost``.
+Everything is delivered on one thread of the library, one thing at a time (what is refused at once: on the caller's):
+callbacks only enqueue.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class ZkStore(Protocol):
         """
 
     def close(self, timeout_ms: int) -> bool:
-        """End the session at once; what is under way settles (its answer, or ``SessionGone``).
+        """End the session at once; what is under way settles (its answer, or ``SessionGone``).  No more events come.
 
         True when the server confirmed, so that our ephemerals are gone; False when they may live on until the
         session times out.  Returns within about ``timeout_ms``; a second call does nothing.

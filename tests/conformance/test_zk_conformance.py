@@ -1,0 +1,553 @@
+"""One set of cases over the fake ZooKeeper and over real servers: what the fake says, the servers say too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+
+from tests.fix_sandbox import require_zookeeper
+from zkconsumer.errors import ChrootMissing, ZkTimeoutException
+from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
+from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, wait_until
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.requests import (
+    Acl,
+    BadVersion,
+    CheckOp,
+    Children,
+    ChildrenOf,
+    ConnectionLost,
+    Create,
+    CreateOp,
+    Delete,
+    DeleteOp,
+    Exists,
+    Get,
+    GetMany,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    NoAuth,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    OtherError,
+    Request,
+    SessionConnected,
+    SessionGone,
+    SessionLost,
+    SessionSuspended,
+    SetData,
+    SetOp,
+    Stat,
+    WatchFired,
+)
+from zkconsumer.zk.store import ZkStore, call
+
+TIMEOUT_MS = 20_000
+_chroots = itertools.count()
+
+
+class Member:
+    """A started store, and everything that it was told, in order: events, and the results of ``send``."""
+
+    def __init__(self, store: ZkStore) -> None:
+        self.store = store
+        self.told: list[Any] = []
+        store.listen(self.told.append)
+        store.start(TIMEOUT_MS)
+        self.heard(1)
+        self.first = self.told.pop()
+
+    def ask(self, *requests: Request) -> list[Any]:
+        return list(call(self.store, requests, TIMEOUT_MS))
+
+    def send(self, *requests: Request, session_id: int | None = None) -> None:
+        self.store.submit(session_id, requests, self.told.append)
+
+    def heard(self, count: int) -> list[Any]:
+        """What was told, once it is so much; a read behind it shows that there is no more under way."""
+        wait_until(lambda: len(self.told) >= count, f"{count} of {self.told}", TIMEOUT_MS)
+        return self.told
+
+
+class World(Protocol):
+    """A ZooKeeper, fake or real, with a chroot for this test.
+
+    ``is_lenient``: an old server, which tells everybody whether a node exists.
+    """
+
+    is_lenient: bool
+
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None) -> Any: ...
+
+    def bounce(self, store: Any) -> None: ...
+
+    def expire(self, store: Any) -> None: ...
+
+
+class FakeWorld:
+    is_lenient = False
+
+    def __init__(self) -> None:
+        self.server = FakeZooKeeper(session_timeout_min_ms=2_000, session_timeout_max_ms=20_000)
+        self.server.ensure("/conformance/chroot")
+
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None) -> FakeZkStore:
+        return FakeZkStore(self.server, "/conformance/chroot" if chroot is None else chroot, timeout_ms)
+
+    def bounce(self, store: FakeZkStore) -> None:
+        self.server.disconnect(store)
+        self.server.reconnect(store)
+
+    def expire(self, store: FakeZkStore) -> None:
+        self.server.expire(store)
+
+
+class RealWorld:
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self.server = server
+        self.is_lenient = server.version == "3.4.6"
+        self.chroot = f"/conformance/chroot-{next(_chroots)}"
+        self.stores: list[KazooStore] = []
+        server.admin().ensure_path(self.chroot)
+
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None) -> KazooStore:
+        made = KazooStore(self.server.connect_string(self.chroot if chroot is None else chroot), timeout_ms)
+        self.stores.append(made)
+        return made
+
+    def bounce(self, store: KazooStore) -> None:
+        store.bounce()
+
+    def expire(self, store: KazooStore) -> None:
+        store.expire(TIMEOUT_MS)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Callable[[str], ZooKeeperServer]]:
+    boxes: dict[str, Sandbox] = {}
+    running: dict[str, ZooKeeperServer] = {}
+
+    def server(version: str) -> ZooKeeperServer:
+        if version not in running:
+            require_zookeeper(version)
+            boxes[version] = Sandbox().__enter__()
+            running[version] = boxes[version].start_zookeeper(version)
+        return running[version]
+
+    yield server
+    for box in boxes.values():
+        box.__exit__(None, None, None)
+
+
+@pytest.fixture(
+    params=["fake", pytest.param("3.8", marks=pytest.mark.real), pytest.param("3.4.6", marks=pytest.mark.real)]
+)
+def world(request: pytest.FixtureRequest, servers: Callable[[str], ZooKeeperServer]) -> Iterator[World]:
+    if request.param == "fake":
+        yield FakeWorld()
+        return
+    real = RealWorld(servers(request.param))
+    yield real
+    for store in real.stores:
+        store.close(TIMEOUT_MS)
+
+
+@pytest.fixture
+def member(world: World) -> Member:
+    return Member(world.store())
+
+
+@pytest.fixture
+def other(world: World) -> Member:
+    return Member(world.store())
+
+
+# --- one request ------------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_made_read_changed_and_deleted(member: Member) -> None:
+    made, node, stat, after, gone, missing = member.ask(
+        Create("/a", b"1"), Get("/a"), SetData("/a", b"22"), Exists("/a"), Delete("/a"), Exists("/a")
+    )
+    assert made == "/a"
+    assert isinstance(node, Node)
+    assert node.data == b"1"
+    assert (node.stat.version, node.stat.cversion, node.stat.ephemeral_owner) == (0, 0, 0)
+    assert (node.stat.data_length, node.stat.num_children) == (1, 0)
+    assert node.stat.czxid == node.stat.mzxid == node.stat.pzxid > 0
+    assert node.stat.ctime_ms == node.stat.mtime_ms > 0
+    assert isinstance(stat, Stat)
+    assert (stat.version, stat.data_length, stat.czxid) == (1, 2, node.stat.czxid)
+    assert stat.mzxid > stat.czxid == stat.pzxid
+    assert after == stat
+    assert gone is None
+    assert missing is None
+
+
+def test_a_child_counts_in_its_parents_stat_and_changes_nothing_else_of_it(member: Member) -> None:
+    member.ask(Create("/p"))
+    before, _, made, _, gone = member.ask(Exists("/p"), Create("/p/a"), Exists("/p"), Delete("/p/a"), Exists("/p"))
+    assert (before.cversion, made.cversion, gone.cversion) == (0, 1, 2)
+    assert (before.num_children, made.num_children, gone.num_children) == (0, 1, 0)
+    assert before.pzxid < made.pzxid < gone.pzxid
+    assert replace(gone, cversion=0, pzxid=before.pzxid) == before
+
+
+def test_children_are_names_with_the_parents_stat(member: Member) -> None:
+    member.ask(Create("/p"), Create("/p/b"), Create("/p/a"))
+    children, parent = member.ask(Children("/p"), Exists("/p"))
+    assert isinstance(children, ChildrenOf)
+    assert sorted(children.names) == ["a", "b"]
+    assert children.stat == parent
+
+
+def test_the_root_of_the_chroot_is_a_node_like_any(member: Member) -> None:
+    assert member.ask(Create("/a"), Children("/"))[1].names == ["a"]
+    assert isinstance(member.ask(Get("/"))[0], Node)
+    assert isinstance(member.ask(SetData("/", b"x"))[0], Stat)
+    assert member.ask(Create("/"))[0] == NodeExists("/")
+
+
+def test_what_is_missing_is_no_node(member: Member) -> None:
+    results = member.ask(
+        Get("/a"), Exists("/a"), Children("/a"), SetData("/a", b""), Delete("/a"), Delete("/a/b"), Create("/a/b")
+    )
+    assert results == [
+        NoNode("/a"), None, NoNode("/a"), NoNode("/a"), NoNode("/a"), NoNode("/a/b"), NoNode("/a/b")
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_done_says_why(member: Member) -> None:
+    member.ask(Create("/a"), Create("/a/b"), Create("/e", ephemeral=True))
+    assert member.ask(
+        Create("/a"), SetData("/a", b"", 7), Delete("/a", 7), Delete("/a"), Delete("/a", 0), Create("/e/x")
+    ) == [
+        NodeExists("/a"),
+        BadVersion("/a"),
+        BadVersion("/a"),
+        NotEmpty("/a"),
+        NotEmpty("/a"),
+        OtherError("/e/x", "NoChildrenForEphemerals", -108),
+    ]
+
+
+def test_an_access_control_list_is_checked_before_a_version(world: World, member: Member) -> None:
+    member.ask(Create("/a"), Create("/a/r", b"1", acl=(Acl(1, "world", "anyone"),)))
+    assert isinstance(member.ask(Get("/a/r"))[0], Node)
+    assert member.ask(SetData("/a/r", b"", 7), Create("/a/r/x")) == [NoAuth("/a/r"), NoAuth("/a/r/x")]
+    assert member.ask(Delete("/a/r/x")) == [NoNode("/a/r/x") if world.is_lenient else NoAuth("/a/r/x")]
+    assert member.ask(Delete("/a/r"))[0] is None, "deleting is the parent's right"
+
+
+def test_without_the_right_to_read_one_can_still_write(world: World, member: Member) -> None:
+    member.ask(Create("/w", b"1", acl=(Acl(2 | 4 | 8, "world", "anyone"),)), Create("/w/x"))
+    read, children, stat, many, written, deleted, checked = member.ask(
+        Get("/w"),
+        Children("/w"),
+        Exists("/w"),
+        GetMany(("/w",)),
+        SetData("/w", b"2"),
+        Delete("/w/x"),
+        Multi((CheckOp("/w", 1),)),
+    )
+    assert (read, children, many, deleted) == (NoAuth("/w"), NoAuth("/w"), [NoAuth("/w")], None)
+    assert isinstance(stat, Stat) if world.is_lenient else stat == NoAuth("/w")
+    assert isinstance(written, Stat)
+    assert checked == MultiFailed("/w", 0, NoAuth("/w"))
+
+
+def test_many_nodes_are_read_in_the_order_of_the_paths(member: Member) -> None:
+    member.ask(Create("/a", b"1"), Create("/b", b"2"))
+    [many, none] = member.ask(GetMany(("/b", "/x", "/a", "/b")), GetMany(()))
+    assert [getattr(each, "data", each) for each in many] == [b"2", NoNode("/x"), b"1", b"2"]
+    assert none == []
+
+
+def test_more_nodes_than_one_packet_takes_are_read_too(member: Member) -> None:
+    member.ask(*(Create(f"/n{number}", b"%d" % number) for number in range(2_500)))
+    paths = tuple(f"/n{number}" for number in reversed(range(2_501)))
+    [many] = member.ask(GetMany(paths))
+    assert many[0] == NoNode("/n2500")
+    assert [node.data for node in many[1:]] == [b"%d" % number for number in reversed(range(2_500))]
+
+
+def test_long_answers_are_read_in_smaller_parts(member: Member) -> None:
+    member.ask(*(Create(f"/n{number}", b"x" * 100_000) for number in range(30)))
+    paths = tuple(f"/n{number}" for number in range(30))
+    for _ in range(2):
+        [many] = member.ask(GetMany(paths))
+        assert [len(node.data) for node in many] == [100_000] * 30
+
+
+def test_names_and_data_are_any_text_and_any_bytes(member: Member) -> None:
+    data = bytes(range(256))
+    made, node, children = member.ask(Create("/é 😀%2e".replace("😀", "日"), data), Get("/é 日%2e"), Children("/"))
+    assert made == "/é 日%2e"
+    assert node.data == data
+    assert children.names == ["é 日%2e"]
+
+
+def test_results_come_in_the_order_of_the_requests_however_many(member: Member) -> None:
+    member.ask(Create("/a"))
+    results = member.ask(*(SetData("/a", b"%d" % number) for number in range(500)), Get("/a"))
+    assert [stat.version for stat in results[:-1]] == list(range(1, 501))
+    assert results[-1].data == b"499"
+
+
+def test_batches_settle_in_the_order_in_which_they_were_submitted(member: Member) -> None:
+    for number in range(50):
+        member.send(Create(f"/{number}"))
+    assert member.heard(50) == [[f"/{number}"] for number in range(50)]
+
+
+# --- multi ------------------------------------------------------------------------------------------------------
+
+
+def test_a_multi_does_all_in_one_transaction(member: Member) -> None:
+    member.ask(Create("/a", b"1"), Create("/b"))
+    [done] = member.ask(
+        Multi((CreateOp("/c", b"x"), SetOp("/a", b"2", 0), DeleteOp("/b", 0), CheckOp("/a", 1), CheckOp("/c")))
+    )
+    assert isinstance(done, MultiOk)
+    made, stat, *rest = done.results
+    assert (made, rest) == ("/c", [None, None, None])
+    assert isinstance(stat, Stat)
+    new, old, gone = member.ask(Exists("/c"), Exists("/a"), Exists("/b"))
+    assert new.czxid == old.mzxid == stat.mzxid
+    assert gone is None
+
+
+def test_a_claim_is_a_node_of_our_session_with_version_one(member: Member) -> None:
+    [done] = member.ask(Multi((CreateOp("/claim", b"me", ephemeral=True), SetOp("/claim", b"me", 0))))
+    stat = done.results[1]
+    assert (stat.version, stat.ephemeral_owner) == (1, member.store.session_id)
+    assert stat.czxid == stat.mzxid
+    assert member.ask(Get("/claim"))[0] == Node(b"me", stat)
+
+
+def test_a_claim_is_handed_over_in_one_multi(member: Member) -> None:
+    member.ask(Multi((CreateOp("/claim", b"1", ephemeral=True), SetOp("/claim", b"1", 0))))
+    [done] = member.ask(
+        Multi((DeleteOp("/claim", 1), CreateOp("/claim", b"2", ephemeral=True), SetOp("/claim", b"2", 0)))
+    )
+    assert done.results[2].version == 1
+    assert member.ask(Get("/claim"))[0].data == b"2"
+
+
+@pytest.mark.parametrize(
+    ("ops", "failed", "error"),
+    [
+        ((CreateOp("/c"), CreateOp("/a")), 1, NodeExists("/a")),
+        ((CreateOp("/c"), CreateOp("/c/d"), CreateOp("/c/d")), 2, NodeExists("/c/d")),
+        ((SetOp("/a", b"2"), CheckOp("/a", 0), CreateOp("/c")), 1, BadVersion("/a")),
+        ((DeleteOp("/a"), CheckOp("/a")), 1, NoNode("/a")),
+        ((CheckOp("/x"), CreateOp("/c")), 0, NoNode("/x")),
+        ((CreateOp("/x/y"), CreateOp("/c")), 0, NoNode("/x/y")),
+        ((CreateOp("/a/b"), DeleteOp("/a")), 1, NotEmpty("/a")),
+        ((SetOp("/r", b""), CreateOp("/c")), 0, NoAuth("/r")),
+        ((DeleteOp("/a", 3),), 0, BadVersion("/a")),
+    ],
+)
+def test_a_multi_that_fails_does_nothing_and_says_where(member: Member, ops: Any, failed: int, error: Any) -> None:
+    member.ask(Create("/a", b"1"), Create("/r", acl=(Acl(1, "world", "anyone"),)))
+    before = member.ask(Get("/"), Get("/a"), Exists("/r"))
+    assert member.ask(Multi(ops)) == [MultiFailed(error.path, failed, error)]
+    assert member.ask(Get("/"), Get("/a"), Exists("/r")) == before
+    assert member.ask(Exists("/c")) == [None]
+
+
+def test_a_multi_of_nothing_is_done(member: Member) -> None:
+    assert member.ask(Multi(())) == [MultiOk(())]
+
+
+def test_a_multi_of_a_thousand_operations_is_done(member: Member) -> None:
+    [done] = member.ask(Multi(tuple(CreateOp(f"/n{number}") for number in range(1_000))))
+    assert isinstance(done, MultiOk)
+    assert member.ask(Exists("/"))[0].num_children == 1_000
+
+
+# --- watches ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "watch", "change", "event"),
+    [
+        ((), Exists("/a", watch=True), Create("/a"), WatchFired("/a", "created")),
+        ((Create("/a"),), Exists("/a", watch=True), SetData("/a", b""), WatchFired("/a", "data")),
+        ((Create("/a"),), Exists("/a", watch=True), Delete("/a"), WatchFired("/a", "deleted")),
+        ((Create("/a"),), Get("/a", watch=True), SetData("/a", b""), WatchFired("/a", "data")),
+        ((Create("/a"),), Get("/a", watch=True), Delete("/a"), WatchFired("/a", "deleted")),
+        ((Create("/a"),), Children("/a", watch=True), Create("/a/b"), WatchFired("/a", "children")),
+        ((Create("/a"), Create("/a/b")), Children("/a", watch=True), Delete("/a/b"), WatchFired("/a", "children")),
+        ((Create("/a"),), Children("/a", watch=True), Delete("/a"), WatchFired("/a", "deleted")),
+        ((), Children("/", watch=True), Create("/a"), WatchFired("/", "children")),
+        ((Create("/a"),), Get("/a", watch=True), Multi((SetOp("/a", b""),)), WatchFired("/a", "data")),
+        ((Create("/a"),), Children("/a", watch=True), Multi((CreateOp("/a/b"),)), WatchFired("/a", "children")),
+    ],
+)
+def test_a_watch_fires_once(
+    member: Member, other: Member, before: Any, watch: Request, change: Request, event: WatchFired
+) -> None:
+    member.ask(*before, watch)
+    other.ask(change)
+    assert member.heard(1) == [event]
+    other.ask(Create("/a"), SetData("/a", b""), Create("/a/b"), Delete("/a/b"), Delete("/a"))
+    member.ask(Exists("/"))
+    assert member.told == [event]
+
+
+@pytest.mark.parametrize(
+    ("before", "watch", "change"),
+    [
+        ((), Get("/a", watch=True), Create("/a")),
+        ((), Children("/a", watch=True), Create("/a")),
+        ((Create("/a"),), Children("/a", watch=True), SetData("/a", b"")),
+        ((Create("/a"),), Exists("/a", watch=True), Create("/a/b")),
+        ((Create("/a"),), Get("/a", watch=True), SetData("/a", b"", 7)),
+        ((Create("/a"),), Get("/a", watch=True), Multi((SetOp("/a", b""), CheckOp("/x")))),
+        ((Create("/a"), Create("/a/b")), Children("/a", watch=True), SetData("/a/b", b"")),
+        ((Create("/a"), Create("/a/b")), Children("/a", watch=True), Create("/a/b/c")),
+    ],
+)
+def test_a_watch_does_not_fire_for_what_it_is_not_about(
+    member: Member, other: Member, before: Any, watch: Request, change: Request
+) -> None:
+    member.ask(*before, watch)
+    other.ask(change)
+    member.ask(Exists("/"))
+    assert member.told == []
+
+
+def test_the_deletion_of_a_node_that_is_watched_twice_is_told_once(member: Member, other: Member) -> None:
+    member.ask(Create("/a"), Get("/a", watch=True), Exists("/a", watch=True), Children("/a", watch=True))
+    other.ask(Delete("/a"))
+    member.ask(Exists("/"))
+    assert member.told == [WatchFired("/a", "deleted")]
+
+
+def test_a_node_and_its_parent_are_told_of_in_this_order(member: Member, other: Member) -> None:
+    member.ask(Create("/a"), Children("/", watch=True), Exists("/a", watch=True), Exists("/b", watch=True))
+    other.ask(Delete("/a"))
+    assert member.heard(2) == [WatchFired("/a", "deleted"), WatchFired("/", "children")]
+    member.ask(Children("/", watch=True))
+    other.ask(Create("/b"))
+    assert member.heard(4)[2:] == [WatchFired("/b", "created"), WatchFired("/", "children")]
+
+
+def test_our_own_changes_are_told_of_too_before_their_answer(member: Member) -> None:
+    member.ask(Exists("/a", watch=True))
+    member.send(Create("/a"))
+    assert member.heard(2) == [WatchFired("/a", "created"), ["/a"]]
+
+
+def test_an_event_comes_before_the_answer_that_shows_the_change(member: Member, other: Member) -> None:
+    member.ask(Create("/a"))
+    for number in range(1, 30):
+        member.ask(Get("/a", watch=True))
+        member.told.clear()
+        other.store.submit(None, [SetData("/a", b"")], lambda _: None)
+        while True:
+            seen = member.ask(Exists("/a"))[0].version
+            if seen == number:
+                break
+        assert member.told == [WatchFired("/a", "data")]
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_event_is_a_new_session_with_the_granted_timeout(world: World) -> None:
+    for asked_ms, granted_ms in ((6_000, 6_000), (100, 2_000), (3_600_000, 20_000)):
+        member = Member(world.store(asked_ms))
+        assert member.first == SessionConnected(member.store.session_id or 0, granted_ms, True)
+        assert member.store.negotiated_timeout_ms == granted_ms
+
+
+def test_an_ephemeral_node_names_its_session_and_goes_with_it(member: Member, other: Member) -> None:
+    member.ask(Create("/e", ephemeral=True))
+    owner = member.store.session_id
+    assert other.ask(Exists("/e", watch=True), Children("/", watch=True))[0].ephemeral_owner == owner
+    assert member.store.close(TIMEOUT_MS)
+    assert other.heard(2) == [WatchFired("/e", "deleted"), WatchFired("/", "children")]
+    assert other.ask(Exists("/e")) == [None]
+
+
+def test_a_closed_store_answers_session_gone_and_tells_nothing(member: Member) -> None:
+    old = member.store.session_id
+    assert member.store.close(TIMEOUT_MS)
+    assert member.store.session_id is None
+    member.send(Exists("/a"), session_id=old)
+    assert member.ask(Exists("/a"), GetMany(("/a", "/b"))) == [
+        SessionGone("/a"), [SessionGone("/a"), SessionGone("/b")]
+    ]  # fmt: skip
+    assert member.told == [[SessionGone("/a")]]
+    assert member.store.close(TIMEOUT_MS)
+
+
+def test_a_broken_connection_keeps_the_session_and_drops_the_watches(
+    world: World, member: Member, other: Member
+) -> None:
+    member.ask(Create("/e", ephemeral=True), Exists("/a", watch=True), Children("/", watch=True))
+    session_id = member.store.session_id
+    world.bounce(member.store)
+    assert member.heard(2) == [SessionSuspended(), SessionConnected(session_id or 0, 6_000, False)]
+    other.ask(Create("/a"))
+    assert member.ask(Exists("/e"))[0].ephemeral_owner == session_id
+    assert len(member.told) == 2
+
+
+def test_an_expired_session_is_lost_and_a_new_one_comes(world: World, member: Member, other: Member) -> None:
+    member.ask(Create("/e", ephemeral=True), Create("/p"))
+    other.ask(Exists("/e", watch=True))
+    old = member.store.session_id or 0
+    world.expire(member.store)
+    assert other.heard(1) == [WatchFired("/e", "deleted")]
+    told = member.heard(3)
+    new = member.store.session_id or 0
+    assert told == [SessionSuspended(), SessionLost(old), SessionConnected(new, 6_000, True)]
+    assert new not in (0, old)
+    member.send(Create("/late"), session_id=old)
+    assert member.heard(4)[3] == [SessionGone("/late")]
+    member.send(Create("/new", ephemeral=True), session_id=new)
+    assert member.heard(5)[4] == ["/new"]
+    assert member.ask(Exists("/late")) == [None]
+
+
+def test_a_packet_that_is_too_long_ends_the_connection_and_is_not_done(member: Member) -> None:
+    member.send(Create("/a"), Create("/long", b"x" * 1_100_000), Create("/b"))
+    results, suspended, connected = member.heard(3)
+    assert results[1:] == [ConnectionLost("/long"), ConnectionLost("/b")]
+    assert (suspended, connected.is_new) == (SessionSuspended(), False)
+    assert member.ask(Exists("/long"), Exists("/b")) == [None, None]
+
+
+def test_a_mebibyte_less_the_frame_is_taken(member: Member) -> None:
+    data = b"x" * (1024 * 1024 - 300)
+    assert member.ask(Create("/long", data), Get("/long"))[1].data == data
+
+
+def test_a_chroot_that_does_not_exist_is_missing(world: World) -> None:
+    with pytest.raises(ChrootMissing, match="/conformance/nothing"):
+        world.store(chroot="/conformance/nothing").start(TIMEOUT_MS)
+
+
+def test_without_a_chroot_the_root_is_the_servers(world: World) -> None:
+    member = Member(world.store(chroot=""))
+    assert "conformance" in member.ask(Children("/"))[0].names
+
+
+def test_a_server_that_is_not_there_is_named(world: World) -> None:
+    if isinstance(world, FakeWorld):
+        world.server.is_up = False
+        store: Any = world.store()
+    else:
+        store = KazooStore("127.0.0.1:1", 6_000)
+    with pytest.raises(ZkTimeoutException, match=r"within 500 ms"):
+        store.start(500)

@@ -1,0 +1,451 @@
+"""What of kazoo is used, and what is put in its place.  The only importer of kazoo.
+
+kazoo keeps the session: hosts, handshake, pings, reconnects.  Its own ways to answer are not used: it delivers answers
+and watch events by two threads, so an event may overtake an answer; it blocks whoever queues some 250 requests behind
+a broken connection; it would execute in a new session what was queued for the old one; and as long as requests are
+sent often enough it sends no ping, and then never notices a server that went silent.
+
+So all of it runs on one thread of ours.  Its loop waits in ``_Handler.select``, which asks its owner for packets, and
+ends a connection that owes an answer for two thirds of the session time-out (as the Java client does); answers and
+watch events are read by ``_Connection`` and handed on as bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.retry import KazooRetry
+
+from zkconsumer.base.clock import Clock
+from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.zk.packets import MalformedAnswer
+
+log = logging.getLogger(__name__)
+
+RECONNECT_FIRST_S = 0.05
+RECONNECT_MAX_S = 1.0
+RECONNECT_JITTER = 0.5
+"""The pauses between two rounds through the servers: growing, and half of each is chance."""
+
+CONNECT_TIMEOUT_MIN_MS = 500
+PROBE_TIMEOUT_MS = 500
+PROBE_BYTES_MAX = 16_384
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+RESTART_PAUSE_MS = 500
+
+MULTI_READ_VERSION = (3, 6)
+
+CLOSE_OPCODE = int(CLOSE_RESPONSE)
+_VERSION = re.compile(rb"Zookeeper version: (\d+)\.(\d+)(?:\.(\d+))?")
+
+
+class Outgoing(Protocol):
+    """A packet to be sent, and who is told of its answer."""
+
+    @property
+    def opcode(self) -> int:
+        """ZooKeeper's request type."""
+
+    @property
+    def body(self) -> bytes:
+        """What stands behind the request header."""
+
+    def answer(self, error: int, answer: bytes, at: int) -> None:
+        """The reply header's error code, and the bytes behind the header."""
+
+    def fail(self, *, is_session_over: bool) -> None:
+        """No answer will come."""
+
+
+class Link:
+    """One session after the other, at the servers ``addresses``.
+
+    All three callbacks are called on the connection's thread: ``feed`` to hand over what may be sent now (by
+    ``call``), ``on_state`` with CONNECTED, SUSPENDED or LOST, ``on_watch`` with the bytes of a watch event.
+    """
+
+    def __init__(
+        self,
+        addresses: str,
+        session_timeout_ms: int,
+        clock: Clock,
+        *,
+        feed: Callable[[], None],
+        on_state: Callable[[str], None],
+        on_watch: Callable[[bytes, int], None],
+    ) -> None:
+        self._handler = _Handler(clock, addresses.count(",") + 1)
+        self._addresses = addresses
+        self._client = _new_client(addresses, session_timeout_ms, self._handler)
+        self._connection = _Connection(self._client, on_watch)
+        self._client._connection = self._connection
+        self._client.add_listener(on_state)
+        self._handler.attach(self._client, self._connection, feed)
+
+    @property
+    def session_id(self) -> int:
+        """Of the connection that there is; call it when CONNECTED."""
+        return int(self._client._session_id)
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """Granted by the server; 0 before the first session."""
+        return self._connection.negotiated_timeout_ms
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether packets can be sent."""
+        return bool(self._client.connected)
+
+    @property
+    def server_version(self) -> tuple[int, ...] | None:
+        """Of the server that was connected to last; None when it did not say."""
+        return self._handler.server_version
+
+    @property
+    def has_multi_read(self) -> bool:
+        """Whether that server knows multiRead.  Found by ``srvr``: an old server ends the connection on the opcode."""
+        version = self._handler.server_version
+        return version is not None and version >= MULTI_READ_VERSION
+
+    @property
+    def problem(self) -> str:
+        """What went wrong with the last address that was tried, empty when none was."""
+        return self._handler.problem
+
+    def start(self) -> None:
+        """Begin to connect; once."""
+        self._client.start_async()
+
+    def call(self, outgoing: Outgoing) -> None:
+        """Queue a packet behind the others; on the connection's thread, while connected."""
+        packet = _Packet(outgoing)
+        self._client._call(packet, packet)
+
+    def wake(self) -> None:
+        """Have ``feed`` called soon; any thread, never blocks."""
+        self._handler.wake()
+
+    def forget_version(self) -> None:
+        """Ask the server again what it is, at the next connection."""
+        self._handler.forget_version()
+
+    def stop(self, timeout_ms: int) -> bool:
+        """Connect no more, and wait for the loop to end: the owner feeds the packet that ends the session."""
+        self._client._stopped.set()
+        self._handler.wake()
+        return self._join(timeout_ms)
+
+    def cut(self, timeout_ms: int) -> bool:
+        """Break the connection from another thread, and wait for the loop to end."""
+        self._handler.cut()
+        return self._join(timeout_ms)
+
+    def release(self) -> None:
+        """Give the descriptors back, once the loop has ended."""
+        self._handler.release()
+
+    def bounce(self) -> None:
+        """For fault tests: break the connection, and let the loop make another."""
+        self._handler.cut()
+
+    def expire(self, timeout_ms: int) -> None:
+        """For fault tests: have the servers end the session now, as if it had timed out.
+
+        Raises ``ZkTimeoutException`` when no server could be asked.
+        """
+        identity = (self._client._session_id, self._client._session_passwd)
+        second = KazooClient(self._addresses, client_id=identity, logger=_quiet_logger())
+        try:
+            second.start(timeout_ms / 1000)
+        except KazooTimeoutError as exc:
+            raise ZkTimeoutException(f"no server to end session {identity[0]:#x} at") from exc
+        second.stop()
+        second.close()
+
+    def _join(self, timeout_ms: int) -> bool:
+        worker = self._handler.worker
+        return worker is None or worker.join(timeout_ms)
+
+
+class _Packet:
+    """As kazoo wants it: its request, and the receiver of its result, in one."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self.type = outgoing.opcode
+        self.outgoing = outgoing
+
+    def serialize(self) -> bytes:
+        return self.outgoing.body
+
+    def set_exception(self, exc: Exception) -> None:
+        self.outgoing.fail(is_session_over=isinstance(exc, SessionExpiredError))
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """kazoo's connection loop, with answers and events read by us."""
+
+    def __init__(self, client: Any, read_event: Callable[[bytes, int], None]) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger)
+        self.negotiated_timeout_ms = 0
+        self._read_event = read_event
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        answer = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and answer[0].time_out > 0:
+            self.negotiated_timeout_ms = int(answer[0].time_out)
+        return answer
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        if not 0 <= length <= FRAME_BYTES_MAX:
+            raise ConnectionDropped(f"a frame of {length} bytes")
+        data: bytes = super()._read(length, timeout)
+        return data
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        try:
+            return super()._read_socket(read_timeout)
+        except (MalformedAnswer, struct.error) as exc:
+            raise ConnectionDropped(f"bytes that are no packet: {exc}") from exc
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        self._read_event(buffer, offset)
+
+    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
+        client = self.client
+        if not client._pending:
+            raise ConnectionDropped("an answer to nothing")
+        _, packet, xid = client._pending[0]
+        if header.xid != xid:
+            raise ConnectionDropped(f"an answer to {header.xid} where {xid} was due")
+        client._pending.popleft()
+        if header.zxid > 0:
+            client.last_zxid = header.zxid
+        packet.outgoing.answer(header.err, buffer, offset)
+        return CLOSE_RESPONSE if packet.type == CLOSE_OPCODE else None
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's environment on one thread: what it waits for, how it connects, where it runs."""
+
+    def __init__(self, clock: Clock, servers: int) -> None:
+        super().__init__()
+        self.worker: Worker | None = None
+        self.problem = ""
+        self.server_version: tuple[int, ...] | None = None
+        self._clock = clock
+        self._servers = servers
+        self._wake_out, self._wake_in = socket.socketpair()
+        self._wake_out.setblocking(False)
+        self._wake_in.setblocking(False)
+        self._address: tuple[str, int] | None = None
+        self._versions: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._owed_since_ms: int | None = None
+
+    def attach(self, client: Any, connection: _Connection, feed: Callable[[], None]) -> None:
+        self._client = client
+        self._connection = connection
+        self._feed = feed
+
+    def forget_version(self) -> None:
+        """Ask the server again what it is, at the next connection."""
+        if self._address is not None:
+            self._versions.pop(self._address, None)
+
+    def wake(self) -> None:
+        """Let the connection's thread look at the pipeline; any thread, never blocks."""
+        try:
+            self._wake_out.send(b"\0")
+        except OSError:
+            return  # full: it is being woken already; closed: there is nobody to wake
+
+    def cut(self) -> None:
+        """Break the connection from another thread."""
+        broken = self._connection._socket
+        try:
+            if broken is not None:
+                broken.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    def release(self) -> None:
+        """Give the descriptors back; the thread has ended."""
+        self._connection.close()
+        self._wake_in.close()
+        self._wake_out.close()
+
+    # --- what kazoo calls
+
+    def start(self) -> None:
+        """No workers: answers and events are delivered where they are read."""
+
+    def stop(self) -> None:
+        """See ``start``."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """kazoo's own watchers; we leave none."""
+
+    def spawn(self, func: Callable[[], None]) -> Worker:
+        def run(stop: StopSignal) -> None:
+            while not self._client._stopped.is_set():
+                try:
+                    func()
+                except Exception:
+                    log.exception("event=zookeeper_connection_failed")
+                if not self._client._stopped.is_set():
+                    stop.wait(RESTART_PAUSE_MS)
+
+        def on_death(name: str, error: BaseException) -> None:
+            log.critical("event=thread_died name=%s", name, exc_info=error)
+
+        self.worker = spawn("zkconsumer-zookeeper", run, on_death, wake=self.wake)
+        return self.worker
+
+    def select(self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float) -> Any:
+        if len(rlist) == 2:
+            return self._wait(rlist, timeout), [], []
+        return super().select(rlist, wlist, xlist, timeout)
+
+    def create_connection(self, address: tuple[str, int], *, timeout: float, **_: Any) -> socket.socket:
+        timeout_ms = max(CONNECT_TIMEOUT_MIN_MS, round(timeout * 1000) // self._servers)
+        try:
+            version = self._versions.get(address) or self._probe(address, timeout_ms)
+            connected = self._connect(address, timeout_ms)
+        except OSError as exc:
+            self.problem = f"{address[0]}:{address[1]}: {exc.strerror or exc}"
+            raise
+        if version is not None and version >= MULTI_READ_VERSION:
+            self._versions[address] = version
+        self._address, self.server_version = address, version
+        self.problem = f"{address[0]}:{address[1]} took the connection and gave no session"
+        return connected
+
+    # --- parts
+
+    def _wait(self, rlist: list[Any], timeout: float) -> list[Any]:
+        """Until the server says something, there is something to send, or the time for a ping has come."""
+        end_ms = self._clock.now_ms() + round(timeout * 1000)
+        while True:
+            self._feed()
+            now_ms = self._clock.now_ms()
+            wait_ms = max(0, min(end_ms, self._silence_ends_ms(now_ms)) - now_ms)
+            ready = super().select([*rlist, self._wake_in], [], [], wait_ms / 1000)[0]
+            if self._wake_in in ready:
+                ready.remove(self._wake_in)
+                self._drain()
+            now_ms = self._clock.now_ms()
+            if rlist[0] in ready:
+                self._owed_since_ms = None
+            elif now_ms >= self._silence_ends_ms(now_ms):
+                self._owed_since_ms = None
+                raise self.timeout_exception("the server owes an answer for two thirds of the session time-out")
+            if ready or now_ms >= end_ms:
+                return list(ready)
+
+    def _silence_ends_ms(self, now_ms: int) -> int:
+        """When the server has owed us an answer for too long without a byte; far away when it owes none."""
+        limit_ms = self._connection.negotiated_timeout_ms * 2 // 3
+        if not self._client._pending:
+            self._owed_since_ms = None
+            return now_ms + limit_ms
+        if self._owed_since_ms is None:
+            self._owed_since_ms = now_ms
+        return self._owed_since_ms + limit_ms
+
+    def _drain(self) -> None:
+        try:
+            while self._wake_in.recv(4096):
+                pass
+        except BlockingIOError:
+            return
+
+    def _connect(self, address: tuple[str, int], timeout_ms: int) -> socket.socket:
+        """A connected socket; ends early when the store is closed.  Raises ``OSError``."""
+        family, kind, protocol, _, target = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setblocking(False)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = made.connect_ex(target)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, os.strerror(code))
+            self._wait_for([], [made], timeout_ms)
+            code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _probe(self, address: tuple[str, int], timeout_ms: int) -> tuple[int, ...] | None:
+        """The server's version, by the four-letter word ``srvr``; None when it does not say."""
+        asked = self._connect(address, timeout_ms)
+        heard = b""
+        try:
+            asked.send(b"srvr")
+            while len(heard) < PROBE_BYTES_MAX:
+                self._wait_for([asked], [], PROBE_TIMEOUT_MS)
+                more = asked.recv(4096)
+                heard += more
+                if not more or _VERSION.search(heard):
+                    break
+        except OSError as exc:
+            log.debug("event=zookeeper_version_unknown address=%s reason=%s", address, exc)
+        finally:
+            asked.close()
+        found = _VERSION.search(heard)
+        return tuple(int(number) for number in found.groups(default=b"0")) if found else None
+
+    def _wait_for(self, rlist: list[Any], wlist: list[Any], timeout_ms: int) -> None:
+        """Raises ``OSError`` when none is ready in time, or the store is closed meanwhile."""
+        end_ms = self._clock.now_ms() + timeout_ms
+        while not self._client._stopped.is_set():
+            left_ms = end_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
+            ready = super().select([*rlist, self._wake_in], wlist, [], left_ms / 1000)
+            self._drain()
+            if ready[1] or any(each is not self._wake_in for each in ready[0]):
+                return
+        raise OSError(errno.ECANCELED, "closing")
+
+
+def _new_client(addresses: str, session_timeout_ms: int, handler: _Handler) -> Any:
+    retry = KazooRetry(
+        max_tries=-1,
+        delay=RECONNECT_FIRST_S,
+        backoff=2,
+        max_delay=RECONNECT_MAX_S,
+        max_jitter=RECONNECT_JITTER,
+        sleep_func=handler.sleep_func,
+    )
+    return KazooClient(
+        addresses,
+        timeout=session_timeout_ms / 1000,
+        handler=handler,
+        connection_retry=retry,
+        randomize_hosts=True,
+        logger=_quiet_logger(),
+    )
+
+
+def _quiet_logger() -> logging.Logger:
+    """kazoo's lines say what our events say, once for every try to connect."""
+    quiet = logging.getLogger("zkconsumer.zk.kazoo")
+    if quiet.level == logging.NOTSET:
+        quiet.setLevel(logging.CRITICAL)
+    return quiet

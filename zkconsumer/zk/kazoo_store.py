@@ -1,0 +1,242 @@
+"""``ZkStore`` on real servers: a ``Pipeline`` of requests in front of a ``Link`` to them.
+
+any thread                    the connection's thread
+submit --> Pipeline --wake--> feed --> Link --> answers, in the order of the requests --> Pipeline --> done
+                                            `-> watch events and session states, in between --> listener
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.errors import ChrootMissing, ForkedError, WorldError, ZkTimeoutException
+from zkconsumer.zk.connect_string import parse_connect
+from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, Link
+from zkconsumer.zk.packets import CODE_NO_NODE, CODE_OK, decode_event, encode, error_of
+from zkconsumer.zk.pipeline import Pipeline
+from zkconsumer.zk.requests import (
+    Exists,
+    Request,
+    Result,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    StoreEvent,
+    check_path,
+    paths_of,
+)
+
+log = logging.getLogger(__name__)
+
+OLDEST_VERSION: Final = (3, 4)
+"""The first ZooKeeper with multi."""
+
+CUT_GRACE_MS = 200
+"""What is added to the time of ``close`` when the connection had to be broken."""
+
+
+class KazooStore:
+    """A ``ZkStore``.  ``connect`` is ``zookeeper.connect`` with its chroot, the time-out is what to ask for.
+
+    Raises ``InvalidConfigException`` for a ``connect`` that cannot be one.
+    """
+
+    def __init__(self, connect: str, session_timeout_ms: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._servers = parse_connect(connect)
+        self._pipeline = Pipeline(self._servers.chroot)
+        self._link = Link(
+            self._servers.addresses,
+            session_timeout_ms,
+            clock,
+            feed=self._feed,
+            on_state=self._on_state,
+            on_watch=self._on_watch,
+        )
+        self._on_event: Callable[[StoreEvent], None] = _nobody_listens
+        self._pid: int | None = None
+        self._settled = threading.Event()
+        self._refusal: WorldError | None = None
+        self._has_chroot = not self._servers.chroot
+        self._announced: int | None = None
+        self._is_usable = False
+        self._is_closing = threading.Event()
+        self._is_confirmed = False
+        self._is_end_sent = False
+
+    # --- ZkStore
+
+    @property
+    def session_id(self) -> int | None:
+        return self._pipeline.session_id
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        return self._link.negotiated_timeout_ms
+
+    @property
+    def packets_sent(self) -> int:
+        return self._pipeline.packets_sent
+
+    @property
+    def server_version(self) -> tuple[int, ...] | None:
+        """Of the server that we are connected to, None when it does not say (``srvr``)."""
+        return self._link.server_version
+
+    def listen(self, on_event: Callable[[StoreEvent], None]) -> None:
+        self._on_event = on_event
+
+    def start(self, timeout_ms: int) -> None:
+        self._pid = os.getpid()
+        self._link.start()
+        is_settled = self._settled.wait(timeout_ms / 1000)
+        version = self._link.server_version
+        if not is_settled:
+            reason = self._link.problem or "no address that could be tried: do the names resolve?"
+            self._refusal = ZkTimeoutException(
+                f"no session with ZooKeeper at {self._servers.addresses} within {timeout_ms} ms ({reason})"
+            )
+        elif version is not None and version < OLDEST_VERSION:
+            text = ".".join(map(str, version))
+            self._refusal = WorldError(f"ZooKeeper {text} at {self._servers.addresses} is too old: 3.4 has multi")
+        if self._refusal is not None:
+            self.close(CUT_GRACE_MS)
+            raise self._refusal
+
+    def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
+        if self._is_forked():
+            raise ForkedError("this ZooKeeper session belongs to the parent process")
+        for request in requests:
+            for path in paths_of(request):
+                check_path(path)
+        self._pipeline.submit(session_id, requests, done)
+        self._link.wake()
+
+    def close(self, timeout_ms: int) -> bool:
+        """As ``ZkStore.close``.  In a forked child it touches nothing: the session is the parent's."""
+        if self._is_forked():
+            return False
+        is_first = not self._is_closing.is_set()
+        self._is_closing.set()
+        self._pipeline.close()
+        has_ended = self._link.stop(timeout_ms)
+        if not has_ended and is_first:
+            has_ended = self._link.cut(CUT_GRACE_MS)
+        self._pipeline.abandon()
+        if has_ended and is_first:
+            self._link.release()
+        return self._is_confirmed or self._pid is None
+
+    def expire(self, timeout_ms: int) -> None:
+        """For fault tests: end the session at the servers, as if it had timed out; the store learns it from them.
+
+        Raises ``ZkTimeoutException`` when no server could be asked.
+        """
+        self._link.expire(timeout_ms)
+
+    def bounce(self) -> None:
+        """For fault tests: break the connection; the store makes another by itself."""
+        self._link.bounce()
+
+    # --- the connection's thread
+
+    def _feed(self) -> None:
+        """Hand over what may be sent now."""
+        if self._is_closing.is_set():
+            if not self._is_end_sent and self._link.is_connected:
+                self._is_end_sent = True
+                self._link.call(_Own(CLOSE_OPCODE, b"", self._on_ended))
+            return
+        while self._is_usable:
+            slot = self._pipeline.next_slot(has_multi_read=self._link.has_multi_read)
+            if slot is None:
+                return
+            self._link.call(slot)
+
+    def _on_state(self, state: str) -> None:
+        if state == "CONNECTED":
+            if self._has_chroot:
+                self._open()
+            else:
+                opcode, body = encode(Exists("/"), self._servers.chroot)
+                self._link.call(_Own(opcode, body, self._on_chroot))
+        elif state == "SUSPENDED":
+            self._suspend()
+        else:
+            self._lose()
+
+    def _on_chroot(self, error: int) -> None:
+        if error == CODE_OK:
+            self._has_chroot = True
+            self._open()
+            return
+        if error == CODE_NO_NODE:
+            self._refusal = ChrootMissing(f"the chroot of {self._servers} does not exist: create it, or correct it")
+        else:
+            self._refusal = WorldError(f"ZooKeeper refused to look at the chroot: {error_of(error, '/')}")
+        self._settled.set()
+
+    def _on_ended(self, error: int) -> None:
+        self._is_confirmed = error == CODE_OK
+
+    def _open(self) -> None:
+        session_id = self._link.session_id
+        is_new, self._announced = session_id != self._announced, session_id
+        self._is_usable = True
+        self._pipeline.begin_session(session_id)
+        self._settled.set()
+        self._tell(SessionConnected(session_id, self._link.negotiated_timeout_ms, is_new))
+
+    def _suspend(self) -> None:
+        was_usable, self._is_usable = self._is_usable, False
+        if self._pipeline.drop():
+            self._link.forget_version()
+        if was_usable:
+            self._tell(SessionSuspended())
+
+    def _lose(self) -> None:
+        if self._is_usable:  # without a word about a broken connection: kazoo's loop failed
+            self._suspend()
+        lost, self._announced = self._announced, None
+        if lost is not None:
+            self._tell(SessionLost(lost))
+        self._pipeline.end_session()
+
+    def _on_watch(self, answer: bytes, at: int) -> None:
+        event = decode_event(self._servers.chroot, answer, at)
+        if event is not None:
+            self._tell(event)
+
+    def _tell(self, event: StoreEvent) -> None:
+        if self._is_closing.is_set():
+            return
+        try:
+            self._on_event(event)
+        except Exception:
+            log.exception("event=zookeeper_listener_failed")
+
+    def _is_forked(self) -> bool:
+        return self._pid is not None and self._pid != os.getpid()
+
+
+class _Own:
+    """A packet of the store itself; when the connection breaks it is sent again with the next, if still wanted."""
+
+    def __init__(self, opcode: int, body: bytes, on_answer: Callable[[int], None]) -> None:
+        self.opcode = opcode
+        self.body = body
+        self._on_answer = on_answer
+
+    def answer(self, error: int, answer: bytes, at: int) -> None:
+        self._on_answer(error)
+
+    def fail(self, *, is_session_over: bool) -> None:
+        """Nobody waits for it."""
+
+
+def _nobody_listens(event: StoreEvent) -> None:
+    """For tools that only ask."""

@@ -1,0 +1,312 @@
+"""Requests on their way: waiting, handed to the connection, settled.  No sockets, no kazoo, no thread of its own.
+
+    submit --> waiting --> (window) --> in flight --> settled --> done(results), when the whole batch is
+
+``next_slot`` and what follows are called by the connection's thread alone, so a request meets the session that the
+thread has *now*, and none that was meant for session A is ever handed over in session B.  ``submit`` and ``close``
+may be called by any thread.  No lock is held while a callback runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from zkconsumer.zk.packets import (
+    CODE_CONNECTION_LOSS,
+    CODE_OK,
+    CODE_SESSION_EXPIRED,
+    GET_MANY_BYTES_EACH,
+    MalformedAnswer,
+    decode,
+    encode,
+)
+from zkconsumer.zk.requests import (
+    PACKET_BYTES_MAX,
+    ConnectionLost,
+    Get,
+    GetMany,
+    Node,
+    Request,
+    Result,
+    SessionGone,
+    StoreError,
+    same_error,
+)
+
+log = logging.getLogger(__name__)
+
+WINDOW_PACKETS = 100
+"""Packets that the connection holds at once, sent or not.  It is told of each by a byte through a pair of sockets,
+and some 250 of these would block whoever writes the next."""
+
+GET_MANY_PATHS_MAX = 1_000
+"""Paths in one multiRead; fewer when the answers turn out long."""
+
+MULTI_READ_STRIKES_MAX = 2
+"""Connections in a row that ended over a multiRead, after which none is tried again: behind one address there may be
+servers of several ages."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """One ``submit``."""
+
+    session_id: int | None
+    results: list[Result]
+    missing: int
+    done: Callable[[list[Result]], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """One request of a batch; ``parts`` is the number of packets that it still waits for."""
+
+    batch: _Batch
+    index: int
+    request: Request
+    parts: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One packet.  ``at``: which of the paths of a ``GetMany`` it begins with."""
+
+    pipeline: Pipeline
+    asked: _Asked
+    request: Request
+    at: int | None = None
+    opcode: int = 0
+    body: bytes = b""
+
+    def answer(self, error: int, answer: bytes, at: int) -> None:
+        """An answer came: the reply header's error, and the bytes behind the header."""
+        self.pipeline.answer(self, error, answer, at)
+
+    def fail(self, *, is_session_over: bool) -> None:
+        """No answer will come."""
+        self.pipeline.fail(self, is_session_over=is_session_over)
+
+
+class Pipeline:
+    """What one store has been asked and has not answered yet."""
+
+    def __init__(self, chroot: str) -> None:
+        self.packets_sent = 0
+        self._chroot = chroot
+        self._lock = threading.Lock()
+        self._session_id: int | None = None
+        self._is_open = True
+        self._waiting: deque[_Asked] = deque()
+        self._cut: deque[Slot] = deque()
+        self._in_flight: dict[Slot, None] = {}
+        self._get_many_paths = GET_MANY_PATHS_MAX
+        self._is_multi_read_doubtful = False
+        self._strikes = 0
+
+    @property
+    def session_id(self) -> int | None:
+        """The session that requests are executed in, None between two."""
+        return self._session_id
+
+    # --- any thread
+
+    def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
+        """Put a batch behind the others; what is for another session than the current is refused at once."""
+        batch = _Batch(session_id, [None] * len(requests), len(requests), done)
+        asked = [_Asked(batch, index, request) for index, request in enumerate(requests)]
+        with self._lock:
+            is_for_us = self._is_open and (session_id is None or session_id == self._session_id)
+            if is_for_us:
+                self._waiting.extend(asked)
+        if not is_for_us:
+            self._settle_all(asked, SessionGone)
+        if not asked:
+            self._tell([batch])
+
+    def close(self) -> None:
+        """Refuse what has not been handed over, and everything that is still to come."""
+        with self._lock:
+            self._is_open = False
+            self._session_id = None
+        self._give_up(SessionGone, in_flight=False)
+
+    def abandon(self) -> None:
+        """Refuse what is in flight too: the connection is gone for good."""
+        self._give_up(SessionGone)
+
+    # --- the connection's thread
+
+    def begin_session(self, session_id: int) -> None:
+        """What is submitted from now on is executed in this session."""
+        with self._lock:
+            self._session_id = session_id if self._is_open else None
+
+    def end_session(self) -> None:
+        """Refuse what waits for the session that has ended; what may run in any session waits on."""
+        with self._lock:
+            gone = [asked for asked in self._waiting if asked.batch.session_id is not None]
+            self._waiting = deque(asked for asked in self._waiting if asked.batch.session_id is None)
+            self._session_id = None
+        self._settle_all(gone, SessionGone)
+
+    def drop(self) -> bool:
+        """The connection broke: whatever was submitted before has an unknown outcome.
+
+        Also what was not sent yet: behind something unknown in its batch, it must not be done alone.  True when the
+        oldest packet without an answer was a multiRead: what answers at that address may not be what it seemed.
+        """
+        self._give_up(ConnectionLost if self._is_open else SessionGone)
+        is_doubtful, self._is_multi_read_doubtful = self._is_multi_read_doubtful, False
+        self._strikes += is_doubtful
+        return is_doubtful
+
+    def next_slot(self, *, has_multi_read: bool) -> Slot | None:
+        """The packet to be sent next; None when there is none, or enough of them are under way."""
+        has_multi_read = has_multi_read and self._strikes < MULTI_READ_STRIKES_MAX
+        empty: list[_Asked] = []
+        with self._lock:
+            while not self._cut and self._waiting:
+                asked = self._waiting.popleft()
+                self._cut.extend(self._cuts(asked, has_multi_read))
+                if not self._cut:
+                    empty.append(asked)
+            slot = self._cut.popleft() if self._cut and len(self._in_flight) < WINDOW_PACKETS else None
+            if slot is not None:
+                self._in_flight[slot] = None
+                self.packets_sent += 1
+        for asked in empty:
+            self._tell(self._put(asked, []))
+        if slot is not None:
+            slot.opcode, slot.body = encode(slot.request, self._chroot)
+        return slot
+
+    def answer(self, slot: Slot, error: int, answer: bytes, at: int) -> None:
+        """See ``Slot.answer``."""
+        if isinstance(slot.request, GetMany):
+            if error not in (CODE_OK, CODE_CONNECTION_LOSS, CODE_SESSION_EXPIRED):
+                self._cut_smaller(slot)
+                return
+            self._strikes = 0
+            bytes_each = len(answer) // max(1, len(slot.request.paths))
+            self._get_many_paths = max(1, min(GET_MANY_PATHS_MAX, PACKET_BYTES_MAX // max(1, bytes_each)))
+        try:
+            result = decode(slot.request, error, answer, at)
+        except MalformedAnswer as exc:
+            log.warning("event=zookeeper_answer_malformed opcode=%s reason=%s", slot.opcode, exc)
+            result = same_error(slot.request, ConnectionLost)
+        self._settle(slot, result)
+
+    def fail(self, slot: Slot, *, is_session_over: bool) -> None:
+        """See ``Slot.fail``."""
+        with self._lock:
+            is_oldest = next(iter(self._in_flight), None) is slot
+        self._is_multi_read_doubtful |= is_oldest and isinstance(slot.request, GetMany)
+        gone = is_session_over or not self._is_open
+        self._settle(slot, same_error(slot.request, SessionGone if gone else ConnectionLost))
+
+    # --- parts
+
+    def _cuts(self, asked: _Asked, has_multi_read: bool) -> list[Slot]:
+        request = asked.request
+        if not isinstance(request, GetMany):
+            return [Slot(self, asked, request)]
+        asked.batch.results[asked.index] = list(map(ConnectionLost, request.paths))
+        ends = self._ends(request.paths) if has_multi_read else range(1, len(request.paths) + 1)
+        slots: list[Slot] = []
+        start = 0
+        for end in ends:
+            part = GetMany(request.paths[start:end]) if has_multi_read else Get(request.paths[start])
+            slots.append(Slot(self, asked, part, start))
+            start = end
+        asked.parts = max(1, len(slots))
+        return slots
+
+    def _ends(self, paths: Sequence[str]) -> list[int]:
+        """Where to cut, so that neither the paths nor (by what was seen so far) the answers are too many."""
+        ends: list[int] = []
+        size = count = 0
+        for index, path in enumerate(paths):
+            each = GET_MANY_BYTES_EACH + len(self._chroot.encode()) + len(path.encode())
+            if count and (count >= self._get_many_paths or size + each > PACKET_BYTES_MAX):
+                ends.append(index)
+                size = count = 0
+            size += each
+            count += 1
+        return [*ends, len(paths)] if paths else []
+
+    def _cut_smaller(self, slot: Slot) -> None:
+        """A server refused a multiRead as a whole: each path alone, before anything else."""
+        assert isinstance(slot.request, GetMany), "only these are cut"
+        start = slot.at or 0
+        parts = [Slot(self, slot.asked, Get(path), start + index) for index, path in enumerate(slot.request.paths)]
+        with self._lock:
+            if not self._take(slot):
+                return
+            slot.asked.parts += len(parts) - 1
+            self._cut.extendleft(reversed(parts))
+
+    # --- settling
+
+    def _settle(self, slot: Slot, result: Result) -> None:
+        with self._lock:
+            is_ours = self._take(slot)
+        if is_ours:
+            self._tell(self._put_part(slot, result))
+
+    def _take(self, slot: Slot) -> bool:
+        """Out of flight, by whoever comes first; under the lock."""
+        if slot not in self._in_flight:
+            return False
+        del self._in_flight[slot]
+        return True
+
+    def _put_part(self, slot: Slot, result: Result) -> list[_Batch]:
+        if slot.at is None:
+            return self._put(slot.asked, result)
+        whole = slot.asked.batch.results[slot.asked.index]
+        assert isinstance(whole, list), "a part belongs to a GetMany"
+        if isinstance(slot.request, GetMany):
+            assert isinstance(result, list), "a GetMany gives a list"
+            whole[slot.at : slot.at + len(result)] = result
+        else:
+            assert isinstance(result, Node | StoreError), "a Get gives a node or an error"
+            whole[slot.at] = result
+        return self._put(slot.asked, whole)
+
+    def _put(self, asked: _Asked, result: Result) -> list[_Batch]:
+        """Note a result; gives the batch when it was the last one missing."""
+        asked.batch.results[asked.index] = result
+        with self._lock:
+            asked.parts -= 1
+            asked.batch.missing -= asked.parts == 0
+            is_last = asked.parts == 0 and asked.batch.missing == 0
+        return [asked.batch] if is_last else []
+
+    def _settle_all(self, asked: Iterable[_Asked], kind: type[ConnectionLost] | type[SessionGone]) -> None:
+        for each in asked:
+            self._tell(self._put(each, same_error(each.request, kind)))
+
+    def _give_up(self, kind: type[ConnectionLost] | type[SessionGone], *, in_flight: bool = True) -> None:
+        with self._lock:
+            slots = list(self._in_flight) if in_flight else []
+            slots += self._cut
+            asked = list(self._waiting)
+            for slot in slots:
+                self._in_flight.pop(slot, None)
+            self._cut.clear()
+            self._waiting.clear()
+        for slot in slots:
+            self._tell(self._put_part(slot, same_error(slot.request, kind)))
+        self._settle_all(asked, kind)
+
+    @staticmethod
+    def _tell(batches: Iterable[_Batch]) -> None:
+        for batch in batches:
+            try:
+                batch.done(batch.results)
+            except Exception:
+                log.exception("event=zookeeper_callback_failed")
