@@ -202,6 +202,7 @@ class Partition(Machine):
     @leads_to(PartitionState.FETCHING)
     def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
+        self.is_unsure = False
         return PartitionState.FETCHING, []
 
     @leads_to(PartitionState.GONE)

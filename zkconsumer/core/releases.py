@@ -106,8 +106,8 @@ class Releases:
         parts: dict[TopicPartition, do.ReleaseOf] = {}
         for tp in ready:
             held = self._partitions[tp]
-            offset = held.offset_to_commit(held.position) if self._commit_first and not held.is_unsure else None
-            next_owner = moves.get(tp) if held.position >= 0 and not held.is_unsure else None
+            offset = held.offset_to_commit(held.position) if self._commit_first else None
+            next_owner = moves.get(tp) if held.position >= 0 else None
             parts[tp] = do.ReleaseOf(offset, held.stored, held.thread, next_owner, verify=held.is_unsure)
             held.handle(ReleaseSent())
         ticket = self._new_ticket()
