@@ -27,7 +27,8 @@ class Commits:
     """At most one commit under way, and the calls that wait for theirs."""
 
     def __init__(self, partitions: Mapping[TopicPartition, Partition], new_ticket: Callable[[], int]) -> None:
-        self.in_flight: frozenset[TopicPartition] = frozenset()
+        self.in_flight: dict[TopicPartition, int] = {}
+        """What is being written -> how often it had been reset when that was decided."""
         self.calls: list[CommitWanted] = []
         self._partitions = partitions
         self._new_ticket = new_ticket
@@ -68,7 +69,7 @@ class Commits:
             return [] if call is None else [do.CompleteCommit(call.call, refused)]
         self._ticket = self._new_ticket()
         self._call, self._refused = call, refused
-        self.in_flight = frozenset(offsets)
+        self.in_flight = {tp: self._partitions[tp].resets for tp in offsets}
         return [do.Commit(self._ticket, session_id, offsets, control_version)]
 
     def settled(self, event: CommitSettled) -> tuple[list[Command], list[TopicPartition]]:
@@ -76,7 +77,7 @@ class Commits:
         if event.ticket != self._ticket:
             return [], []
         self._ticket = 0
-        self.in_flight = frozenset()
+        written_after, self.in_flight = self.in_flight, {}
         out: list[Command] = []
         lost: list[TopicPartition] = []
         for tp, written in sorted(event.results.items()):
@@ -85,8 +86,7 @@ class Commits:
             if written.outcome is Outcome.DONE:
                 out.append(do.Count("commits"))
                 if held is not None:
-                    held.stored = written.stored
-                    held.was_reset = False
+                    held.wrote(written.stored, written_after[tp])
                 continue
             self._refused[tp] = written.why
             out.append(do.Count("commits_failed"))
@@ -103,7 +103,7 @@ class Commits:
         """The session is gone: nothing of this may be written any more, and whoever waits is told."""
         calls = [] if self._call is None else [self._call]
         calls += self.calls
-        self.calls, self._call, self._ticket, self.in_flight = [], None, 0, frozenset()
+        self.calls, self._call, self._ticket, self.in_flight = [], None, 0, {}
         return [do.CompleteCommit(call.call, dict.fromkeys(call.positions, why)) for call in calls]
 
     def rewound(self, tp: TopicPartition, written: Written) -> list[Command]:

@@ -686,8 +686,8 @@ class Group:
 
     def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
         held = self.partitions.get(tp)
-        if held is not None and held.is_owned:
-            held.was_reset = True
+        if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
+            held.resets += 1
             if held.stored.offset >= 0:
                 self._say(do.Count("offsets_reset"))
                 words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"

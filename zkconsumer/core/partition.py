@@ -129,7 +129,8 @@ class Partition(Machine):
         self.czxid = 0
         self.stored = StoredOffset()
         self.position = NO_POSITION
-        self.was_reset = False
+        self.resets = 0
+        self._resets_stored = 0
         self.settling = Settling.NOT_YET
         self.is_unsure = False
 
@@ -142,6 +143,16 @@ class Partition(Machine):
     def is_leaving(self) -> bool:
         """Whether it is on its way out."""
         return self.state in (PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
+
+    @property
+    def was_reset(self) -> bool:
+        """Whether the reset policy moved the position since the last write: then it may be behind the stored one."""
+        return self.resets != self._resets_stored
+
+    def wrote(self, stored: StoredOffset, resets: int) -> None:
+        """A write that was decided after that many resets came back; this is what the offset znode holds now."""
+        self.stored = stored
+        self._resets_stored = resets
 
     def offset_to_commit(self, position: int) -> int | None:
         """What a commit should write: None when there is nothing new.
@@ -162,9 +173,8 @@ class Partition(Machine):
 
     @leads_to(PartitionState.FETCHING)
     def _position_known(self, event: PositionKnown) -> tuple[PartitionState, list[Any]]:
-        self.stored = event.stored
+        self.wrote(event.stored, self.resets)
         self.position = event.stored.offset
-        self.was_reset = False
         return PartitionState.FETCHING, []
 
     @leads_to(PartitionState.STUCK)

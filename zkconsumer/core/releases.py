@@ -126,7 +126,10 @@ class Releases:
             held = self._partitions[tp]
             out += self._commits.rewound(tp, written)
             if written.outcome is Outcome.DONE and written.handed_over:
-                held.stored = written.stored
+                if parts[tp].offset is None:
+                    held.stored = written.stored
+                else:
+                    held.wrote(written.stored, held.resets)
                 moved[tp] = parts[tp].next_owner or held.thread
                 held.handle(HandedOver(moved[tp]))
             elif written.outcome is Outcome.DONE:
