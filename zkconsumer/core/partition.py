@@ -42,6 +42,7 @@ class Settling(Enum):
     """How far a drained partition is with ``release.settle.ms``."""
 
     NOT_YET = "not yet"
+    COMMITTING = "committing"
     HOLDING = "holding"
     DONE = "done"
 
@@ -213,6 +214,7 @@ class Partition(Machine):
     def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
         self.is_unsure = False
+        self.settling = Settling.NOT_YET
         return PartitionState.FETCHING, []
 
     @leads_to(PartitionState.GONE)

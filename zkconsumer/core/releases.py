@@ -99,8 +99,8 @@ class Releases:
         """Give back, in one write, what is drained, settled and in no commit under way."""
         out: list[Command] = []
         if self._settle_ms:
-            out += self._settle(session_id, control_version)
-        ready = [tp for tp in self._ready() if not self._settle_ms or self._is_settled(tp)]
+            out += self._settle(moves, session_id, control_version)
+        ready = [tp for tp in self._ready() if not self._settle_ms or tp in moves or self._is_settled(tp)]
         if not ready:
             return out
         parts: dict[TopicPartition, do.ReleaseOf] = {}
@@ -182,16 +182,27 @@ class Releases:
         ]
 
     def _is_settled(self, tp: TopicPartition) -> bool:
-        return self._partitions[tp].settling is Settling.DONE
+        return self._settling(tp) is Settling.DONE
 
-    def _settle(self, session_id: int, control_version: int | None) -> list[Command]:
-        """Commit what is drained, and hold its owner nodes for the settling time from then on."""
-        fresh = [tp for tp in self._ready() if self._partitions[tp].settling is Settling.NOT_YET]
-        if not fresh or self._commits.is_busy:
-            return []
+    def _settle(
+        self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
+    ) -> list[Command]:
+        """Commit what is drained, and hold its owner nodes for the settling time after the commit came back.
+
+        What only changes its thread is not held: its successor is no other member.
+        """
         out: list[Command] = []
-        if self._commit_first:
-            out += self._commits.send({tp: self._partitions[tp].position for tp in fresh}, session_id, control_version)
-        for tp in fresh:
+        if not self._commits.is_busy:
+            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is Settling.NOT_YET]
+            if fresh and self._commit_first:
+                positions = {tp: self._partitions[tp].position for tp in fresh}
+                out += self._commits.send(positions, session_id, control_version)
+            for tp in fresh:
+                self._partitions[tp].settling = Settling.COMMITTING
+        committed = [tp for tp in self._ready() if self._settling(tp) is Settling.COMMITTING]
+        for tp in committed:
             self._partitions[tp].settling = Settling.HOLDING
-        return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)]
+        return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)] if committed else out
+
+    def _settling(self, tp: TopicPartition) -> Settling:
+        return self._partitions[tp].settling
