@@ -80,20 +80,22 @@ class Commits:
         written_after, self.in_flight = self.in_flight, {}
         out: list[Command] = []
         lost: list[TopicPartition] = []
+        done = 0
         for tp, written in sorted(event.results.items()):
             out += self.rewound(tp, written)
             held = self._partitions.get(tp)
             if written.outcome is Outcome.DONE:
-                out.append(do.Count("commits"))
+                done += 1
                 if held is not None:
                     held.wrote(written.stored, written_after[tp])
                 continue
             self._refused[tp] = written.why
-            out.append(do.Count("commits_failed"))
             if written.outcome is Outcome.NOT_OURS:
                 lost.append(tp)
             elif written.outcome is Outcome.FAILED:
                 out.append(do.Tell("ERROR", "commit-failed", f"partition={tp} why={written.why!r}"))
+        counted = (("commits", done), ("commits_failed", len(event.results) - done))
+        out += [do.Count(name, by) for name, by in counted if by]
         if self._call is not None:
             out.append(do.CompleteCommit(self._call.call, self._refused))
         self._call = None

@@ -2,7 +2,7 @@
 
 ZooKeeper's watches fire once.  A topic whose watch fired is listed again a little later, because owners move in
 swarms: soon while something that refused us may have gone, late when it only guards against a node of ours that
-vanished.
+vanished; and much later when it could not be listed the last time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SOON_MS = 50
 LATE_MS = 500
+UNLISTED_MS = 5_000
 
 
 class OwnersWatch:
@@ -28,12 +29,15 @@ class OwnersWatch:
     def __init__(self, new_ticket: Callable[[], int]) -> None:
         self._new_ticket = new_ticket
         self._watched: set[str] = set()
+        self._unlisted: set[str] = set()
+        self._asked: tuple[str, ...] = ()
         self._ticket = 0
         self._timer_ms: int | None = None
 
     def fired(self, topic: str) -> None:
         """The watch of this topic is used up."""
         self._watched.discard(topic)
+        self._unlisted.discard(topic)
 
     def armed(self, topics: Iterable[str]) -> None:
         """These topics were listed, each leaving a watch."""
@@ -41,9 +45,10 @@ class OwnersWatch:
 
     def keep(self, topics: set[str], *, soon: bool) -> list[Command]:
         """See to it that these topics are watched."""
-        if self._ticket or topics <= self._watched:
+        unwatched = topics - self._watched
+        if self._ticket or not unwatched:
             return []
-        delay = SOON_MS if soon else LATE_MS
+        delay = UNLISTED_MS if unwatched <= self._unlisted else SOON_MS if soon else LATE_MS
         if self._timer_ms is not None and self._timer_ms <= delay:
             return []
         self._timer_ms = delay
@@ -56,6 +61,7 @@ class OwnersWatch:
         if not unwatched:
             return []
         self._ticket = self._new_ticket()
+        self._asked = unwatched
         self._watched |= set(unwatched)
         return [do.ListOwners(self._ticket, session_id, unwatched)]
 
@@ -64,11 +70,14 @@ class OwnersWatch:
         if event.ticket != self._ticket:
             return False
         self._ticket = 0
+        self._unlisted = {topic for topic in self._asked if topic not in event.owned}
+        self._watched -= self._unlisted
         return True
 
     def forget(self, *, watches_only: bool = False) -> None:
         """A disconnect takes the watches; the end of a session takes everything."""
         self._watched.clear()
+        self._unlisted.clear()
         if not watches_only:
             self._ticket = 0
             self._timer_ms = None
