@@ -228,7 +228,8 @@ def test_servers_with_and_without_port_and_chroot(connect: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "connect", ["", "zk1:", ":2181", "zk1:0", "zk1:65536", "zk1:x", "zk1,,zk2", "z k:1", "zk1/a/", "zk1/a//b", "zk1/../b"]
+    "connect",
+    ["", "zk1:", ":2181", "zk1:0", "zk1:65536", "zk1:x", "zk1,,zk2", "z k:1", "zk1/a/", "zk1/a//b", "zk1/../b"],
 )
 def test_servers_that_cannot_be_reached_by_anybody(connect: str) -> None:
     [problem] = problems({"group.id": "g", "zookeeper.connect": connect})

@@ -297,6 +297,9 @@ def _written(ranges: _Ranges) -> str:
         return _NOTHING  # RE2 would take "[]" for the beginning of a class that holds "]".
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return _spelled(ranges[0][0])
+    if len(ranges) == 2 and ranges[0][0] == ranges[0][1] and ranges[1] == (ranges[0][0] + 32,) * 2:
+        # RE2 takes [Kk] for "k in either case", and beside others of the kind it lets the Kelvin sign in as well.
+        return f"(?:{_spelled(ranges[0][0])}|{_spelled(ranges[1][0])})"
     inside = "".join(
         _spelled(low) if low == high else f"{_spelled(low)}-{_spelled(high)}" for low, high in ranges
     )
