@@ -297,7 +297,7 @@ class Group:
         self.share = {}
         self.refused.clear()
         self.tries = 0
-        self._said_share = None
+        self._said_share = self._held_since_ms = None
         self._may_be_registered = self._deregister_later = self._retrying_releases = False
         self._withdrawing = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
@@ -417,7 +417,8 @@ class Group:
         self.owners.forget()
 
     def _trigger(self) -> None:
-        if self.membership.state is MembershipState.IN:
+        about_to_read = self.rebalance.state is RebalanceState.READING and not self._asked_read
+        if self.membership.state is MembershipState.IN and not about_to_read:
             self.rebalance.handle(reb.Triggered())
 
     def _read_group(self) -> None:
