@@ -253,7 +253,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._wake_in.setblocking(False)
         self._address: tuple[str, int] | None = None
         self._versions: dict[tuple[str, int], tuple[int, ...]] = {}
-        self._owed_since_ms: int | None = None
+        self._owed: object = None
+        self._owed_since_ms = 0
 
     def attach(self, client: Any, connection: _Connection, feed: Callable[[], None]) -> None:
         self._client = client
@@ -347,23 +348,22 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 ready.remove(self._wake_in)
                 self._drain()
             now_ms = self._clock.now_ms()
-            if rlist[0] in ready:
-                self._owed_since_ms = None
-            elif now_ms >= self._silence_ends_ms(now_ms):
-                self._owed_since_ms = None
+            if rlist[0] not in ready and now_ms >= self._silence_ends_ms(now_ms):
+                self._owed = None
                 raise self.timeout_exception("the server owes an answer for two thirds of the session time-out")
             if ready or now_ms >= end_ms:
                 return list(ready)
 
     def _silence_ends_ms(self, now_ms: int) -> int:
-        """When the server has owed us an answer for too long without a byte; far away when it owes none."""
-        limit_ms = self._connection.negotiated_timeout_ms * 2 // 3
-        if not self._client._pending:
-            self._owed_since_ms = None
-            return now_ms + limit_ms
-        if self._owed_since_ms is None:
-            self._owed_since_ms = now_ms
-        return self._owed_since_ms + limit_ms
+        """When the oldest packet without an answer has waited too long; far away when there is none.
+
+        Answers to pings do not count, as they do not for the lease.
+        """
+        oldest = self._client._pending[0] if self._client._pending else None
+        if oldest is not self._owed:
+            self._owed, self._owed_since_ms = oldest, now_ms
+        since_ms = now_ms if oldest is None else self._owed_since_ms
+        return since_ms + self._connection.negotiated_timeout_ms * 2 // 3
 
     def _drain(self) -> None:
         try:
