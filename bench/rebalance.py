@@ -13,6 +13,7 @@ is counted from the new registration, since a JVM takes seconds to start).
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
@@ -21,15 +22,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.zk.kazoo_store import KazooStore
-
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.types import TopicPartition
+from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import consumer_of, parse_owner
@@ -99,8 +99,17 @@ class Watcher:
         wait_until(lambda: self.is_covered(members), f"{members} members cover {TOPIC}")
         return SYSTEM_CLOCK.now_ms() - since_ms
 
-    def close(self) -> None:
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._store.close(2_000)
+
+
+def registration_of(broker: BrokerAddress) -> bytes:
+    """What a broker of 0.8 writes about itself."""
+    fields = {"jmx_port": -1, "timestamp": "0", "host": broker.host, "version": 1, "port": broker.port}
+    return json.dumps(fields).encode()
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
@@ -122,10 +131,8 @@ def wait_quiet(connectors: list[ZookeeperConsumerConnector]) -> None:
             return
 
 
-def measure_ours(address: str, watcher: Watcher, members: int, partitions: int, rounds: int) -> Figures:
+def measure_ours(address: str, cluster: FakeCluster, watcher: Watcher, members: int, rounds: int) -> Figures:
     """``rounds`` joins and leaves of one member, the others staying."""
-    cluster = FakeCluster(brokers=1)
-    cluster.create_topic(TOPIC, partitions)
     figures = Figures(f"zkconsumer, {members} members")
     config = {"group_id": GROUP, "zookeeper_connect": address, "zookeeper_session_timeout_ms": 6000}
 
@@ -213,27 +220,25 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     figures: list[Figures] = []
+    cluster = FakeCluster(brokers=[1])
+    cluster.create_topic(TOPIC, arguments.partitions)
     with Sandbox() as sandbox:
         sandbox.start_zookeeper(arguments.zookeeper)
+        # Our members read from brokers in memory, below a chroot where those are registered.
+        sandbox.zookeeper.admin().ensure_path("/ours")
+        admin = sandbox.zookeeper.admin("/ours")
+        admin.put_topic(TOPIC, {n: [1] for n in range(arguments.partitions)})
+        admin.put("/brokers/ids/1", registration_of(cluster.address(1)))
+        ours = sandbox.zookeeper.connect_string("/ours")
+        with Watcher(ours, arguments.partitions) as watcher:
+            figures.append(measure_ours(ours, cluster, watcher, arguments.members, arguments.rounds))
         if arguments.scala:
             sandbox.start_broker(arguments.scala, chroot="/kafka")
             sandbox.create_topic(TOPIC, arguments.partitions)
-        else:
-            sandbox.zookeeper.admin().ensure_path("/kafka")
-            sandbox.zookeeper.admin("/kafka").put_topic(TOPIC, {n: [1] for n in range(arguments.partitions)})
-        address = sandbox.zookeeper.connect_string("/kafka")
-        watcher = Watcher(address, arguments.partitions)
-        try:
-            figures.append(
-                measure_ours(address, watcher, arguments.members, arguments.partitions, arguments.rounds)
-            )
-            if arguments.scala:
-                wait_until(lambda: not watcher.members(), "our members have left")
+            with Watcher(sandbox.zookeeper_connect, arguments.partitions) as watcher:
                 figures.append(
                     measure_scala(sandbox, watcher, arguments.scala, arguments.members, arguments.scala_rounds)
                 )
-        finally:
-            watcher.close()
         page = report(figures, arguments.partitions, arguments.rounds, arguments.zookeeper)
     print(page)
     if arguments.write:

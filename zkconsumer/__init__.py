@@ -1,15 +1,35 @@
 """Kafka's ZooKeeper-based high-level consumer, in the same group as the original Scala members.
 
-from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
+    from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 
 Errors are in ``zkconsumer.errors``, the old camelCase names in ``zkconsumer.javaapi``, fakes and real local clusters
 for tests in ``zkconsumer.testing``.
+
+The names below are loaded when they are first used, so that ``zkconsumer --help`` and tools that need one module do
+not pay for kazoo and the rest.
 """
 
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
-from zkconsumer.types import TopicPartition
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.connector import ZookeeperConsumerConnector
+    from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
+    from zkconsumer.types import TopicPartition
+
+_HOMES = {
+    "ConsumerConfig": "zkconsumer.config",
+    "ConsumerIterator": "zkconsumer.streams",
+    "KafkaStream": "zkconsumer.streams",
+    "MessageAndMetadata": "zkconsumer.streams",
+    "TopicPartition": "zkconsumer.types",
+    "ZookeeperConsumerConnector": "zkconsumer.connector",
+    "default_decoder": "zkconsumer.streams",
+    "string_decoder": "zkconsumer.streams",
+}
 
 __all__ = [
     "ConsumerConfig",
@@ -21,3 +41,13 @@ __all__ = [
     "default_decoder",
     "string_decoder",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zkconsumer' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

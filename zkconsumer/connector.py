@@ -113,6 +113,8 @@ class ZookeeperConsumerConnector:
             clock=clock,
             lookup_timeout_ms=config.socket_timeout_ms,
         )
+        for key, why in config.ignored.items():
+            log.warning("setting-ignored key=%s why=%r", key, why)
         self._member.start(config.zookeeper_connection_timeout_ms)
         _connectors.add(self)
 

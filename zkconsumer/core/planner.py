@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 ROUNDROBIN = "roundrobin"
 AUTO = "auto"
-PREFERRED = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0)
-"""What ``auto`` chooses from, the first that fits: 0.8.2 deals as 0.10.2 does where it deals at all."""
+PREFERRED = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0, Form.ROUNDROBIN_0_8_2)
+"""What ``auto`` chooses from, the first that fits.  0.8.2 deals as 0.10.2 does where it deals at all, save for topics
+whose names have equal hashes; so it is taken only when it alone explains the owners.
+"""
 
 
 class SharePlanner:
