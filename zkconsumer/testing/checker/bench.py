@@ -1,0 +1,127 @@
+"""What the parts of the judge share: the history, what holds throughout it, and what is still waiting.  Pure.
+
+What looks wrong is not written down at once but waits as an *alarm* until no late line can explain it any more.
+Alarms of a millisecond ring when the next one begins, because lines of one millisecond from different programs have
+no order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker.partition import Member, Partition
+from zkconsumer.testing.checker.policy import Policy
+from zkconsumer.testing.checker.verdict import Book
+from zkconsumer.types import TopicPartition
+
+
+class Bench:
+    """The history under judgement."""
+
+    def __init__(self, events: list[h.Event], policy: Policy) -> None:
+        self.events = events
+        self.policy = policy
+        self.members: dict[str, Member] = {}
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.observed_topics: set[str] = set()
+        self.findings = Book()
+        self.allowances = Book()
+        self.position = 0
+        """Of the line being read, counted from 1."""
+        self._by_consumer_id: dict[str, Member] = {}
+        self._alarms: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._alarms_set = 0
+        self._read_ahead()
+
+    # --- looking up ---------------------------------------------------------------------------------------------
+
+    def partition(self, event: h.OfPartition | h.OfBoth) -> Partition:
+        key = (event.topic, event.partition)
+        partition = self.partitions.get(key)
+        if partition is None:
+            partition = self.partitions[key] = Partition(TopicPartition(*key))
+        return partition
+
+    def member(self, name: str) -> Member:
+        member = self.members.get(name)
+        if member is None:
+            raise h.HistoryError(self.line(), f"member {name!r} has no member line")
+        return member
+
+    def owner(self, thread_id: str | None) -> Member | None:
+        """The member whose thread this is; None when the history does not know it."""
+        if thread_id is None:
+            return None
+        consumer_id, dash, number = thread_id.rpartition("-")
+        return self._by_consumer_id.get(consumer_id) if dash and number.isdigit() else None
+
+    def line(self, position: int | None = None) -> int:
+        """The line of the file for a position in the history; 0 for none."""
+        position = self.position if position is None else position
+        return (self.events[position - 1].line or position) if position > 0 else 0
+
+    # --- alarms -------------------------------------------------------------------------------------------------
+
+    def after(self, due: int, act: Callable[..., None], *args: Any) -> None:
+        """Call ``act`` when every line up to ``due`` has been read."""
+        self._alarms_set += 1
+        heapq.heappush(self._alarms, (due, self._alarms_set, act, args))
+
+    def turn_to(self, position: int, t: int) -> None:
+        """The next line is read; alarms that were due before it ring first."""
+        if self._alarms and self._alarms[0][0] < t:
+            self.ring(t)
+        self.position = position
+
+    def ring(self, until: int | None = None) -> None:
+        """Alarms due before ``until`` (None: all) ring, in order."""
+        while self._alarms and (until is None or self._alarms[0][0] < until):
+            _, _, act, args = heapq.heappop(self._alarms)
+            act(*args)
+
+    # --- what holds throughout ----------------------------------------------------------------------------------
+
+    def _read_ahead(self) -> None:
+        exact: set[str] = set()
+        tells: set[str] = set()
+        for event in self.events:
+            match event:
+                case h.Handed() | h.HandedRange():
+                    continue
+                case h.Claimed():
+                    exact.add(event.member)
+                case h.Consumed():
+                    tells.add(event.member)
+                case h.LogHeld():
+                    if event.start > event.end:
+                        raise h.HistoryError(event.line, f"a log from {event.start} to {event.end}")
+                    self.partition(event).log.add(event.start, event.end, event.missing, event.line)
+                case h.StartedAt():
+                    partition = self.partition(event)
+                    partition.base, partition.is_base_stored = event.offset, True
+                case h.MemberKnown():
+                    self._introduce(event)
+                case h.PolicySet():
+                    self.policy = self.policy.changed(event.changes)
+                case h.OwnerSeen():
+                    self.observed_topics.add(event.topic)
+        for partition in self.partitions.values():
+            partition.log.seal()
+            if not partition.is_base_stored:
+                partition.base = partition.log.start
+        for member in self.members.values():
+            member.claims_itself = member.name in exact
+            member.tells_consumed = member.name in tells
+
+    def _introduce(self, event: h.MemberKnown) -> None:
+        member = self.members.get(event.member)
+        if member is None:
+            member = self.members[event.member] = Member(event.member, event.kind, event.streams)
+        elif member.kind != event.kind:
+            raise h.HistoryError(event.line, f"member {event.member!r} is both {member.kind} and {event.kind}")
+        consumer_id = event.consumer_id or event.member
+        if self._by_consumer_id.setdefault(consumer_id, member) is not member:
+            raise h.HistoryError(event.line, f"consumer id {consumer_id!r} belongs to two members")

@@ -1,0 +1,241 @@
+"""The judge: a history in, a verdict out.  Pure.
+
+The history is read twice: first for what holds throughout (logs, members, policy: ``bench``), then line by line.
+Members come and go here; the other judgements stand in ``ownership``, ``repeats``, ``stored`` and ``endings``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker.bench import Bench
+from zkconsumer.testing.checker.endings import Checkpoints, Losses
+from zkconsumer.testing.checker.ownership import Ownership
+from zkconsumer.testing.checker.partition import BEFORE_HISTORY, NEVER, Gone, Member, Partition
+from zkconsumer.testing.checker.policy import Policy
+from zkconsumer.testing.checker.repeats import Repeat, Repeats
+from zkconsumer.testing.checker.stored import Stored
+from zkconsumer.testing.checker.verdict import Allowance, Counts, Finding, Verdict
+
+
+def judge(history: Iterable[h.Event], policy: Policy | None = None) -> Verdict:
+    """The verdict on a history; ``policy`` holds where the history's own policy lines say nothing.
+
+    Raises ``HistoryError`` when a line speaks of a member that no ``member`` line introduces, or contradicts another.
+    """
+    return _Judge(h.in_order(history), policy or Policy()).verdict()
+
+
+class _Judge:
+    def __init__(self, events: list[h.Event], policy: Policy) -> None:
+        self._bench = Bench(events, policy)
+        self._ownership = Ownership(self._bench)
+        self._repeats = Repeats(self._bench, self._ownership)
+        self._stored = Stored(self._bench, self._repeats)
+        self._checkpoints = Checkpoints(self._bench)
+        self._hand_overs: Counter[str] = Counter()
+        self._handed = 0
+        # Lines without a handler (log, started_at, policy, note) were read ahead, or are for people.
+        self._handlers: dict[type[h.Event], Callable[[Any], None]] = {
+            h.MemberKnown: self._introduced,
+            h.Joined: self._joined,
+            h.Leaving: self._leaving,
+            h.Left: self._left,
+            h.Killed: self._killed,
+            h.Paused: self._paused,
+            h.Continued: self._continued,
+            h.Expired: self._expired,
+            h.Claimed: self._ownership.claimed,
+            h.Released: self._ownership.released,
+            h.OwnerSeen: self._ownership.owner_seen,
+            h.DrainTimedOut: self._repeats.in_hand,
+            h.OffsetReset: self._repeats.reset,
+            h.Handed: self._handed_one,
+            h.HandedRange: self._handed_range,
+            h.Consumed: self._stored.consumed,
+            h.CommitCalled: self._commit_called,
+            h.Committed: self._stored.committed,
+            h.AssignmentExpected: self._checkpoints.assignment,
+            h.Settled: self._checkpoints.settled,
+            h.Drained: self._drained,
+        }
+
+    def verdict(self) -> Verdict:
+        bench = self._bench
+        for position, event in enumerate(bench.events, 1):
+            bench.turn_to(position, event.t)
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+        bench.ring()
+        for partition in bench.partitions.values():
+            for member in partition.tenures:
+                self._ownership.end(member, partition)
+        Losses(bench).judge_all()
+        findings = tuple(Finding(d.label, d.text, d.evidence()) for d in bench.findings.drafts())
+        allowances = tuple(Allowance(d.label, d.text, d.evidence()) for d in bench.allowances.drafts())
+        return Verdict(not findings, findings, allowances, self._counts())
+
+    def _counts(self) -> Counts:
+        partitions = self._bench.partitions.values()
+        return Counts(
+            lines=len(self._bench.events),
+            members=len(self._bench.members),
+            partitions=sum(partition.log.is_known for partition in partitions),
+            records=sum(p.log.count(p.base, p.log.end) for p in partitions if p.log.is_known),
+            handed=self._handed,
+            handed_distinct=sum(partition.handed.distinct for partition in partitions),
+            commits=self._stored.commits,
+            duplicates=dict(self._repeats.counts),
+            hand_overs=dict(self._hand_overs),
+        )
+
+    # --- members come and go ------------------------------------------------------------------------------------
+
+    def _introduced(self, event: h.MemberKnown) -> None:
+        member = self._bench.member(event.member)
+        if member.closed is not None:
+            self._starts_again(member, event.t)
+
+    def _joined(self, event: h.Joined) -> None:
+        member = self._bench.member(event.member)
+        self._starts_again(member, event.t)
+        member.was_seen = True
+        member.started_t = event.t
+
+    def _starts_again(self, member: Member, t: int) -> None:
+        if member.closed is not None or member.zombie_t is not None:
+            self._forget(member, t, self._late_ms(member) if member.kind == "scala" else 0)
+        member.gone = member.closed = member.zombie_t = None
+        member.is_paused = False
+
+    def _late_ms(self, member: Member) -> int:
+        return 0 if member.claims_itself else self._bench.policy.observer_delay_ms
+
+    def _leaving(self, event: h.Leaving) -> None:
+        self._stored.allow_in_hand(self._bench.member(event.member))
+
+    def _commit_called(self, event: h.CommitCalled) -> None:
+        self._stored.allow_in_hand(self._bench.member(event.member))
+
+    def _left(self, event: h.Left) -> None:
+        member = self._bench.member(event.member)
+        if not event.clean:
+            self._repeats.since_commit(member, "unclean_close", event.t)
+        self._closed(member, "left", event.t)
+
+    def _killed(self, event: h.Killed) -> None:
+        member = self._bench.member(event.member)
+        self._repeats.since_commit(member, "killed", event.t)
+        self._closed(member, "was killed", event.t)
+
+    def _closed(self, member: Member, how: str, t: int) -> None:
+        member.gone = member.closed = Gone(how, t, self._bench.line())
+        self._bench.after(t, self._stop_holding, member)
+        # Its last claim may still be seen; only then is it certain which of its records began an ownership.
+        self._bench.after(t + self._late_ms(member), self._forget, member, t, 0)
+
+    def _paused(self, event: h.Paused) -> None:
+        member = self._bench.member(event.member)
+        member.is_paused = True
+        self._repeats.since_commit(member, "paused", event.t)
+
+    def _continued(self, event: h.Continued) -> None:
+        member = self._bench.member(event.member)
+        member.is_paused = False
+        member.woken_t = event.t
+        member.since_wake = 0
+        if member.kind == "scala":
+            member.zombie_t = event.t
+
+    def _expired(self, event: h.Expired) -> None:
+        member = self._bench.member(event.member)
+        delay = self._bench.policy.observer_delay_ms
+        self._repeats.since_commit(member, "expired", event.t, delay)
+        if member.started_t >= 0 and event.t - delay <= member.started_t:
+            return  # It has started again already: the end was seen late.
+        if member.closed is None:
+            member.gone = Gone("lost its session", event.t, self._bench.line())
+        if member.kind == "scala":
+            # The original goes on with what it has fetched until it has registered again.
+            member.zombie_t = event.t
+        self._bench.after(event.t, self._stop_holding, member)
+        self._bench.after(event.t, self._forget, member, event.t, self._late_ms(member))
+
+    def _forget(self, member: Member, t: int, late_ms: int) -> None:
+        """Its ownerships are over."""
+        for partition in self._bench.partitions.values():
+            tenure = partition.tenures.get(member)
+            if tenure is not None and tenure.start_t <= t:
+                self._ownership.begin_anew(member, partition, t, late_ms)
+
+    def _stop_holding(self, member: Member) -> None:
+        for partition in self._bench.partitions.values():
+            self._ownership.stop_holding(member, partition)
+
+    def _drained(self, event: h.Drained) -> None:
+        for partition in self._bench.partitions.values():
+            if event.topic in (None, partition.name.topic) and event.partition in (None, partition.name.partition):
+                partition.is_drained = True
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def _handed_one(self, event: h.Handed) -> None:
+        self._hand(self._bench.member(event.member), self._bench.partition(event), event.offset, event.offset, event.t)
+
+    def _handed_range(self, event: h.HandedRange) -> None:
+        self._hand(self._bench.member(event.member), self._bench.partition(event), event.first, event.last, event.t)
+
+    def _hand(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:
+        position = self._bench.position
+        self._handed += last - first + 1
+        partition.was_used = True
+        member.was_seen = True
+        self._check_life_and_log(member, partition, first, last, t)
+        in_hand = member.woken_t is not None and self._was_in_hand(member, partition)
+        member.since_wake += last - first + 1
+        tenure = self._ownership.follow(member, partition, first, last, t)
+        if member.kind == "ours":
+            self._ownership.check_right(member, partition, tenure, (first, last), t, in_hand)
+        is_zombie = member.zombie_t is not None and partition.is_zombie(member)
+        before = partition.add_stint(member, is_zombie, position)
+        if before is not None and before[0] is not member and not is_zombie and not before[1]:
+            self._hand_overs[f"{before[0].kind}_to_{member.kind}"] += 1
+        for offset in range(first, last + 1):
+            earlier = partition.handed.put(offset, position)
+            if not earlier and partition.is_base_stored and offset < partition.base:
+                earlier = BEFORE_HISTORY
+            if earlier != NEVER:
+                self._repeats.seen(Repeat(member, partition, tenure, offset, earlier, position, t, in_hand))
+        partition.high = max(partition.high, last)
+
+    def _was_in_hand(self, member: Member, partition: Partition) -> bool:
+        """Can this record have been returned before the pause, and only been written down after it?"""
+        tenure = partition.tenures.get(member)
+        if member.kind != "ours" or member.woken_t is None or tenure is None or tenure.start_t > member.woken_t:
+            return False
+        return member.since_wake < self._bench.policy.in_hand_at_pause * member.streams
+
+    def _check_life_and_log(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:
+        line = self._bench.line()
+        closed, log = member.closed, partition.log
+        if closed is not None and t > closed.t:
+            text = f"{member.name} handed out after it {closed.how} (line {closed.line})"
+            self._bench.findings.note(
+                (member, closed.line),
+                "after_close",
+                text,
+                t,
+                (closed.line, line),
+                partition.name,
+                (member.name,),
+                ((first, last),),
+            )
+        if log.is_known and (first < log.start or last >= log.end):
+            text = f"{member.name} handed out what the log does not hold: it goes from {log.start} to {log.end - 1}"
+            self._bench.findings.note(
+                member, "not_in_log", text, t, (log.line, line), partition.name, (member.name,), ((first, last),)
+            )

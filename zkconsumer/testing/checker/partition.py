@@ -1,0 +1,207 @@
+"""What is remembered of a member and of a partition while a history is read.  Pure.
+
+An *ownership* (``Tenure``) of a member begins at its claim, or at its first record where no claim is in the history,
+and ends at the next one.  A ``Grant`` says that records may be handed out once more, and why.  A ``Jump`` is a place
+where the offsets of an ownership do not follow on; it waits for a late line of the observer that explains it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkconsumer.testing.checker.history import Kind
+from zkconsumer.testing.checker.truth import CommitTrail, HandedMap, LogTruth
+from zkconsumer.types import TopicPartition
+
+NEVER = 0
+BEFORE_HISTORY = -1
+
+
+class Gone(NamedTuple):
+    """How and when a member was last seen to end."""
+
+    how: str
+    t: int
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member: what it is, and in what state it was last seen."""
+
+    name: str
+    kind: Kind
+    streams: int
+    claims_itself: bool = False
+    """It writes ``claimed`` lines: they are exact, so the observer's are not asked."""
+    tells_consumed: bool = False
+    was_seen: bool = False
+    started_t: int = -1
+    """When it last joined or claimed."""
+    gone: Gone | None = None
+    closed: Gone | None = None
+    """It left or was killed; it hands out nothing later."""
+    is_paused: bool = False
+    woken_t: int | None = None
+    since_wake: int = 0
+    zombie_t: int | None = None
+    """Since when a Scala member may go on with partitions that are no longer its own."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self.was_seen and self.gone is None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.closed is not None or self.is_paused or self.zombie_t is not None
+
+
+class Jump(NamedTuple):
+    """Offsets that do not follow on: ``spans`` (first, last) are the ones concerned."""
+
+    code: str
+    after: int
+    to: int
+    spans: tuple[tuple[int, int], ...]
+    t: int
+    position: int
+
+
+class Grant(NamedTuple):
+    """The records ``low..high`` that were handed out up to ``position`` may be handed out once more."""
+
+    position: int
+    low: int
+    high: int
+    reason: str
+
+
+class Claim(NamedTuple):
+    """Somebody's claim, as far as the history shows it."""
+
+    member: str
+    t: int
+    line: int
+
+
+class Sight(NamedTuple):
+    """The owner node as the observer last saw it."""
+
+    owner: str | None
+    member: str | None
+    t: int
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class Tenure:
+    """One ownership of a partition by a member."""
+
+    start_t: int
+    expected: int | None = None
+    """Where the claim said that it starts."""
+    before: Tenure | None = None
+    """The member's ownership before this one, where it did not release that one itself."""
+    restarted: Tenure | None = None
+    """This one had ended earlier than it seemed: the next one, once a late line has shown it."""
+    is_again: bool = False
+    """The member had the partition before."""
+    is_claimed: bool = False
+    is_released: bool = False
+    start_position: int = 0
+    first_t: int = 0
+    first: int = -1
+    last: int = -1
+    high: int = -1
+    repeats: int = 0
+    """Records already put down to the hand-over that began this ownership."""
+    stale_starts: int = 0
+    floor: int | None = None
+    jumps: list[Jump] = field(default_factory=list)
+
+    @property
+    def has_begun(self) -> bool:
+        return self.start_position > 0
+
+    def begin(self, offset: int, t: int, position: int) -> None:
+        """The first record of it."""
+        self.start_position = position
+        self.first_t = t
+        self.start_t = min(self.start_t, t)
+        self.first = offset
+        self.floor = None
+
+    def at(self, position: int) -> Tenure:
+        """The ownership to which the record at this position belongs."""
+        tenure = self
+        while tenure.restarted is not None and tenure.restarted.start_position <= position:
+            tenure = tenure.restarted
+        return tenure
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition."""
+
+    name: TopicPartition
+    log: LogTruth = field(default_factory=LogTruth)
+    base: int = 0
+    is_base_stored: bool = False
+    handed: HandedMap = field(default_factory=HandedMap)
+    high: int = -1
+    """The highest offset handed to anybody."""
+    commits: CommitTrail = field(default_factory=CommitTrail)
+    tenures: dict[Member, Tenure] = field(default_factory=dict)
+    grants: list[Grant] = field(default_factory=list)
+    stint_positions: list[int] = field(default_factory=list)
+    stints: list[tuple[Member, bool]] = field(default_factory=list)
+    """Who was handed records from which position on, and whether as a zombie."""
+    holder: Member | None = None
+    hold: Claim | None = None
+    held_before: set[Member] = field(default_factory=set)
+    superseded: dict[Member, Claim] = field(default_factory=dict)
+    """Members of ours after whom another of ours has claimed."""
+    claim_positions: dict[Member, int] = field(default_factory=dict)
+    claim_times: dict[Member, int] = field(default_factory=dict)
+    sight: Sight | None = None
+    sight_zxid: int = -1
+    sight_positions: dict[Member, int] = field(default_factory=dict)
+    resets: list[tuple[int, int]] = field(default_factory=list)
+    """(time, offset) of each allowed jump."""
+    excused: list[tuple[int, int, str]] = field(default_factory=list)
+    """Stretches that nobody has to read, and why."""
+    consumed: dict[Member, int] = field(default_factory=dict)
+    in_hand_allowed: dict[Member, int] = field(default_factory=dict)
+    is_drained: bool = False
+    was_used: bool = False
+
+    def add_stint(self, member: Member, is_zombie: bool, position: int) -> tuple[Member, bool] | None:
+        """A record goes to this member; gives back who had the one before, when that was not this member as it is."""
+        before = self.stints[-1] if self.stints else None
+        if before is not None and before[0] is member and before[1] == is_zombie:
+            return None
+        self.stint_positions.append(position)
+        self.stints.append((member, is_zombie))
+        return before
+
+    def handed_by(self, position: int) -> tuple[Member, bool] | None:
+        """Who was handed the record at this position, and whether as a zombie."""
+        if position <= NEVER:
+            return None
+        return self.stints[bisect_right(self.stint_positions, position) - 1]
+
+    @property
+    def last_member(self) -> Member | None:
+        """Who was handed the latest record."""
+        return self.stints[-1][0] if self.stints else None
+
+    def stored(self) -> int | None:
+        """The stored offset as last seen."""
+        last = self.commits.last
+        return last if last is not None else (self.base if self.is_base_stored else None)
+
+    def is_zombie(self, member: Member) -> bool:
+        """Does this Scala member go on with the partition after it lost its session or slept?"""
+        return member.zombie_t is not None and self.claim_times.get(member, -1) < member.zombie_t

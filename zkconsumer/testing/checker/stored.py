@@ -1,0 +1,213 @@
+"""The stored offset: commit_ahead and commit_back.  Pure.
+
+A stored offset may be seen late, never early.  So it must not pass what has been handed out by the time it is seen
+(for Scala members a moment later, because their programs write a record down after the commit thread has counted it).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker.bench import Bench
+from zkconsumer.testing.checker.partition import Member, Partition
+from zkconsumer.testing.checker.repeats import Repeats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """One change of the stored offset, as seen; ``by`` when the history says who made it."""
+
+    partition: Partition
+    offset: int
+    by: Member | None
+    t: int
+    position: int
+
+
+class Stored:
+    """Commits as they are seen."""
+
+    def __init__(self, bench: Bench, repeats: Repeats) -> None:
+        self._bench = bench
+        self._repeats = repeats
+        self.commits = 0
+
+    # --- consumed -----------------------------------------------------------------------------------------------
+
+    def consumed(self, event: h.Consumed) -> None:
+        partition, member = self._bench.partition(event), self._bench.member(event.member)
+        partition.consumed[member] = max(event.offset + 1, partition.consumed.get(member, 0))
+
+    def allow_in_hand(self, member: Member) -> None:
+        """An explicit commit or a close also covers the message in the caller's hand."""
+        for partition in self._bench.partitions.values():
+            tenure = partition.tenures.get(member)
+            if tenure is not None and tenure.has_begun:
+                partition.in_hand_allowed[member] = tenure.last + 1
+
+    # --- committed ----------------------------------------------------------------------------------------------
+
+    def committed(self, event: h.Committed) -> None:
+        partition = self._bench.partition(event)
+        by = self._bench.member(event.by) if event.by is not None else None
+        commit = Commit(partition, event.offset, by, event.t, self._bench.position)
+        self.commits += 1
+        partition.was_used = True
+        is_scala_near = any(member.kind == "scala" for member in partition.tenures)
+        due = event.t + (self._bench.policy.scala_print_delay_ms if is_scala_near else 0)
+        self._bench.after(due, self._check_ahead, commit)
+        trail = partition.commits
+        if event.zxid is not None:
+            if event.zxid <= trail.zxid:
+                return
+            trail.zxid = event.zxid
+        stored = partition.stored()
+        if stored is not None and event.offset < stored and not self._is_back_allowed(commit, stored):
+            self._bench.after(due, self._check_back, commit, stored)
+        trail.append(event.t, event.offset)
+
+    def _check_ahead(self, commit: Commit) -> None:
+        partition, offset = commit.partition, commit.offset
+        allowed = max([partition.base, *(to for _, to in partition.resets)])
+        reached = max(partition.high + 1, allowed)
+        committer = commit.by or partition.last_member
+        spans = self._existing(partition, reached, offset)
+        if spans or (partition.log.is_known and offset > max(partition.log.end, allowed)):
+            if committer is not None and self._is_in_flight(committer, commit, reached):
+                partition.excused.append((reached, offset, "scala_in_flight"))
+            else:
+                self._report_ahead(commit, committer, f"only what is below {reached} had been handed out", spans)
+            return
+        if committer is None or not committer.tells_consumed or not self._is_surely_by(committer, commit):
+            return
+        tenure = partition.tenures.get(committer)
+        if tenure is not None and not tenure.has_begun:
+            tenure = tenure.before
+        if tenure is None:
+            return
+        taken = max(partition.consumed.get(committer, 0), partition.in_hand_allowed.get(committer, 0))
+        reached = max(taken, tenure.first, allowed)
+        if spans := self._existing(partition, reached, offset):
+            self._report_ahead(commit, committer, f"{committer.name} had consumed only what is below {reached}", spans)
+
+    def _is_in_flight(self, member: Member, commit: Commit, reached: int) -> bool:
+        """Has its commit thread counted one record that its program, being stopped, never came to write down?"""
+        partition = commit.partition
+        tenure = partition.tenures.get(member)
+        if tenure is not None and not tenure.has_begun:
+            tenure = tenure.before
+        if tenure is None or member.kind != "scala" or not member.is_stopped:
+            return False
+        if tenure.high != partition.high or partition.log.count(reached, commit.offset) != 1:
+            return False
+        claims = [t for other, t in partition.claim_times.items() if other is not member]
+        is_alone = not any(tenure.first_t < t <= commit.t for t in claims)
+        return commit.by is member or (is_alone and all(other is member for other in self._recent(commit)))
+
+    def _is_surely_by(self, member: Member, commit: Commit) -> bool:
+        """Can nobody else have made this commit: the owner before, seen late, or a woken original member?"""
+        if commit.by is not None:
+            return True
+        is_zombie_near = any(other.zombie_t is not None for other in commit.partition.tenures)
+        return not is_zombie_near and all(other is member for other in self._recent(commit))
+
+    @staticmethod
+    def _existing(partition: Partition, low: int, high: int) -> tuple[tuple[int, int], ...]:
+        return tuple((a, b - 1) for a, b in partition.log.existing(low, high))
+
+    def _report_ahead(
+        self, commit: Commit, committer: Member | None, what: str, spans: tuple[tuple[int, int], ...]
+    ) -> None:
+        name = committer.name if committer else "somebody"
+        self._bench.findings.note(
+            commit.position,
+            "commit_ahead",
+            f"{commit.offset} was stored while the partition was with {name}, but {what}",
+            commit.t,
+            (self._bench.line(commit.position),),
+            commit.partition.name,
+            (name,) if committer else (),
+            spans,
+        )
+
+    # --- going back ---------------------------------------------------------------------------------------------
+
+    def _rewinder(self, commit: Commit) -> Member | None:
+        """The Scala member that has just woken and may have written its old position."""
+        window = self._bench.policy.zombie_window_ms
+        for member in commit.partition.tenures:
+            if member.kind != "scala" or (commit.by is not None and commit.by is not member):
+                continue
+            has_woken = member.woken_t is not None and commit.t - member.woken_t <= window
+            if has_woken or commit.partition.is_zombie(member):
+                return member
+        return None
+
+    def _check_back(self, commit: Commit, stored: int) -> None:
+        if self._is_back_allowed(commit, stored):
+            return
+        writer = commit.by or commit.partition.last_member
+        self._bench.findings.note(
+            commit.position,
+            "commit_back",
+            f"the stored offset went back from {stored} to {commit.offset}; "
+            f"the partition was with {writer.name if writer else 'nobody'}",
+            commit.t,
+            (self._bench.line(commit.position),),
+            commit.partition.name,
+            (writer.name,) if writer else (),
+        )
+
+    def _is_back_allowed(self, commit: Commit, stored: int) -> bool:
+        """Is there a reason?  Then the next owner may also repeat what lies between."""
+        member: Member | None = None
+        if self._was_reset(commit):
+            reason, why = "reset", "by a reset"
+        elif (member := self._rewinder(commit)) is not None:
+            reason, why = "scala_zombie", f"as {member.name} had just woken with an old position"
+        elif (member := self._at_own_position(commit)) is not None:
+            reason, why = "scala_commit", f"as {member.name} had started below it"
+        else:
+            return False
+        self._repeats.rewound(commit.partition, commit.offset, stored - 1, reason)
+        self._bench.allowances.note(
+            commit.position,
+            reason,
+            f"the stored offset went back from {stored} to {commit.offset}, {why}",
+            commit.t,
+            (self._bench.line(commit.position),),
+            commit.partition.name,
+            (member.name,) if member else (),
+        )
+        return True
+
+    def _was_reset(self, commit: Commit) -> bool:
+        """Was there a reset to this offset or below since the commit before this one, or just now?"""
+        times = commit.partition.commits.times
+        before = bisect_left(times, commit.t)
+        since = times[before - 1] if before else 0
+        since = min(since, commit.t - self._bench.policy.observer_delay_ms)
+        return any(since <= t <= commit.t and to <= commit.offset for t, to in commit.partition.resets)
+
+    def _at_own_position(self, commit: Commit) -> Member | None:
+        """An original member starts from an offset that it read before the last commit, and stores how far it came."""
+        for writer in [commit.by] if commit.by is not None else self._recent(commit):
+            tenure = commit.partition.tenures.get(writer)
+            while tenure is not None and writer.kind == "scala":
+                if tenure.has_begun and tenure.first <= commit.offset <= tenure.high + 1:
+                    return writer
+                tenure = tenure.before
+        return None
+
+    def _recent(self, commit: Commit) -> list[Member]:
+        """Who was handed records of the partition when the commit was made: it may be seen late."""
+        partition = commit.partition
+        since = commit.t - self._bench.policy.observer_delay_ms
+        recent = []
+        for (member, _), position in zip(reversed(partition.stints), reversed(partition.stint_positions), strict=True):
+            recent.append(member)
+            if self._bench.events[position - 1].t < since:
+                break
+        return recent
