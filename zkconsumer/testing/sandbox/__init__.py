@@ -1,4 +1,4 @@
-"""Real local clusters for tests: ZooKeeper, brokers of every age, original Scala members.
+"""Real local clusters for tests: ZooKeeper, brokers of every age, members of both kinds.
 
 Needs Java and Maven; what is fetched is kept (see ``cache``).  Start with ``Sandbox``.
 """
@@ -9,7 +9,8 @@ from zkconsumer.testing.sandbox.broker import Broker
 from zkconsumer.testing.sandbox.cluster import Sandbox
 from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.load import Load, Produced
-from zkconsumer.testing.sandbox.member import Handed, ScalaMember
+from zkconsumer.testing.sandbox.member import Handed, MemberProcess, ScalaMember
+from zkconsumer.testing.sandbox.python_member import PythonMember
 from zkconsumer.testing.sandbox.runs import Run, reap
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
@@ -23,7 +24,9 @@ __all__ = [
     "Handed",
     "KraftBroker",
     "Load",
+    "MemberProcess",
     "Produced",
+    "PythonMember",
     "Run",
     "Sandbox",
     "ScalaMember",

@@ -1,15 +1,16 @@
-"""An original Scala consumer of any release, as a member of a group."""
+"""A member of a group as a process: what all have in common, and the original Scala consumer of any release."""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.events import Event, EventFile
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, properties
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
@@ -27,8 +28,14 @@ TEST_SETTINGS = {
 """Defaults of the sandbox where the original's own are too slow for tests; ``settings`` replaces each of them."""
 
 
+THREAD_UNKNOWN = -1
+
+
 class Handed(NamedTuple):
-    """One message that ``next()`` returned: where it stood, to which stream of its topic, when (wall clock)."""
+    """One message that ``next()`` returned: where it stood, to which stream of its topic, when (wall clock).
+
+    Members of ours do not say to which stream: ``THREAD_UNKNOWN``.
+    """
 
     topic: str
     partition: int
@@ -38,86 +45,48 @@ class Handed(NamedTuple):
     value: str | None = None
 
 
-class ScalaMember:
-    """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` (a Java regular expression).
+class MemberProcess(ABC):
+    """One member that can be started, watched, signalled and stopped.  Nothing runs before ``start``."""
 
-    ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the
-    values of the messages, ``handle_ms`` is the time that one message takes.  Nothing runs before ``start``.
-    """
-
-    def __init__(
-        self,
-        release: str,
-        zookeeper: ZooKeeperServer,
-        group: str,
-        topics: Mapping[str, int] | None = None,
-        *,
-        chroot: str = "",
-        name: str = "member-0",
-        whitelist: str | None = None,
-        blacklist: str | None = None,
-        streams: int = 1,
-        consumer_id: str | None = None,
-        settings: Mapping[str, str] | None = None,
-        listener: bool = False,
-        values: bool = False,
-        handle_ms: int = 0,
-        heap_mb: int = 128,
-    ) -> None:
-        if not artifact_set(release).has_scala_consumer:
-            raise SandboxError(f"Kafka {release} has no Scala consumer; 1.1.1 is the last that has")
-        assert (topics is not None) + (whitelist is not None) + (blacklist is not None) == 1, "what is to be consumed?"
-        self.release = release
+    def __init__(self, zookeeper: ZooKeeperServer, group: str, chroot: str, name: str) -> None:
         self.zookeeper = zookeeper
         self.chroot = chroot
         self.group = group
         self.name = name
         self.consumer_id: str | None = None
-        self._heap_mb = heap_mb
-        self._process: JavaProcess | None = None
+        self.settings: dict[str, str] = {}
+        self._process: ChildProcess | None = None
         self._file: EventFile | None = None
         self._reading = threading.Lock()
         self._events: list[Event] = []
         self._handed: list[Handed] = []
-        self.settings = {
-            **TEST_SETTINGS,
-            "group.id": group,
-            "zookeeper.connect": zookeeper.connect_string(chroot),
-            **({"consumer.id": consumer_id} if consumer_id is not None else {}),
-            **(settings or {}),
-        }
-        self._own = {
-            **({"member.topics": ",".join(f"{t}:{n}" for t, n in topics.items())} if topics is not None else {}),
-            **({"member.whitelist": whitelist} if whitelist is not None else {}),
-            **({"member.blacklist": blacklist} if blacklist is not None else {}),
-            "member.streams": str(streams),
-            "member.listener": str(listener).lower(),
-            "member.values": str(values).lower(),
-            "member.handle.ms": str(handle_ms),
-        }
+
+    @abstractmethod
+    def _launch(self) -> ChildProcess:
+        """Start the program; its standard output goes to ``out.log`` in the member's folder."""
+
+    def _understand(self, line: Event) -> Event:
+        """One line of the program in the words of the Scala member's program; most are already."""
+        return line
 
     # --- life ---
 
     @property
-    def process(self) -> JavaProcess:
+    def process(self) -> ChildProcess:
         if self._process is None:
             raise SandboxError(f"{self.name} was never started")
         return self._process
 
     def start(self, *, wait: bool = True) -> None:
-        """Starts the JVM; with ``wait``, returns when the streams exist, that is, when the first rebalance is over.
+        """Starts the process; with ``wait``, returns when the streams exist, that is, when the first rebalance is over.
 
         May be called again after the end; ``events`` and ``handed`` are then those of the new process.
         """
-        config = properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
-        command = JavaCommand(
-            self.release, "ScalaMember", (str(config),), programs=("ScalaMember", "Lines"), heap_mb=self._heap_mb
-        )
         assert not self.is_running(), f"{self.name} runs already"
         # What an earlier process of this name did stays with whoever holds these lists.
         self._events, self._handed, self.consumer_id = [], [], None
         self._file = EventFile(self.zookeeper.run.root / self.name / "out.log")
-        self._process = JavaProcess(self.zookeeper.run, "member", self.name, command, talking=True)
+        self._process = self._launch()
         if wait:
             self.wait_started()
 
@@ -221,10 +190,68 @@ class ScalaMember:
         if self._file is None:
             return
         with self._reading:
-            for event in self._file.read_new():
+            for event in map(self._understand, self._file.read_new()):
                 if event["event"] == "handed":
                     place = event["topic"], event["partition"], event["offset"]
-                    self._handed.append(Handed(*place, event["thread"], event["t"], event.get("value")))
+                    thread = event.get("thread", THREAD_UNKNOWN)
+                    self._handed.append(Handed(*place, thread, event["t"], event.get("value")))
                     continue
                 self._events.append(event)
                 self.consumer_id = event.get("consumer") or self.consumer_id
+
+
+class ScalaMember(MemberProcess):
+    """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` (a Java regular expression).
+
+    ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the
+    values of the messages, ``handle_ms`` is the time that one message takes.  Nothing runs before ``start``.
+    """
+
+    def __init__(
+        self,
+        release: str,
+        zookeeper: ZooKeeperServer,
+        group: str,
+        topics: Mapping[str, int] | None = None,
+        *,
+        chroot: str = "",
+        name: str = "member-0",
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+        streams: int = 1,
+        consumer_id: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        listener: bool = False,
+        values: bool = False,
+        handle_ms: int = 0,
+        heap_mb: int = 128,
+    ) -> None:
+        if not artifact_set(release).has_scala_consumer:
+            raise SandboxError(f"Kafka {release} has no Scala consumer; 1.1.1 is the last that has")
+        assert (topics is not None) + (whitelist is not None) + (blacklist is not None) == 1, "what is to be consumed?"
+        super().__init__(zookeeper, group, chroot, name)
+        self.release = release
+        self._heap_mb = heap_mb
+        self.settings = {
+            **TEST_SETTINGS,
+            "group.id": group,
+            "zookeeper.connect": zookeeper.connect_string(chroot),
+            **({"consumer.id": consumer_id} if consumer_id is not None else {}),
+            **(settings or {}),
+        }
+        self._own = {
+            **({"member.topics": ",".join(f"{t}:{n}" for t, n in topics.items())} if topics is not None else {}),
+            **({"member.whitelist": whitelist} if whitelist is not None else {}),
+            **({"member.blacklist": blacklist} if blacklist is not None else {}),
+            "member.streams": str(streams),
+            "member.listener": str(listener).lower(),
+            "member.values": str(values).lower(),
+            "member.handle.ms": str(handle_ms),
+        }
+
+    def _launch(self) -> ChildProcess:
+        config = properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
+        command = JavaCommand(
+            self.release, "ScalaMember", (str(config),), programs=("ScalaMember", "Lines"), heap_mb=self._heap_mb
+        )
+        return JavaProcess(self.zookeeper.run, "member", self.name, command, talking=True)

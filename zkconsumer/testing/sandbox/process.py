@@ -1,4 +1,4 @@
-"""One Java process: start, look, signal, stop.
+"""One process, Java's or Python's: start, look, signal, stop.
 
                 start                 stop, kill
     (nothing) --------> running <--> paused --------> ended
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,23 +67,18 @@ class Files:
     log: Path
 
 
-class JavaProcess:
-    """A process that was started from a JavaCommand.
+class ChildProcess:
+    """A process with a folder, a record in its run, and, if ``listens``, a pipe that we hold at its standard input.
 
-    ``guarded`` is for servers that do not read their standard input: they end when we do.  ``talking`` is for programs
-    of ours that take commands there.
+    ``run.marker`` must be a word of ``arguments``.
     """
 
-    def __init__(
-        self, run: Run, kind: str, name: str, command: JavaCommand, *, guarded: bool = True, talking: bool = False
-    ) -> None:
+    def __init__(self, run: Run, kind: str, name: str, arguments: Sequence[str], *, listens: bool = True) -> None:
         self.name = name
         self._run = run
-        folder = run.root / name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _folder(run, name)
         self.files = Files(folder / "out.log", folder / "log.txt")
-        arguments = _arguments(run, folder, command, guarded=guarded and not talking)
-        stdin = subprocess.PIPE if guarded or talking else subprocess.DEVNULL
+        stdin = subprocess.PIPE if listens else subprocess.DEVNULL
         with self.files.out.open("ab") as out, self.files.log.open("ab") as log:
             self._log_start = self.files.log.stat().st_size
             self._popen = subprocess.Popen(
@@ -178,6 +174,34 @@ class JavaProcess:
         if self._popen.stdin is not None:
             with suppress(OSError):
                 self._popen.stdin.close()
+
+
+class JavaProcess(ChildProcess):
+    """A process that was started from a JavaCommand.
+
+    ``guarded`` is for servers that do not read their standard input: they end when we do.  ``talking`` is for programs
+    of ours that take commands there.
+    """
+
+    def __init__(
+        self, run: Run, kind: str, name: str, command: JavaCommand, *, guarded: bool = True, talking: bool = False
+    ) -> None:
+        arguments = _arguments(run, _folder(run, name), command, guarded=guarded and not talking)
+        super().__init__(run, kind, name, arguments, listens=guarded or talking)
+
+
+class PythonProcess(ChildProcess):
+    """A program of this package, run by the Python that runs us; it takes commands on its standard input."""
+
+    def __init__(self, run: Run, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
+        # An -X option means nothing to Python, and stands in the command line, where a reaper looks for it.
+        super().__init__(run, kind, name, [sys.executable, "-X", run.marker, "-m", module, *arguments])
+
+
+def _folder(run: Run, name: str) -> Path:
+    folder = run.root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _arguments(run: Run, folder: Path, command: JavaCommand, *, guarded: bool) -> list[str]:

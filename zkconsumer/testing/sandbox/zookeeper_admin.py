@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
+from typing import NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
@@ -21,6 +22,15 @@ from zkconsumer.errors import SandboxError
 CONNECT_TIMEOUT_S = 15
 SESSION_TIMEOUT_S = 10
 RETRY_S = 15
+
+
+class NodeSeen(NamedTuple):
+    """A node as it was when somebody looked; ``session`` is 0 for a persistent one."""
+
+    data: bytes
+    session: int
+    czxid: int
+    mzxid: int
 
 
 class ZooKeeperAdmin:
@@ -77,6 +87,40 @@ class ZooKeeperAdmin:
             return sorted(self._client.retry(self._client.get_children, path))
         except NoNodeError:
             return []
+
+    def look(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, NodeSeen | None]:
+        """These nodes, all asked for at once; None for those that do not exist.
+
+        Each leaves a watch: ``on_change(path)`` is called, on a thread of the library, when the node is made, written
+        or deleted, or when the connection broke.  Raises SandboxError if the connection breaks meanwhile.
+        """
+        found: dict[str, NodeSeen | None] = {}
+        try:
+            asked = [(path, self._client.get_async(path, watch=_told(on_change, path))) for path in paths]
+            missing = []
+            for path, answer in asked:
+                try:
+                    data, stat = answer.get(timeout=RETRY_S)
+                    found[path] = NodeSeen(bytes(data), stat.ephemeralOwner, stat.czxid, stat.mzxid)
+                except NoNodeError:
+                    missing.append((path, self._client.exists_async(path, watch=_told(on_change, path))))
+            made = [path for path, answer in missing if answer.get(timeout=RETRY_S) is not None]
+        except (KazooException, KazooTimeoutError) as error:
+            raise SandboxError(f"ZooKeeper at {self.hosts} went away: {error!r}") from error
+        found |= {path: None for path, _ in missing}
+        return found | self.look(made, on_change) if made else found
+
+    def look_at_children(self, path: str, on_change: Callable[[str], None]) -> list[str] | None:
+        """The names of the children, None if there is no such node; the watch is as that of ``look``."""
+        try:
+            return sorted(self._client.get_children_async(path, watch=_told(on_change, path)).get(timeout=RETRY_S))
+        except NoNodeError:
+            pass
+        except (KazooException, KazooTimeoutError) as error:
+            raise SandboxError(f"ZooKeeper at {self.hosts} went away: {error!r}") from error
+        if self.look([path], on_change)[path] is None:
+            return None
+        return self.look_at_children(path, on_change)
 
     def ensure_path(self, path: str) -> None:
         self._client.retry(self._client.ensure_path, path)
@@ -140,3 +184,8 @@ class ZooKeeperAdmin:
 
 def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _told(on_change: Callable[[str], None], path: str) -> Callable[[object], None]:
+    # The library's event of a broken connection has no path.
+    return lambda _: on_change(path)

@@ -1,0 +1,425 @@
+"""``GroupLab``: members of ours and original ones in one group, changes one after the other, one judgement at the end.
+
+    with GroupLab(sandbox, "group", {"clicks": 16}, folder=tmp_path, strategy="range") as lab:
+        lab.load("clicks", per_second=500)
+        with lab.change("the first member joins"):
+            lab.start_ours("ours-1")
+        with lab.change("an original joins"):
+            lab.start_scala("scala-1", "1.1.1")
+        with lab.change("ours-1 is killed"):
+            lab.kill("ours-1")
+        lab.finish()
+
+After each change the group must settle: the registered members are the expected ones, and the owners are what the
+registrations, read as znode bytes by the code that members of ours use, give.  ``finish`` waits until everything was
+handed out, merges what everybody wrote into one history, and has it judged.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.view import GroupView, Subscription
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.checker import (
+    AssignmentExpected,
+    Continued,
+    Drained,
+    Event,
+    HistoryWriter,
+    Killed,
+    Leaving,
+    Left,
+    LogHeld,
+    MemberKnown,
+    Note,
+    Paused,
+    PolicySet,
+    Verdict,
+    judge,
+    read_history,
+    render_text,
+)
+from zkconsumer.testing.lab import histories
+from zkconsumer.testing.lab.observer import Observer
+from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.brokers import parse_topic
+from zkconsumer.zk.registration import parse_registration
+
+SETTLE_TIMEOUT_MS = 30_000
+STILL_MS = 400
+"""For how long nothing may move before the group counts as settled."""
+
+DRAIN_TIMEOUT_MS = 60_000
+STOP_TIMEOUT_MS = 20_000
+DIFFERENCES_SHOWN_MAX = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change of the group cost: until every partition had its one right owner again."""
+
+    what: str
+    from_command_ms: int
+    from_ids_ms: int
+    """From the last change among the registrations; -1 when there was none."""
+
+    def __str__(self) -> str:
+        ids = f"{self.from_ids_ms / 1000:6.2f} s after ids changed" if self.from_ids_ms >= 0 else "ids did not change"
+        return f"{self.what:<44} {self.from_command_ms / 1000:6.2f} s after the command, {ids}"
+
+
+class GroupLab:
+    """One group on a sandbox that runs already.
+
+    ``topics``: name -> partitions; made if they are not there.  ``strategy`` and ``compatibility`` are what the
+    *original* members use; members of ours get the strategy, and recognise the rest.  ``ours`` and ``scala`` are
+    settings for all members of a kind, ``policy`` what the judge is told.  ``folder`` keeps the history.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        group: str,
+        topics: Mapping[str, int],
+        *,
+        folder: Path,
+        strategy: str = "range",
+        compatibility: str = "0.10.2",
+        ours: Mapping[str, str] | None = None,
+        scala: Mapping[str, str] | None = None,
+        policy: Mapping[str, int | None] | None = None,
+    ) -> None:
+        self.sandbox = sandbox
+        self.group = group
+        self.topics = dict(topics)
+        self.folder = folder
+        self.members: dict[str, MemberProcess] = {}
+        self.changes: list[Change] = []
+        self.verdict: Verdict | None = None
+        self._strategy = strategy
+        self._compatibility = compatibility
+        self._ours = {"partition.assignment.strategy": strategy, **(ours or {})}
+        self._scala = {"partition.assignment.strategy": strategy, **(scala or {})}
+        self._expected: set[str] = set()
+        self._gone: set[str] = set()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._own_lines = folder / "lab.jsonl"
+        self._own_lines.unlink(missing_ok=True)
+        self._writer = HistoryWriter(self._own_lines)
+        if policy:
+            self._write(PolicySet(self._now_ms(), dict(policy)))
+        for topic, partitions in self.topics.items():
+            if not sandbox.admin.exists(f"/brokers/topics/{topic}"):
+                sandbox.create_topic(topic, partitions)
+        self.observer = Observer(sandbox.zookeeper_connect, group, self.topics, self._writer, self)
+
+    def __enter__(self) -> GroupLab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(keep_logs=kind is not None)
+
+    def close(self, *, keep_logs: bool = False) -> None:
+        """End what still runs, in the quickest way."""
+        for member in self.members.values():
+            member.close()
+        self.observer.close()
+        self._writer.close()
+        if keep_logs:
+            self._keep_logs()
+
+    # --- what the observer asks ---------------------------------------------------------------------------------
+
+    def name_of(self, consumer_id: str) -> str | None:
+        name = consumer_id.removeprefix(f"{self.group}_")
+        return name if name in self.members else None
+
+    def may_go(self, consumer_id: str) -> bool:
+        return self.name_of(consumer_id) in self._gone
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def start_ours(
+        self,
+        name: str,
+        threads: int | Mapping[str, int] = 1,
+        *,
+        settings: Mapping[str, str] | None = None,
+        handle_ms: int = 0,
+        commit_every: int | None = None,
+    ) -> PythonMember:
+        """A member of ours; ``threads``: for each topic, or of which topics how many."""
+        member = PythonMember(
+            self.sandbox.zookeeper,
+            self.group,
+            self._threads(threads),
+            chroot=self.sandbox.chroot,
+            name=name,
+            consumer_id=name,
+            settings={**self._ours, **(settings or {})},
+            handle_ms=handle_ms,
+            commit_every=commit_every,
+        )
+        self._start(name, member)
+        return member
+
+    def start_scala(
+        self,
+        name: str,
+        release: str,
+        threads: int | Mapping[str, int] = 1,
+        *,
+        settings: Mapping[str, str] | None = None,
+        **others: Any,
+    ) -> ScalaMember:
+        """An original member; ``others`` as ``ScalaMember`` takes them."""
+        wanted = self._threads(threads)
+        member = ScalaMember(
+            release,
+            self.sandbox.zookeeper,
+            self.group,
+            wanted,
+            chroot=self.sandbox.chroot,
+            name=name,
+            consumer_id=name,
+            settings={**self._scala, **(settings or {})},
+            **others,
+        )
+        known = MemberKnown(self._now_ms(), name, "scala", None, f"{self.group}_{name}", max(1, sum(wanted.values())))
+        self._write(known)
+        self._start(name, member)
+        return member
+
+    def leave(self, name: str) -> None:
+        """A clean ``close()``, or ``shutdown()``; waits until the process has ended."""
+        member = self.members[name]
+        self._goes(name)
+        if isinstance(member, ScalaMember):
+            self._write(Leaving(self._now_ms(), name))
+        is_clean = member.stop(STOP_TIMEOUT_MS)
+        if isinstance(member, ScalaMember):
+            self._write(Left(self._now_ms(), name, is_clean))
+        if not is_clean:
+            raise SandboxError(f"{name} did not end within {STOP_TIMEOUT_MS} ms; {member.process.log_end()}")
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        self._goes(name)
+        self.members[name].kill()
+        self._write(Killed(self._now_ms(), name))
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP.  ``change`` then waits until its session is over."""
+        self._write(Paused(self._now_ms(), name))
+        self.members[name].pause()
+        self._expected.discard(name)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self._write(Continued(self._now_ms(), name))
+        self.members[name].resume()
+        self._expected.add(name)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """More partitions for a topic."""
+        self.observer.add_topic(topic, partitions)
+        self.sandbox.grow_topic(topic, partitions)
+        self.topics[topic] = partitions
+
+    def note(self, text: str) -> None:
+        """A line in the history for whoever reads it."""
+        self._write(Note(self._now_ms(), text))
+
+    # --- load ---------------------------------------------------------------------------------------------------
+
+    def load(self, topic: str, per_second: int) -> None:
+        """Records for all partitions of the topic, until ``halt``."""
+        self.sandbox.load.rate(topic, self.topics[topic], per_second)
+
+    def halt(self) -> None:
+        """End every load of the sandbox."""
+        self.sandbox.load.halt()
+
+    # --- settling -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def change(self, what: str, timeout_ms: int = SETTLE_TIMEOUT_MS) -> Iterator[None]:
+        """What is done inside is one change; afterwards the group must settle."""
+        self.note(what)
+        began_ms = self._now_ms()
+        yield
+        self.settle(what, began_ms=began_ms, timeout_ms=timeout_ms)
+
+    def settle(self, what: str, *, began_ms: int | None = None, timeout_ms: int = SETTLE_TIMEOUT_MS) -> Change:
+        """Wait until members and owners are as they must be, and put that down as a checkpoint."""
+        began_ms = self._now_ms() if began_ms is None else began_ms
+        try:
+            owners = wait_until(self._settled_owners, what, timeout_ms)
+        except SandboxError as error:
+            raise AssertionError(f"the group did not settle: {error}; {self._differences()}") from error
+        assert owners is not None, "it waits for an answer"
+        covered_ms = max(self.observer.owners_changed_ms, self.observer.ids_changed_ms)
+        ids_ms = self.observer.ids_changed_ms
+        change = Change(what, max(0, covered_ms - began_ms), covered_ms - ids_ms if ids_ms >= began_ms else -1)
+        self.changes.append(change)
+        self._write(AssignmentExpected(self._now_ms(), {str(tp): owner for tp, owner in sorted(owners.items())}))
+        return change
+
+    def expected_owners(self) -> dict[TopicPartition, str]:
+        """The assignment that the registrations give, each as its own member computes it."""
+        admin = self.sandbox.admin
+        members: dict[str, Subscription] = {}
+        for consumer_id in admin.members(self.group):
+            data = admin.get(f"/consumers/{self.group}/ids/{consumer_id}")
+            if data is not None:
+                registration = parse_registration(data)
+                members[consumer_id] = Subscription(registration.pattern, registration.subscription)
+        topics: dict[str, tuple[int, ...]] = {}
+        for topic in sorted(self.topics):
+            data = admin.get(f"/brokers/topics/{topic}")
+            if data is not None:
+                topics[topic] = parse_topic(data).partitions
+        view = GroupView(members, topics)
+        owners: dict[TopicPartition, str] = {}
+        for consumer_id in members:
+            planner = SharePlanner(consumer_id, self._strategy, self._compatibility, exclude_internal_topics=True)
+            owners |= planner.plan(view).mine
+        return owners
+
+    @property
+    def owners(self) -> dict[TopicPartition, str]:
+        """Who owns what, as the observer sees it."""
+        return {tp: node.owner for tp, node in self.observer.owners.items()}
+
+    def owned_by(self, name: str) -> set[TopicPartition]:
+        """What a member owns."""
+        own = f"{self.group}_{name}-"
+        return {tp for tp, owner in self.owners.items() if owner.startswith(own) and owner[len(own) :].isdigit()}
+
+    def _expected_ids(self) -> frozenset[str]:
+        return frozenset(f"{self.group}_{name}" for name in self._expected)
+
+    def _settled_owners(self) -> dict[TopicPartition, str] | None:
+        for name in self._expected:
+            self.members[name].process.check_running()
+        if self.observer.ids != self._expected_ids() or self.observer.still_ms < STILL_MS:
+            return None
+        expected = self.expected_owners()
+        return expected if self.owners == expected else None
+
+    def _differences(self) -> str:
+        ids, expected_ids = self.observer.ids, self._expected_ids()
+        if ids != expected_ids:
+            return f"registered are {sorted(ids)}, expected {sorted(expected_ids)}"
+        owners, expected = self.owners, self.expected_owners()
+        wrong = sorted(tp for tp in owners.keys() | expected.keys() if owners.get(tp) != expected.get(tp))
+        shown = [f"{tp}: {owners.get(tp)} instead of {expected.get(tp)}" for tp in wrong[:DIFFERENCES_SHOWN_MAX]]
+        return f"{len(wrong)} of {len(expected)} owners are wrong: {'; '.join(shown)}"
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def finish(self) -> Verdict:
+        """Halt the load, wait until all was handed out, end the members, judge.
+
+        Raises AssertionError with the text of the verdict, and the path of the history, when anything is wrong.
+        """
+        self.halt()
+        ends = histories.ends_of_logs(self.sandbox.load.acked, self.topics)
+        self.wait_drained(ends)
+        self._stop_all()
+        for (topic, partition), end in sorted(ends.items()):
+            self._write(LogHeld(self._now_ms(), topic, partition, 0, end))
+        self._write(Drained(self._now_ms()))
+        return self.judge()
+
+    def wait_drained(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Until every record below these ends was handed out by somebody."""
+        reached: dict[tuple[str, int], set[int]] = {place: set() for place in ends}
+        seen: dict[str, int] = {}
+
+        def left() -> int:
+            for name, member in self.members.items():
+                handed = member.handed
+                for message in handed[seen.get(name, 0) :]:
+                    reached.setdefault((message.topic, message.partition), set()).add(message.offset)
+                seen[name] = len(handed)
+            return sum(end - len(reached[place]) for place, end in ends.items())
+
+        try:
+            wait_until(lambda: left() <= 0, "every record is handed out", DRAIN_TIMEOUT_MS)
+        except SandboxError as error:
+            missing = {place: end - len(reached[place]) for place, end in ends.items() if end > len(reached[place])}
+            raise AssertionError(f"{error}; missing are {missing}; owners: {self.owners}") from error
+
+    def judge(self) -> Verdict:
+        """Merge what everybody has written so far, and judge it."""
+        history = self.folder / "history.jsonl"
+        histories.merge(self._events(), history)
+        verdict = self.verdict = judge(read_history(history))
+        if not verdict.ok:
+            self._keep_logs()
+            raise AssertionError("\n".join([*render_text(verdict), f"history: {history}"]))
+        return verdict
+
+    def report(self) -> str:
+        """What the changes cost, and what was repeated and why."""
+        lines = [f"{self.group}:", *(f"  {change}" for change in self.changes)]
+        if self.verdict is not None:
+            counts = self.verdict.counts
+            lines.append(f"  {counts.handed} handed out of {counts.records}, hand-overs {dict(counts.hand_overs)}")
+            lines.append(f"  duplicates {dict(counts.duplicates)}")
+        return "\n".join(lines)
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _threads(self, threads: int | Mapping[str, int]) -> dict[str, int]:
+        return dict.fromkeys(self.topics, threads) if isinstance(threads, int) else dict(threads)
+
+    def _start(self, name: str, member: MemberProcess) -> None:
+        assert name not in self.members, f"{name}: one life for each name, or the history cannot tell them apart"
+        self.members[name] = member
+        self._expected.add(name)
+        member.start()
+
+    def _goes(self, name: str) -> None:
+        self._expected.discard(name)
+        self._gone.add(name)
+
+    def _stop_all(self) -> None:
+        running = {name: member for name, member in self.members.items() if member.is_running()}
+        for name, member in running.items():
+            self._goes(name)
+            member.resume()
+            member.terminate()
+        for name in running:
+            self.leave(name)
+
+    def _events(self) -> Iterator[Event]:
+        yield from histories.of_ours(self._own_lines)
+        for name, member in self.members.items():
+            path = member.zookeeper.run.root / name / "out.log"
+            yield from histories.of_scala(path, name) if isinstance(member, ScalaMember) else histories.of_ours(path)
+
+    def _keep_logs(self) -> None:
+        for name, member in self.members.items():
+            for kind in ("log.txt", "out.log"):
+                source = member.zookeeper.run.root / name / kind
+                if source.exists():
+                    shutil.copy(source, self.folder / f"{name}.{kind}")
+
+    def _now_ms(self) -> int:
+        return self._writer.now_ms()
+
+    def _write(self, event: Event) -> None:
+        self._writer.write(event)

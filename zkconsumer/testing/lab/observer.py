@@ -1,0 +1,200 @@
+"""Watches a group from outside, with a ZooKeeper session of its own, and writes down what it sees.
+
+It shares no code with the members that it watches.  What changed twice between two looks is seen once; nothing is
+seen early, and under load it is seen a little late.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.checker import Committed, Event, Expired, HistoryWriter, Joined, OwnerSeen, StartedAt
+from zkconsumer.testing.sandbox import ZooKeeperAdmin, wait_until
+from zkconsumer.testing.sandbox.zookeeper_admin import NodeSeen
+from zkconsumer.types import TopicPartition
+
+FIRST_LOOK_TIMEOUT_MS = 10_000
+RETRY_MS = 50
+STOP_TIMEOUT_MS = 5_000
+
+
+class OwnerNode(NamedTuple):
+    """Who owns a partition: thread id, session (0: a persistent node), and the node's birth."""
+
+    owner: str
+    session: int
+    czxid: int
+
+
+class Register(Protocol):
+    """What the observer asks about members."""
+
+    def name_of(self, consumer_id: str) -> str | None:
+        """The member's name in the history; None for a stranger."""
+
+    def may_go(self, consumer_id: str) -> bool:
+        """Whether its registration goes because somebody ended the member."""
+
+
+class Observer:
+    """One group's ids, owners and offsets.  ``topics``: name -> number of partitions."""
+
+    def __init__(
+        self, hosts: str, group: str, topics: Mapping[str, int], writer: HistoryWriter, register: Register
+    ) -> None:
+        self._root = f"/consumers/{group}"
+        self._writer = writer
+        self._register = register
+        self._admin = ZooKeeperAdmin(hosts)
+        self._changed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._places: dict[str, tuple[str, TopicPartition]] = {}
+        self._ids: frozenset[str] = frozenset()
+        self._owners: dict[TopicPartition, OwnerNode] = {}
+        self._offsets: dict[TopicPartition, tuple[int, int]] = {}
+        self._is_first_look = True
+        self._error: BaseException | None = None
+        self.ids_changed_ms = self.owners_changed_ms = writer.now_ms()
+        self._changed.put(f"{self._root}/ids")
+        for topic, partitions in topics.items():
+            self.add_topic(topic, partitions)
+        self._worker = spawn(f"observer-{group}", self._run, self._died)
+        wait_until(lambda: not self._is_first_look, "the observer's first look", FIRST_LOOK_TIMEOUT_MS)
+
+    def add_topic(self, topic: str, partitions: int) -> None:
+        """Watch these partitions, too; a topic that has grown is given again."""
+        for number in range(partitions):
+            for kind in ("owners", "offsets"):
+                path = f"{self._root}/{kind}/{topic}/{number}"
+                with self._lock:
+                    is_new = path not in self._places
+                    self._places[path] = (kind, TopicPartition(topic, number))
+                if is_new:
+                    self._changed.put(path)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._worker.stop(STOP_TIMEOUT_MS)
+        self._admin.close()
+
+    # --- what it has seen ---------------------------------------------------------------------------------------
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The consumer ids that are registered."""
+        self._check()
+        return self._ids
+
+    @property
+    def owners(self) -> dict[TopicPartition, OwnerNode]:
+        """The owner nodes that there are."""
+        self._check()
+        with self._lock:
+            return dict(self._owners)
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The stored offsets."""
+        self._check()
+        with self._lock:
+            return {tp: offset for tp, (offset, _) in self._offsets.items()}
+
+    @property
+    def still_ms(self) -> int:
+        """For how long neither ids nor owners have changed."""
+        return SYSTEM_CLOCK.wall_ms() - max(self.ids_changed_ms, self.owners_changed_ms)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise SandboxError(f"the observer ended: {self._error!r}") from self._error
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    def _run(self, stop: StopSignal) -> None:
+        while not stop.is_set():
+            paths = self._next()
+            try:
+                if paths:
+                    self._look(paths)
+            except SandboxError:
+                for path in paths:
+                    self._changed.put(path)
+                stop.wait(RETRY_MS)
+
+    def _next(self) -> set[str]:
+        paths: set[str] = set()
+        try:
+            paths.add(self._changed.get(timeout=RETRY_MS / 1000))
+            while True:
+                paths.add(self._changed.get_nowait())
+        except queue.Empty:
+            return paths
+
+    def _look(self, paths: set[str]) -> None:
+        ids_path = f"{self._root}/ids"
+        if ids_path in paths:
+            self._ids_seen(frozenset(self._admin.look_at_children(ids_path, self._changed.put) or ()))
+        for path, node in self._admin.look(sorted(paths - {ids_path}), self._changed.put).items():
+            kind, tp = self._places[path]
+            if kind == "owners":
+                self._owner_seen(tp, node)
+            else:
+                self._offset_seen(tp, node)
+        self._is_first_look = False
+
+    def _ids_seen(self, ids: frozenset[str]) -> None:
+        now_ms = self._writer.now_ms()
+        events: list[Event] = []
+        for consumer_id in sorted(ids ^ self._ids):
+            name = self._register.name_of(consumer_id)
+            if name is None:
+                continue
+            if consumer_id in ids:
+                events.append(Joined(now_ms, name))
+            elif not self._register.may_go(consumer_id):
+                events.append(Expired(now_ms, name))
+        if ids != self._ids:
+            self.ids_changed_ms = now_ms
+            self._ids = ids
+        self._write(events)
+
+    def _owner_seen(self, tp: TopicPartition, node: NodeSeen | None) -> None:
+        now_ms = self._writer.now_ms()
+        seen = None if node is None else OwnerNode(node.data.decode(errors="replace"), node.session, node.czxid)
+        with self._lock:
+            if seen == self._owners.get(tp):
+                return
+            if seen is None:
+                del self._owners[tp]
+            else:
+                self._owners[tp] = seen
+        self.owners_changed_ms = now_ms
+        owner, session, zxid = seen if seen is not None else (None, None, None)
+        self._write([OwnerSeen(now_ms, tp.topic, tp.partition, owner, session, zxid)])
+
+    def _offset_seen(self, tp: TopicPartition, node: NodeSeen | None) -> None:
+        now_ms = self._writer.now_ms()
+        if node is None or not node.data.isdigit():
+            return  # Nothing is stored: the original writes -1 for that.
+        seen = int(node.data), node.mzxid
+        with self._lock:
+            if seen == self._offsets.get(tp):
+                return
+            self._offsets[tp] = seen
+        if self._is_first_look:
+            self._write([StartedAt(now_ms, tp.topic, tp.partition, seen[0])])
+        else:
+            self._write([Committed(now_ms, tp.topic, tp.partition, seen[0], None, seen[1])])
+
+    def _write(self, events: list[Event]) -> None:
+        for event in events:
+            self._writer.write(event)
+
+    def _died(self, _: str, error: BaseException) -> None:
+        self._error = error

@@ -1,0 +1,68 @@
+"""A member of ours as a process, with the surface of ``ScalaMember``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkconsumer.testing.sandbox.events import Event
+from zkconsumer.testing.sandbox.member import TEST_SETTINGS, MemberProcess
+from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, properties
+from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
+
+PROGRAM = "zkconsumer.testing.member_program"
+
+# The program writes a history for the checker; these are the words of the Scala member's program for the same.
+WORDS = {"joined": "started", "leaving": "stopping", "left": "stopped"}
+
+
+class PythonMember(MemberProcess):
+    """``topics``: name -> threads.  ``settings`` are the consumer's own; nothing runs before ``start``.
+
+    ``handle_ms`` is the time that one message takes, ``commit_every`` calls ``commit_offsets()`` after so many
+    messages of a stream.  ``out.log`` in its folder is a history that ``zkconsumer check`` reads.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeperServer,
+        group: str,
+        topics: Mapping[str, int],
+        *,
+        chroot: str = "",
+        name: str = "ours-0",
+        consumer_id: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        handle_ms: int = 0,
+        commit_every: int | None = None,
+    ) -> None:
+        super().__init__(zookeeper, group, chroot, name)
+        self.topics = dict(topics)
+        self.settings = {
+            **TEST_SETTINGS,
+            "group.id": group,
+            "zookeeper.connect": zookeeper.connect_string(chroot),
+            **({"consumer.id": consumer_id} if consumer_id is not None else {}),
+            **(settings or {}),
+        }
+        self._handle_ms = handle_ms
+        self._commit_every = commit_every
+
+    def log_lines(self, word: str) -> list[str]:
+        """The lines of its log that hold this word (an event's name, as a rule)."""
+        return [line for line in self.process.log_text().splitlines() if word in line]
+
+    def _launch(self) -> ChildProcess:
+        config = properties(self.settings, self.zookeeper.run.root / self.name / "member.properties")
+        topics = [word for topic, threads in self.topics.items() for word in ("--topic", f"{topic}:{threads}")]
+        arguments = [str(config), *topics, "--name", self.name, "--handle-ms", str(self._handle_ms)]
+        if self._commit_every is not None:
+            arguments += ["--commit-every", str(self._commit_every)]
+        return PythonProcess(self.zookeeper.run, "member", self.name, PROGRAM, arguments)
+
+    def _understand(self, line: Event) -> Event:
+        if line["event"] == "member":
+            return line | {"consumer": line.get("consumer_id")}
+        if line["event"] == "note":
+            word, _, rest = line["text"].partition(" ")
+            return {"event": word, "t": line["t"], "error": rest}
+        return line | {"event": WORDS.get(line["event"], line["event"])}
