@@ -50,7 +50,7 @@ def test_a_wrong_number_of_threads_is_refused(text: str) -> None:
         (["--topic", "t", "--group", "g"], "zookeeper.connect"),
         (["--topic", "t", "--zookeeper", "localhost:1"], "group.id"),
         (["--topic", "t", "--set", "novalue"], "KEY=VALUE"),
-        (["--topic", "t", "--group", "g", "--zookeeper", "localhost:1", "--set", "fetch.mim.bytes=1"], "fetch.min.bytes"),
+        (["--topic", "t", "--group", "g", "--set", "fetch.mim.bytes=1"], "fetch.min.bytes"),
         (["--topic", "t", "--config", "/no/such/file"], "/no/such/file"),
     ],
 )
