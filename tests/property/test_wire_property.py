@@ -24,7 +24,7 @@ from zkconsumer.wire.frames import (
     request_header_version,
     response_header_version,
 )
-from zkconsumer.wire.primitives import Reader, put_uvarint
+from zkconsumer.wire.primitives import NO_UUID, Reader, put_uvarint
 from zkconsumer.wire.schemas import API_VERSIONS, Api
 from zkconsumer.wire.schemas.table import encoder, fields
 
@@ -112,6 +112,8 @@ def _same(mine: Any, other: Any, version: int) -> None:
             _same(left, right, version)
     elif isinstance(mine, bytes) and hasattr(other, "bytes"):
         assert mine == other.bytes
+    elif mine == NO_UUID:
+        assert other is None
     else:
         assert mine == other or (mine is not None and bytes(mine) == bytes(other))
 

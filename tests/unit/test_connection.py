@@ -203,8 +203,9 @@ def test_answers_that_were_pending_when_it_broke_are_lost(cluster: FakeCluster, 
     cluster.inject(CloseConnection(after_bytes=10))
     first = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
     second = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
-    with pytest.raises(ConnectionFailed, match="after 10 bytes of the answer"):
+    with pytest.raises(ConnectionFailed) as caught:
         connection.receive(first, TIMEOUT_MS)
+    assert caught.value.reason is Reason.CLOSED
     again = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
     with pytest.raises(ConnectionFailed, match="the connection broke before Metadata v0 was answered"):
         connection.receive(second, TIMEOUT_MS)

@@ -88,7 +88,7 @@ def test_a_fetch_answer_of_a_real_broker_0_8_2_2() -> None:
 
 
 def test_a_null_record_set_is_that_partitions_matter_alone() -> None:
-    """Brokers from 2.1 answer so, beside error 76, when zstd records are asked for in an old version."""
+    """Brokers answer so, beside error 76, when zstd records would have to be converted for an old version."""
     data = hexed(
         "00000007 00000001 0001 't 00000002 "
         "00000000 004c ffffffffffffffff ffffffff "

@@ -49,12 +49,15 @@ class Worker:
         self._wake = wake
         self._signal = StopSignal()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
 
     @property
     def is_alive(self) -> bool:
         """Whether the thread is still running."""
         return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Called once, by ``spawn``."""
+        self._thread.start()
 
     def ask_to_stop(self) -> None:
         """Set the stop signal and wake the thread, without waiting; may be called by any thread, also twice."""
@@ -94,6 +97,7 @@ def spawn(name: str, target: Target, on_death: OnDeath, *, wake: Callable[[], No
     worker = Worker(name, target, on_death, wake)
     with _workers_lock:
         _workers.add(worker)
+    worker.start()
     return worker
 
 

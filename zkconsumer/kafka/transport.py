@@ -9,7 +9,7 @@ deadline); ``connection`` translates it.
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from typing import Any, Protocol
@@ -105,9 +105,9 @@ class SocketTransport:
 
     def wait(self, deadline_ms: int) -> bool:
         sock = self._opened()
-        ready = select.poll()
-        ready.register(sock, select.POLLIN)
-        return ready.poll(max(0, deadline_ms - self._clock.now_ms())) != []
+        with selectors.DefaultSelector() as ready:
+            ready.register(sock, selectors.EVENT_READ)
+            return ready.select(max(0, deadline_ms - self._clock.now_ms()) / 1000) != []
 
     def abort(self) -> None:
         with self._lock:

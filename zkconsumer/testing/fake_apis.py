@@ -9,7 +9,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.testing.fake_faults import CorruptRecords, NullRecords, PartitionError, PartitionFault
-from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotReadable
+from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotConvertible
 from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
@@ -55,7 +55,6 @@ ALL_TOPICS_IS_NULL_FROM = 1
 AT_LEAST_ONE_FROM = 3
 READ_COMMITTED = 1
 UNKNOWN_EPOCH = -1
-ZSTD_FROM = 10
 _ACKS = (-1, 0, 1)
 
 
@@ -264,7 +263,6 @@ def fetch(
             magic_max=newest_magic(version),
             at_least_one=version >= AT_LEAST_ONE_FROM and stored_bytes == 0,
             empty_if_cut=version >= AT_LEAST_ONE_FROM,
-            zstd=version >= ZSTD_FROM,
             converts_lazily=release.converts_lazily,
             hides_unconvertible=release.hides_unconvertible,
         )
@@ -311,7 +309,7 @@ def _fetch_partition(
         return _no_records(tp, codes.OFFSET_OUT_OF_RANGE, b"")
     try:
         records, took = log.read(asked.fetch_offset, bytes_max, how)
-    except ZstdNotReadable:
+    except ZstdNotConvertible:
         return _no_records(tp, codes.UNSUPPORTED_COMPRESSION_TYPE, None)
     if isinstance(fault, CorruptRecords) and records:
         damaged = bytearray(records)

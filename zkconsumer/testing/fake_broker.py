@@ -68,9 +68,7 @@ class Work:
 
     def reply(self, now_ms: int) -> Reply | None:
         """The reply, if it is due."""
-        if now_ms < self.not_before_ms or any(
-            isinstance(injected.fault, Hold) and not injected.is_lifted for injected in self.faults
-        ):
+        if now_ms < self.not_before_ms or self._is_held:
             return None
         frame = self.poll(now_ms >= self.deadline_ms)
         if frame is None:
@@ -85,9 +83,15 @@ class Work:
                     pass
         return Reply(frame)
 
-    def wake_at_ms(self, now_ms: int) -> int:
-        """When to look again even if nothing changed."""
+    def wake_at_ms(self, now_ms: int) -> int | None:
+        """When to look again even if nothing changed; None: only a fault that is lifted can make a difference."""
+        if self._is_held:
+            return None
         return self.not_before_ms if now_ms < self.not_before_ms else self.deadline_ms
+
+    @property
+    def _is_held(self) -> bool:
+        return any(isinstance(injected.fault, Hold) and not injected.is_lifted for injected in self.faults)
 
 
 class FakeBroker:
@@ -280,7 +284,6 @@ class BrokerSession:
     def wait(self, deadline_ms: int | None) -> None:
         """Until something changed, a reply falls due, or the deadline (None: without one) is reached."""
         now_ms = self._state.clock.now_ms()
-        times = [] if deadline_ms is None else [deadline_ms]
-        if self._work is not None and self._work.wake_at_ms(now_ms) > now_ms:
-            times.append(self._work.wake_at_ms(now_ms))
+        due_ms = None if self._work is None else self._work.wake_at_ms(now_ms)
+        times = [time_ms for time_ms in (deadline_ms, due_ms) if time_ms is not None]
         self._state.changed.wait(max(0, min(times) - now_ms) / 1000 if times else None)

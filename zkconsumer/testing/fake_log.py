@@ -23,8 +23,8 @@ _BASE_OFFSET_BYTES = 8
 _LEADER_EPOCH_AT = slice(12, 16)
 
 
-class ZstdNotReadable(Exception):
-    """A reader whose fetch version is older than zstd (before v10, 2.1) asked for zstd records."""
+class ZstdNotConvertible(Exception):
+    """A reader of an older format asked for zstd records, which no older format has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ class Reading:
     magic_max: int
     at_least_one: bool
     empty_if_cut: bool
-    zstd: bool
     converts_lazily: bool
     hides_unconvertible: bool
 
@@ -132,7 +131,7 @@ class FakeLog:
         return self.start <= offset <= self.end
 
     def read(self, offset: int, bytes_max: int, how: Reading) -> RecordsRead:
-        """The record set from the entry that holds ``offset`` on; ``ZstdNotReadable``: the reader cannot have zstd."""
+        """The record set from the entry that holds ``offset`` on; raises ``ZstdNotConvertible``."""
         wanted = [stored for stored in self._stored if stored.last_offset >= offset]
         whole: list[Stored] = []
         room = bytes_max
@@ -144,9 +143,9 @@ class FakeLog:
             room -= len(stored.data)
         cut = wanted[len(whole) : len(whole) + 1] if room > 0 else []
         seen = whole + cut
-        if not how.zstd and any(stored.codec == compression.ZSTD for stored in seen):
-            raise ZstdNotReadable
         must_convert = any(stored.magic > how.magic_max for stored in seen)
+        if must_convert and any(stored.codec == compression.ZSTD for stored in seen):
+            raise ZstdNotConvertible
         if not whole and (how.empty_if_cut or (must_convert and how.hides_unconvertible)):
             return RecordsRead(b"", 0)
         tail = b"".join(stored.data[:room] for stored in cut)

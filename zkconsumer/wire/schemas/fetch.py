@@ -1,9 +1,10 @@
 """Fetch (1): record sets from a partition's log (Kafka 0.8).
 
 Record sets stay as they came: views of the frame, nothing copied or decoded.  One of size −1 is legal in every version
-and is None here (a broker says so beside error 76, for zstd records on an old version).  The version decides the newest
-message format that comes back: 0 for versions 0 and 1, 1 for 2 and 3, 2 from 4 on; the broker converts down.  From
-version 3 (0.10.1, KIP-74) at least one whole message comes back, whatever the limits say.
+and is None here; a broker says so beside error 76, for zstd records that it would have to convert.
+
+The version decides the newest message format that comes back: 0 for versions 0 and 1, 1 for 2 and 3, 2 from 4 on; the
+broker converts down.  From version 3 (0.10.1, KIP-74) at least one whole message comes back, whatever the limits say.
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""The brokers that the conformance tests run against: fake ones of every release, and real ones where Java is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pytest
+
+from tests.fix_sandbox import require_releases
+from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection
+from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_releases import RELEASES, Release
+from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.wire import compression
+
+TIMEOUT_MS = 10_000
+REAL_ALWAYS = ("0.8.2.2", "0.10.2.2", "1.1.1", "3.9.1")
+ZOOKEEPER_MODE_BEFORE = (4,)
+
+_numbers = itertools.count()
+
+
+class Topics(Protocol):
+    """What fake and real clusters are asked to do."""
+
+    def create(self, topic: str) -> None:
+        """Make a topic of one partition."""
+
+    def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
+        """Append to its partition 0; a real producer may make several batches of it."""
+
+
+@dataclass(slots=True)
+class BrokerUnderTest:
+    """One broker that leads everything, and a way to put records into it."""
+
+    release: Release
+    connect: Connect
+    host: str
+    port: int
+    topics: Topics
+    _ranges: ApiRanges | None = None
+    _connections: list[Connection] = field(default_factory=list)
+
+    def connection(self) -> Connection:
+        """A connection of one's own; closed after the last test."""
+        made = self.connect(self.host, self.port, client_id="conformance")
+        self._connections.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close what ``connection`` made."""
+        for made in self._connections:
+            made.close()
+
+    @property
+    def ranges(self) -> ApiRanges:
+        """What the broker speaks, asked once."""
+        if self._ranges is None:
+            self._ranges = negotiate(self.connection(), TIMEOUT_MS)
+        return self._ranges
+
+    def topic(self, *values: bytes | None, codec: str = "none") -> str:
+        """A fresh topic with these records in its only partition."""
+        name = f"conformance-{next(_numbers)}"
+        self.topics.create(name)
+        if values:
+            self.topics.produce(name, values, codec)
+        return name
+
+
+class FakeTopics:
+    """On a fake cluster."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    def create(self, topic: str) -> None:
+        self._cluster.create_topic(topic)
+
+    def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
+        numbers = {name: number for number, name in compression.NAMES.items()}
+        self._cluster.append(topic, 0, values, codec=numbers[codec])
+
+
+class RealTopics:
+    """On a real one, by its own producer."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def create(self, topic: str) -> None:
+        self._sandbox.create_topic(topic, 1)
+
+    def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
+        self._sandbox.produce(topic, 0, values, codec=codec)
+
+
+@contextmanager
+def fake(release: str) -> Iterator[BrokerUnderTest]:
+    """A fake broker without sockets."""
+    cluster = FakeCluster(release=release)
+    _, host, port = cluster.address(0)
+    yield BrokerUnderTest(RELEASES[release], cluster.connect, host, port, FakeTopics(cluster))
+
+
+@contextmanager
+def real(release: str) -> Iterator[BrokerUnderTest]:
+    """A real broker on this machine; the test is skipped (in CI: fails) where Java and Maven are missing."""
+    require_releases(release)
+    with Sandbox() as sandbox:
+        if RELEASES[release].version < ZOOKEEPER_MODE_BEFORE:
+            sandbox.start_zookeeper("3.8" if RELEASES[release].version >= (0, 9) else "3.4.6")
+            host, port = sandbox.start_broker(release).address.split(":")
+        else:
+            host, port = sandbox.start_kraft_broker(release).address.split(":")
+        yield BrokerUnderTest(RELEASES[release], BlockingConnection, host, int(port), RealTopics(sandbox))
+
+
+def _real(release: str) -> object:
+    marks = [pytest.mark.real] if release in REAL_ALWAYS else [pytest.mark.real, pytest.mark.nightly]
+    return pytest.param((real, release), id=f"real-{release}", marks=marks)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(pytest.param((fake, release), id=f"fake-{release}") for release in RELEASES),
+        *(_real(release) for release in RELEASES),
+    ],
+)
+def broker_under_test(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
+    """Each broker in turn, for all tests of a module."""
+    make, release = request.param
+    with make(release) as broker:
+        yield broker
+        broker.close()
