@@ -30,12 +30,13 @@ ADDRESS = "fake.invalid:2181"
 
 
 class FakeWorld:
-    """One ensemble, one cluster.  A context manager: leaving it stops the delivery thread."""
+    """One ensemble, one cluster.  A context manager: leaving it closes its connectors and stops the delivery thread."""
 
     def __init__(self, brokers: int = 1, *, release: str = NEWEST, has_multi_read: bool = True) -> None:
         self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
         self.cluster = FakeCluster(brokers, release=release)
         self.stores: list[FakeZkStore] = []
+        self.connectors: list[ZookeeperConsumerConnector] = []
         for address in self.cluster.addresses:
             node = {"jmx_port": -1, "timestamp": "0", "host": address.host, "version": 1, "port": address.port}
             self.zookeeper.ensure(paths.broker(address.broker_id), json.dumps(node).encode())
@@ -46,13 +47,19 @@ class FakeWorld:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Close every connector made here, the youngest first, and stop the delivery thread."""
+        for connector in reversed(self.connectors):
+            connector.close()
         self.zookeeper.stop()
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Make a topic at the brokers and in ZooKeeper; called again with more partitions it grows."""
         known = parse_topic(self.zookeeper.data(paths.topic(topic)) or b"").partitions
         if known:
-            self.cluster.add_partitions(topic, partitions - len(known))
+            self.cluster.add_partitions(topic, partitions)
         else:
             self.cluster.create_topic(topic, partitions)
         brokers = [address.broker_id for address in self.cluster.addresses]
@@ -69,7 +76,9 @@ class FakeWorld:
     def connector(self, **settings: Any) -> ZookeeperConsumerConnector:
         """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
         config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
-        return ZookeeperConsumerConnector(config, store=self.store, connect=self.cluster.connect)
+        connector = ZookeeperConsumerConnector(config, store=self.store, connect=self.cluster.connect)
+        self.connectors.append(connector)
+        return connector
 
     def store_of(self, connector: ZookeeperConsumerConnector) -> FakeZkStore:
         """The store of a connector made here, to disconnect or expire it."""

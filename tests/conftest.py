@@ -1,0 +1,3 @@
+"""The fixtures of every test: one file a concern."""
+
+pytest_plugins = ["tests.fix_world", "tests.fix_sandbox"]
