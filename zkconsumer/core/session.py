@@ -125,11 +125,9 @@ class Session(Machine):
         (SessionState.LOST, SessionConnected): _connected,
         (SessionState.LOST, SessionAnswered): _ignored,
         (SessionState.LOST, SessionSuspended): _ignored,
-        (SessionState.LOST, SessionLost): _ignored,
         (SessionState.LOST, SessionClosed): _closed,
         (SessionState.CLOSED, SessionConnected): _ignored,
         (SessionState.CLOSED, SessionAnswered): _ignored,
         (SessionState.CLOSED, SessionSuspended): _ignored,
-        (SessionState.CLOSED, SessionLost): _ignored,
         (SessionState.CLOSED, SessionClosed): _ignored,
     }
