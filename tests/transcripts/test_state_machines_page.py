@@ -1,0 +1,18 @@
+"""The page about the state machines is what their tables say.  ``--rewrite`` writes it anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.core.diagrams import page
+
+PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "state-machines.md"
+
+
+def test_the_page_about_the_state_machines_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--rewrite", default=False):
+        PAGE.write_text(page(), encoding="utf-8")
+        return
+    assert PAGE.read_text(encoding="utf-8") == page(), f"run pytest tests/transcripts --rewrite, and review {PAGE.name}"

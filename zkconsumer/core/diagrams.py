@@ -1,0 +1,69 @@
+"""The state machines as a page of documentation, drawn from their tables.  Pure.
+
+``page()`` is the text of ``migration_docs/reference/state-machines.md``; a test sees to it that the two are the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from zkconsumer.core.machine import Machine
+from zkconsumer.core.membership import Membership
+from zkconsumer.core.partition import Partition
+from zkconsumer.core.rebalance import Rebalance
+from zkconsumer.core.session import Session
+
+MACHINES: tuple[type[Machine], ...] = (Session, Membership, Rebalance, Partition)
+
+INTRODUCTION = """\
+# State machines
+
+*Generated from the tables in `zkconsumer/core`; `pytest tests/transcripts --rewrite` writes it anew.*
+
+A member of a group is four machines: one session, one membership, one rebalance attempt at a time, and one machine a
+partition that it holds. `core.group` composes them; an event that a table does not know is a bug, and is reported with
+the machine's last lines. In the diagrams, events that leave a machine where it is are left out.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *(line for machine in MACHINES for line in _chapter(machine))])
+
+
+def _chapter(machine: type[Machine]) -> Iterator[str]:
+    yield f"## {machine.__name__}\n"
+    yield f"{_summary(machine)}\n"
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {machine.INITIAL.value}"
+    for (before, after), events in _arrows(machine).items():
+        yield f"    {before} --> {after}: {', '.join(events)}"
+    yield "```\n"
+    yield "| state | event | leads to |"
+    yield "|---|---|---|"
+    for (before, event), handler in machine.TRANSITIONS.items():
+        targets = " or ".join(state.value for state in handler.states or (before,))
+        yield f"| {before.value} | {event.__name__} | {targets} |"
+    yield ""
+    yield "| event | what it says |"
+    yield "|---|---|"
+    for event in dict.fromkeys(event for _, event in machine.TRANSITIONS):
+        yield f"| {event.__name__} | {_summary(event)} |"
+    yield ""
+
+
+def _arrows(machine: type[Machine]) -> dict[tuple[str, str], list[str]]:
+    """(state, next state) -> events, in the order of the table; without those that stay."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, event), handler in machine.TRANSITIONS.items():
+        for after in handler.states:
+            if after is not before:
+                arrows.setdefault((before.value, after.value), []).append(event.__name__)
+    return arrows
+
+
+def _summary(described: type) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())
