@@ -315,6 +315,21 @@ def test_a_server_that_does_not_tell_its_version_is_never_sent_a_multi_read(star
     assert seen == [4, 4]
 
 
+def test_a_chroot_that_one_may_not_look_at_is_there() -> None:
+    server = Server(lambda wire, xid, opcode, body: wire.reply(xid, 0 if opcode < 0 else -102))
+    store = KazooStore(server.address + "/kafka", SESSION_MS)
+    store.start(WAIT_MS)
+    assert store.close(WAIT_MS)
+    server.close()
+
+
+def test_a_server_that_cannot_look_at_the_chroot_is_named() -> None:
+    server = Server(lambda wire, xid, opcode, body: wire.reply(xid, 0 if opcode < 0 else -1))
+    with pytest.raises(WorldError, match="SystemError"):
+        KazooStore(server.address + "/kafka", SESSION_MS).start(WAIT_MS)
+    server.close()
+
+
 def test_a_server_older_than_3_4_is_named() -> None:
     server = Server(srvr=b"Zookeeper version: 3.3.6-1366786, built on 07/29/2012 06:22 GMT\n")
     with pytest.raises(WorldError, match=r"ZooKeeper 3\.3\.6"):

@@ -409,3 +409,18 @@ def test_children_come_in_no_useful_order() -> None:
     assert not isinstance(children, Stat)
     assert children.names != sorted(children.names)  # type: ignore[union-attr]
     assert sorted(children.names) == [f"{number:02}" for number in range(20)]  # type: ignore[union-attr]
+
+
+def test_closed_stores_and_ended_sessions_are_forgotten() -> None:
+    server = FakeZooKeeper()
+    for _ in range(5):
+        member = Member(server)
+        server.expire(member.store)
+        member.store.close(1_000)
+        assert member.ask(Exists("/x")) == [[SessionGone("/x")]]
+    assert server.stores == []
+    assert server._sessions == {}
+
+
+def test_closing_a_store_that_never_started_leaves_nothing() -> None:
+    assert FakeZkStore(FakeZooKeeper()).close(1_000)

@@ -17,7 +17,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import ChrootMissing, ForkedError, WorldError, ZkTimeoutException
 from zkconsumer.zk.connect_string import parse_connect
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, Link
-from zkconsumer.zk.packets import CODE_NO_NODE, CODE_OK, decode_event, encode, error_of
+from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, error_of
 from zkconsumer.zk.pipeline import Pipeline
 from zkconsumer.zk.requests import (
     Exists,
@@ -170,7 +170,7 @@ class KazooStore:
             self._lose()
 
     def _on_chroot(self, error: int) -> None:
-        if error == CODE_OK:
+        if error in (CODE_OK, CODE_NO_AUTH):  # what one may not look at is there
             self._has_chroot = True
             self._open()
             return

@@ -75,12 +75,13 @@ class Opcode(IntEnum):
 CODE_OK = 0
 CODE_CONNECTION_LOSS = -4
 CODE_NO_NODE = -101
+CODE_NO_AUTH = -102
 CODE_SESSION_EXPIRED = -112
 
 _PLAIN_ERRORS: dict[int, type[StoreError]] = {
     CODE_CONNECTION_LOSS: ConnectionLost,
     CODE_NO_NODE: NoNode,
-    -102: NoAuth,
+    CODE_NO_AUTH: NoAuth,
     -103: BadVersion,
     -110: NodeExists,
     -111: NotEmpty,
