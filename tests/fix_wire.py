@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from zkconsumer.wire.primitives import Array, Blob, Fixed, Kind, Text
+from zkconsumer.wire.kinds import Array, Blob, Fixed, Kind, Text
 from zkconsumer.wire.schemas import APIS, Api
 from zkconsumer.wire.schemas.table import Field, Nested, fields
 

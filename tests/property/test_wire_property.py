@@ -24,7 +24,8 @@ from zkconsumer.wire.frames import (
     request_header_version,
     response_header_version,
 )
-from zkconsumer.wire.primitives import NO_UUID, Reader, put_uvarint
+from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.wire.primitives import Reader, put_uvarint
 from zkconsumer.wire.schemas import API_VERSIONS, Api
 from zkconsumer.wire.schemas.table import encoder, fields
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import kafka
 import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -539,6 +540,30 @@ def test_held_requests_are_answered_in_order_when_the_fault_is_lifted(cluster: F
 def test_waiting_for_a_request_has_a_deadline(cluster: FakeCluster) -> None:
     with pytest.raises(TimeoutError, match="no such request within 1 ms"):
         cluster.wait_for_request(lambda seen: True, 1)
+
+
+# --- a client that is not ours ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["0.10.2.2", "1.1.1", "3.9.1", "4.1.1"])
+def test_kafka_python_writes_and_reads(release: str) -> None:
+    cluster = FakeCluster(2, release=release)
+    cluster.create_topic("t", 2)
+    for partition in (0, 1):
+        cluster.append("t", partition, [b"a", b"b"], codec=compression.GZIP)
+    with cluster.serve():
+        servers = [f"{address.host}:{address.port}" for address in cluster.addresses]
+        producer = kafka.KafkaProducer(bootstrap_servers=servers, acks=1, enable_idempotence=False)
+        producer.send("t", b"c", key=b"k", partition=1).get(TIMEOUT_MS / 1000)
+        producer.close()
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=servers, auto_offset_reset="earliest", consumer_timeout_ms=TIMEOUT_MS, group_id=None
+        )
+        consumer.assign([kafka.TopicPartition("t", partition) for partition in (0, 1)])
+        read = [next(consumer) for _ in range(5)]
+        consumer.close()
+    found = sorted((message.partition, message.offset, message.value) for message in read)
+    assert found == [(0, 0, b"a"), (0, 1, b"b"), (1, 0, b"a"), (1, 1, b"b"), (1, 2, b"c")]
 
 
 # --- sockets ----------------------------------------------------------------------------------------------------

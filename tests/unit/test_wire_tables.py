@@ -9,7 +9,8 @@ import pytest
 from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, filled
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.frames import SIZE_BYTES, decode_request, decode_response, encode_request, encode_response
-from zkconsumer.wire.primitives import Reader, int32, text
+from zkconsumer.wire.kinds import int32, text
+from zkconsumer.wire.primitives import Reader
 from zkconsumer.wire.schemas import API_VERSIONS, APIS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
 from zkconsumer.wire.schemas.fetch import (
     EpochEndOffset,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.primitives import Buffer, Fault, MalformedMessage, Reader, fixed_reader, int16, int32, text
+from zkconsumer.wire.kinds import fixed_reader, int16, int32, text
+from zkconsumer.wire.primitives import Buffer, Fault, MalformedMessage, Reader
 from zkconsumer.wire.schemas import API_VERSIONS, APIS
 from zkconsumer.wire.schemas.table import Api, decoder, encoder
 

@@ -6,7 +6,7 @@ A broker that does not know the requested version answers error 35 in the layout
 
 from __future__ import annotations
 
-from zkconsumer.wire.primitives import boolean, int16, int32, int64, text
+from zkconsumer.wire.kinds import boolean, int16, int32, int64, text
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
 

@@ -9,7 +9,8 @@ broker converts down.  From version 3 (0.10.1, KIP-74) at least one whole messag
 
 from __future__ import annotations
 
-from zkconsumer.wire.primitives import RecordSet, int8, int16, int32, int64, record_set, text
+from zkconsumer.wire.kinds import int8, int16, int32, int64, record_set, text
+from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
 
 RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF

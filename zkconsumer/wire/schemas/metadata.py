@@ -6,7 +6,7 @@ Asking for a topic may create it, unless the broker forbids it, or (from version
 
 from __future__ import annotations
 
-from zkconsumer.wire.primitives import NO_UUID, boolean, int16, int32, text, uuid
+from zkconsumer.wire.kinds import NO_UUID, boolean, int16, int32, text, uuid
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
 UNKNOWN_OPERATIONS = -0x8000_0000

@@ -6,7 +6,8 @@ The version says which message format the record sets have: 0 for versions 0 and
 
 from __future__ import annotations
 
-from zkconsumer.wire.primitives import RecordSet, int16, int32, int64, record_set, text
+from zkconsumer.wire.kinds import int16, int32, int64, record_set, text
+from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
 

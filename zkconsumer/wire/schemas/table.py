@@ -27,18 +27,8 @@ from itertools import groupby
 from typing import Any, Generic, TypeVar, dataclass_transform
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.primitives import (
-    Array,
-    Fault,
-    Fixed,
-    Kind,
-    Read,
-    Reader,
-    Write,
-    fixed_misfit,
-    fixed_reader,
-    put_uvarint,
-)
+from zkconsumer.wire.kinds import Array, Fixed, Kind, Read, Write, fixed_misfit, fixed_reader
+from zkconsumer.wire.primitives import Fault, Reader, put_uvarint
 
 Q = TypeVar("Q")
 R = TypeVar("R")
