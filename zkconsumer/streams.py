@@ -138,11 +138,10 @@ class ConsumerIterator(Generic[K, V]):
         self._value_decoder = value_decoder
         self._state = IteratorState.NOT_READY
         self._open: _Open | None = None
-        self._next: tuple[PartitionTopicInfo, Record] | None = None
-        self._in_hand: PartitionTopicInfo | None = None
+        self._next: tuple[FetchedDataChunk, Record] | None = None
+        self._in_hand: FetchedDataChunk | None = None
         self._consumed_when_back = 0
         self._failure: BaseException | None = None
-        self._resets_when_handed = 0
         self.thread_id = 0
         self.records_handed_out = 0
 
@@ -154,38 +153,42 @@ class ConsumerIterator(Generic[K, V]):
         self.thread_id = threading.get_ident()
         self._come_back()
         while True:
-            if not self._has_next():
+            if not self._is_ready():
                 raise NoSuchElementException("the stream has ended: its connector is closed")
-            assert self._next is not None, "READY means that there is a record"
-            info, record = self._next
-            if self._may_hand_out(info, record.offset):
+            chunk, record = self._upcoming
+            if not chunk.info.take_in_hand(record.offset):
+                continue
+            if self._lease.holds:
                 break
+            chunk.info.put_back()
+            self._await_lease(chunk)
         self._next = None
         self._state = IteratorState.NOT_READY
-        self._in_hand = info
+        self._in_hand = chunk
         self._consumed_when_back = record.offset + 1
-        self._resets_when_handed = info.resets
         self.records_handed_out += 1
-        return MessageAndMetadata(info, record, self._key_decoder, self._value_decoder)
+        return MessageAndMetadata(chunk.info, record, self._key_decoder, self._value_decoder)
 
     next = __next__
 
     def has_next(self) -> bool:
-        """Whether there is a record; waits for one, at most ``consumer.timeout.ms``."""
+        """Whether there is a record that may be handed out; waits for one, at most ``consumer.timeout.ms``."""
         self.thread_id = threading.get_ident()
         self._come_back()
-        return self._has_next()
+        while self._is_ready():
+            if self._await_lease(self._upcoming[0]):
+                return True
+        return False
 
     def peek(self) -> MessageAndMetadata[K, V] | None:
         """The record that ``next`` will give, or None at the end; it may be another if its partition leaves."""
         if not self.has_next():
             return None
-        assert self._next is not None, "READY means that there is a record"
-        info, record = self._next
-        return MessageAndMetadata(info, record, self._key_decoder, self._value_decoder)
+        chunk, record = self._upcoming
+        return MessageAndMetadata(chunk.info, record, self._key_decoder, self._value_decoder)
 
     def clear_current_chunk(self) -> None:
-        """Forget what was decoded ahead; what was not consumed of a partition that is still ours comes again."""
+        """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
         self._next = None
         if self._state is IteratorState.READY:
             self._state = IteratorState.NOT_READY
@@ -198,9 +201,9 @@ class ConsumerIterator(Generic[K, V]):
 
     def give_back(self) -> None:
         """Count the record in hand as not consumed: it will be handed out again, here or elsewhere."""
-        info, self._in_hand = self._in_hand, None
-        if info is not None:
-            info.put_back()
+        chunk, self._in_hand = self._in_hand, None
+        if chunk is not None:
+            chunk.info.put_back()
 
     def fail(self, error: BaseException) -> None:
         """Raise this from now on; takes no lock, so that it can be called in a forked child."""
@@ -208,19 +211,27 @@ class ConsumerIterator(Generic[K, V]):
         self._state = IteratorState.FAILED
 
     def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
-        """The ownership and the next offset, when the program holds a record of this stream."""
-        info = self._in_hand
-        return None if info is None else (info, self._consumed_when_back)
+        """The ownership and the next offset, when the program holds a record of this stream that still counts."""
+        chunk = self._in_hand
+        if chunk is None or chunk.resets != chunk.info.resets:
+            return None
+        return chunk.info, self._consumed_when_back
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _come_back(self) -> None:
-        info = self._in_hand
-        if info is not None:
-            self._in_hand = None
-            info.come_back(self._consumed_when_back, self._resets_when_handed)
+    @property
+    def _upcoming(self) -> tuple[FetchedDataChunk, Record]:
+        assert self._next is not None, "READY means that there is a record"
+        return self._next
 
-    def _has_next(self) -> bool:
+    def _come_back(self) -> None:
+        chunk = self._in_hand
+        if chunk is not None:
+            self._in_hand = None
+            chunk.info.come_back(self._consumed_when_back, chunk.resets)
+
+    def _is_ready(self) -> bool:
+        """Whether there is a record of a partition that is still ours; False: the stream has ended."""
         while True:
             match self._state:
                 case IteratorState.FAILED:
@@ -228,8 +239,7 @@ class ConsumerIterator(Generic[K, V]):
                 case IteratorState.DONE:
                     return False
                 case IteratorState.READY:
-                    assert self._next is not None, "READY means that there is a record"
-                    if self._next[0].is_live:
+                    if not self._upcoming[0].is_void and not self._queue.is_ended:
                         return True
                     self.clear_current_chunk()
                 case IteratorState.NOT_READY:
@@ -237,9 +247,24 @@ class ConsumerIterator(Generic[K, V]):
                     self._next = self._make_next()
                     self._state = IteratorState.DONE if self._next is None else IteratorState.READY
 
-    def _make_next(self) -> tuple[PartitionTopicInfo, Record] | None:
+    def _await_lease(self, chunk: FetchedDataChunk) -> bool:
+        """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
+        waited_ms = 0
+        while not self._lease.holds:
+            if self._timeout_ms is not None and waited_ms >= self._timeout_ms:
+                raise ConsumerTimeoutException(
+                    f"ZooKeeper has not answered lately, so nothing was handed out for {waited_ms} ms"
+                )
+            step_ms = LEASE_WAIT_MS if self._timeout_ms is None else min(LEASE_WAIT_MS, self._timeout_ms - waited_ms)
+            self._lease.wait(step_ms)
+            waited_ms += step_ms
+            if chunk.is_void or self._queue.is_ended:
+                return False
+        return True
+
+    def _make_next(self) -> tuple[FetchedDataChunk, Record] | None:
         while True:
-            if self._open is None:
+            if self._open is None or self._queue.is_ended:
                 self._open = self._next_chunk()
                 if self._open is None:
                     return None
@@ -249,9 +274,10 @@ class ConsumerIterator(Generic[K, V]):
                 continue
             record = next(self._open.records, None)
             if record is not None:
-                return chunk.info, record
+                return chunk, record
             if not chunk.is_void:
-                chunk.info.consumed_offset = max(chunk.info.consumed_offset, chunk.next_offset)
+                chunk.info.move_past(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
+                chunk.info.opened = None
             self._open = None
 
     def _next_chunk(self) -> _Open | None:
@@ -260,6 +286,7 @@ class ConsumerIterator(Generic[K, V]):
             self._state = IteratorState.NOT_READY
             raise ConsumerTimeoutException(f"no message within consumer.timeout.ms={self._timeout_ms}")
         if isinstance(taken, ShutdownMarker):
+            self._failure = taken.error
             if taken.error is not None:
                 raise taken.error
             return None
@@ -273,35 +300,20 @@ class ConsumerIterator(Generic[K, V]):
                 taken.fetch_offset,
                 info.tp,
             )
-            info.consumed_offset = taken.fetch_offset
+            info.move_past(taken.fetch_offset, taken.resets)
         if not taken.complete_bytes:
             raise MessageSizeTooLargeException(
                 "Found a message larger than the maximum fetch size of this consumer on topic "
                 f"{info.tp.topic} partition {info.tp.partition} at fetch offset {taken.fetch_offset}. Increase the "
-                "fetch size (fetch.message.max.bytes), or decrease the maximum message size the broker will allow."
+                "fetch size, or decrease the maximum message size the broker will allow."
             )
         return self._opened(taken)
 
     def _opened(self, chunk: FetchedDataChunk) -> _Open:
-        return _Open(chunk, iter_records(chunk.records, chunk.info.consumed_offset))
-
-    def _may_hand_out(self, info: PartitionTopicInfo, offset: int) -> bool:
-        """Take the record in hand if the partition is still ours and the lease holds; wait for the lease."""
-        waited_ms = 0
-        while True:
-            if not info.take_in_hand(offset):
-                return False
-            if self._lease.holds:
-                return True
-            info.put_back()
-            if self._timeout_ms is not None and waited_ms >= self._timeout_ms:
-                raise ConsumerTimeoutException(
-                    f"ZooKeeper has not answered lately, so nothing was handed out for {waited_ms} ms"
-                )
-            self._lease.wait(LEASE_WAIT_MS)
-            waited_ms += LEASE_WAIT_MS
-            if self._queue.is_ended:
-                return False
+        start = chunk.info.consumed_offset
+        if self._in_hand is not None and self._in_hand.info is chunk.info and self._in_hand.resets == chunk.resets:
+            start = max(start, self._consumed_when_back)
+        return _Open(chunk, iter_records(chunk.records, start))
 
 
 class KafkaStream(Generic[K, V]):

@@ -18,6 +18,7 @@ class Lease:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.until_ms = 0
+        self._wakes = 0
         self._changed = threading.Condition()
 
     def set(self, until_ms: int) -> None:
@@ -32,11 +33,14 @@ class Lease:
         return self.clock.now_ms() < self.until_ms
 
     def wait(self, timeout_ms: int) -> bool:
-        """Wait until it holds, at most ``timeout_ms``."""
+        """Wait until it holds, at most ``timeout_ms``, and not after ``wake``; whether it holds."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.holds, timeout_ms / 1000)
+            wakes = self._wakes
+            self._changed.wait_for(lambda: self.holds or self._wakes != wakes, timeout_ms / 1000)
+            return self.holds
 
     def wake(self) -> None:
         """Let whoever waits look again at what else may have changed."""
         with self._changed:
+            self._wakes += 1
             self._changed.notify_all()

@@ -36,17 +36,25 @@ class PartitionTopicInfo:
     ``in_hand`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.  The one
     writes ``in_hand`` and then reads ``is_live``; the other writes ``is_live`` and then reads ``in_hand``: whatever
     the order of the four, a record is not handed out, or the control thread knows that it was.
+
+    In the same way a reset, on a fetcher's thread, cannot be undone by a program that was just coming back: what was
+    consumed is written together with the reset that it belongs to, and counts only while that is the last one.
+
+    ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
+    stopped: what another stream of this member goes on with.
     """
 
     __slots__ = (
-        "consumed_offset",
+        "_consumed",
+        "_origin",
         "fetch_offset",
         "high_watermark",
         "in_hand",
         "is_live",
+        "kept",
         "on_back",
+        "opened",
         "queue",
-        "resets",
         "thread",
         "tp",
     )
@@ -56,15 +64,31 @@ class PartitionTopicInfo:
         self.thread = thread
         self.queue = queue
         self.fetch_offset = offset
-        self.consumed_offset = offset
         self.in_hand = NOTHING_IN_HAND
         self.is_live = True
-        self.resets = 0
         self.high_watermark = INVALID_OFFSET
         self.on_back: Callable[[PartitionTopicInfo], None] | None = None
+        self.opened: FetchedDataChunk | None = None
+        self.kept: list[FetchedDataChunk] = []
+        self._origin = self._consumed = (0, offset)
 
     def __str__(self) -> str:
         return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"
+
+    @property
+    def resets(self) -> int:
+        """How often the reset policy moved the partition."""
+        return self._origin[0]
+
+    @property
+    def consumed_offset(self) -> int:
+        """The next offset that the program has not moved past."""
+        origin, consumed = self._origin, self._consumed
+        return consumed[1] if consumed[0] == origin[0] else origin[1]
+
+    def move_past(self, next_offset: int, resets: int) -> None:
+        """The iterating thread is done with everything below; counts for nothing if a reset came in between."""
+        self._consumed = (resets, next_offset)
 
     def take_in_hand(self, offset: int) -> bool:
         """The iterating thread is about to hand out this record; False: the partition has left, do not."""
@@ -82,19 +106,19 @@ class PartitionTopicInfo:
 
     def come_back(self, consumed_offset: int, resets: int) -> None:
         """The program asked for more: it is done with the record in hand."""
-        if resets == self.resets:
-            self.consumed_offset = consumed_offset
+        self.move_past(consumed_offset, resets)
         self.put_back()
 
     def reset(self, offset: int) -> None:
         """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""
-        self.resets += 1
-        self.fetch_offset = self.consumed_offset = offset
+        self._origin = (self.resets + 1, offset)
+        self.fetch_offset = offset
 
     def stop(self, on_back: Callable[[PartitionTopicInfo], None]) -> None:
         """Hand out nothing more; ``on_back`` is called (perhaps twice) once nothing is in hand any more."""
         self.on_back = on_back
         self.is_live = False
+        self.kept = self.queue.take_back(self)
         if self.in_hand == NOTHING_IN_HAND:
             on_back(self)
 
@@ -102,6 +126,13 @@ class PartitionTopicInfo:
         """Hand out nothing more, and tell nobody: the partition is not ours."""
         self.is_live = False
         self.on_back = None
+        self.opened = None
+        self.kept = []
+
+    def not_handed_out(self) -> list[FetchedDataChunk]:
+        """Once it was stopped and nothing is in hand: what the stream has not handed out, in order."""
+        chunks = self.kept if self.opened is None else [self.opened, *self.kept]
+        return [chunk for chunk in chunks if chunk.resets == self.resets]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,15 +162,11 @@ class ShutdownMarker:
 
 
 class ChunkQueue:
-    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes.
-
-    ``opened`` is the chunk that the stream took last: written by the stream, looked at by ``take_back``.
-    """
+    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes."""
 
     def __init__(self, chunks_max: int) -> None:
         self.chunks_max = chunks_max
         self.on_room: Callable[[], None] | None = None
-        self.opened: FetchedDataChunk | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
         self._changed = threading.Condition()
@@ -154,8 +181,8 @@ class ChunkQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more chunk would be taken."""
-        return len(self._chunks) < self.chunks_max
+        """Whether one more chunk would be taken, and read."""
+        return self._marker is None and len(self._chunks) < self.chunks_max
 
     def offer(self, chunk: FetchedDataChunk) -> bool:
         """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
@@ -169,19 +196,19 @@ class ChunkQueue:
             return True
 
     def take(self, timeout_ms: int | None) -> FetchedDataChunk | ShutdownMarker | None:
-        """The next chunk, or the marker; None when nothing came in time.  ``timeout_ms`` None waits for ever."""
+        """The next chunk, or the marker; None when nothing came in time.  ``timeout_ms`` None waits for ever.
+
+        Chunks of a partition that is leaving are passed over: whoever stopped it takes them back.
+        """
         with self._changed:
-            arrived = self._changed.wait_for(
-                lambda: self._chunks or self._marker is not None, None if timeout_ms is None else timeout_ms / 1000
-            )
-            if not arrived:
-                return None
-            if not self._chunks:
-                return self._marker
-            chunk = self.opened = self._chunks.popleft()
+            found = self._changed.wait_for(self._first, None if timeout_ms is None else timeout_ms / 1000)
+            if not isinstance(found, FetchedDataChunk):
+                return found
+            self._chunks.remove(found)
+            found.info.opened = found
         if self.on_room is not None:
             self.on_room()
-        return chunk
+        return found
 
     def end(self, marker: ShutdownMarker) -> None:
         """Empty the queue and put the marker: exactly one, whatever the number of topics (KAFKA-1764)."""
@@ -198,15 +225,20 @@ class ChunkQueue:
             self.on_room()
 
     def take_back(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
-        """What was not handed out of one ownership, in order: the chunk that is being read, and what waits here."""
+        """What waits here of one ownership, in order; for whoever has stopped it."""
         with self._changed:
             taken = [chunk for chunk in self._chunks if chunk.info is info]
             self._chunks = deque(chunk for chunk in self._chunks if chunk.info is not info)
-        opened = self.opened
-        return taken if opened is None or opened.info is not info else [opened, *taken]
+        if taken and self.on_room is not None:
+            self.on_room()
+        return taken
 
     def put_first(self, chunks: list[FetchedDataChunk]) -> None:
         """Put chunks that another stream of this member did not hand out before everything else, full or not."""
         with self._changed:
-            self._chunks.extendleft(reversed(chunks))
-            self._changed.notify()
+            if self._marker is None:
+                self._chunks.extendleft(reversed(chunks))
+                self._changed.notify()
+
+    def _first(self) -> FetchedDataChunk | ShutdownMarker | None:
+        return self._marker or next((chunk for chunk in self._chunks if chunk.info.is_live), None)

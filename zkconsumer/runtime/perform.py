@@ -264,8 +264,8 @@ class StreamsHalf:
             old = self.infos[tp]
             new = PartitionTopicInfo(tp, thread, self._queues[tp.topic, thread], old.consumed_offset)
             chunks = []
-            for chunk in old.queue.take_back(old):
-                if chunk.resets == old.resets and chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
+            for chunk in old.not_handed_out():
+                if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
                     chunks.append(replace(chunk, info=new, resets=new.resets))
                     new.fetch_offset = chunk.next_offset
             new.queue.put_first(chunks)
