@@ -36,8 +36,8 @@ class GroupView:
     """The group as it was read.
 
     ``all_topics`` holds every child of ``/brokers/topics`` in ZooKeeper's order, when some filter needs them; else
-    None.  ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with the
-    reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
+    None.  ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with
+    the reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
     without a znode.  ``owners`` is None unless it was asked for.
     """
 

@@ -174,6 +174,12 @@ class FakeZkStore:
                 self._inbox.extend(asked)
         server._go()
 
+    def host_of(self, session_id: int, timeout_ms: int) -> str | None:
+        """Every session of a fake comes from this machine."""
+        with self.server._lock:
+            known = self.server._sessions.get(session_id)
+        return "127.0.0.1" if known is not None and known.is_alive else None
+
     def close(self, timeout_ms: int) -> bool:
         server = self.server
         with server._wake:

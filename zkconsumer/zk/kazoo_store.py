@@ -16,6 +16,7 @@ from typing import Final
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import ChrootMissing, ForkedError, WorldError, ZkTimeoutException
 from zkconsumer.zk.connect_string import parse_connect
+from zkconsumer.zk.four_letters import host_of_session
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, Link
 from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, error_of
 from zkconsumer.zk.pipeline import Pipeline
@@ -98,7 +99,8 @@ class KazooStore:
         if not is_settled:
             reason = self._link.problem or "no address that could be tried: do the names resolve?"
             self._refusal = ZkTimeoutException(
-                f"no session with ZooKeeper at {self._servers.addresses} within {timeout_ms} ms ({reason})"
+                f"no session with ZooKeeper at {self._servers.addresses} within {timeout_ms} ms ({reason}): "
+                "start its servers, or correct zookeeper.connect"
             )
         elif version is not None and version < OLDEST_VERSION:
             text = ".".join(map(str, version))
@@ -115,6 +117,9 @@ class KazooStore:
                 check_path(path)
         self._pipeline.submit(session_id, requests, done)
         self._link.wake()
+
+    def host_of(self, session_id: int, timeout_ms: int) -> str | None:
+        return host_of_session(self._servers.hosts, session_id, timeout_ms)
 
     def close(self, timeout_ms: int) -> bool:
         """As ``ZkStore.close``.  In a forked child it touches nothing: the session is the parent's."""

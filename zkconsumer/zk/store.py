@@ -56,6 +56,9 @@ class ZkStore(Protocol):
         Raises ``UnsafeName`` for a path that cannot be one, ``ForkedError`` in a forked child.
         """
 
+    def host_of(self, session_id: int, timeout_ms: int) -> str | None:
+        """From which host another session is connected, None when no server tells; blocks, ``timeout_ms`` a server."""
+
     def close(self, timeout_ms: int) -> bool:
         """End the session at once; what is under way settles (its answer, or ``SessionGone``).  No more events come.
 

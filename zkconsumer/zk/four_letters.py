@@ -1,0 +1,41 @@
+"""ZooKeeper's four-letter words: questions outside any session, which a server may refuse.
+
+From 3.5 on a server answers only the words of its ``4lw.commands.whitelist`` (``srvr`` alone, unless somebody changed
+it), so whatever is asked here is good to know and never needed.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+
+_CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a-fA-F]+)")
+
+
+def ask(address: tuple[str, int], word: str, timeout_ms: int) -> bytes:
+    """What one server answers, empty when it does not; raises ``OSError``."""
+    timeout_s = timeout_ms / 1000
+    heard = bytearray()
+    with socket.create_connection(address, timeout_s) as asked:
+        asked.settimeout(timeout_s)
+        asked.sendall(word.encode("ascii"))
+        while len(heard) < ANSWER_BYTES_MAX and (more := asked.recv(65_536)):
+            heard += more
+    return bytes(heard)
+
+
+def host_of_session(addresses: Iterable[tuple[str, int]], session_id: int, timeout_ms: int) -> str | None:
+    """From which host a session is connected (``cons``), None when no server tells; ``timeout_ms`` a server."""
+    for address in addresses:
+        with suppress(OSError):
+            for client in _CLIENT.finditer(ask(address, "cons", timeout_ms)):
+                if int(client["sid"], 16) == session_id & 0xFFFFFFFFFFFFFFFF:
+                    return client["host"].decode("ascii", "replace")
+    return None
