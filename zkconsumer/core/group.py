@@ -637,9 +637,11 @@ class Group:
         spread = sum(self.settings.member.encode()) * (self.tries + 1) % 20
         self.tries += 1
         self._say(do.StartTimer(Timer.RETRY, delay * (100 + spread) // 100))
-        if self.tries == 1 and self.refused:
+        if self.refused and self.tries in (1, LOOK_CLOSELY_FROM_TRY + 1):
             some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.refused.items())[:3])
-            self._tell("INFO", "share-incomplete", f"missing={len(self.refused)} first={some}")
+            # A rebalance of others is long over by the time of the closer look: whoever is named now may stay.
+            level, name = ("INFO", "share-incomplete") if self.tries == 1 else ("WARNING", "share-refused")
+            self._tell(level, name, f"missing={len(self.refused)} first={some}")
         if not self._diagnosing:
             self._diagnosing = True
             self._say(do.StartTimer(Timer.DIAGNOSE, self.settings.diagnose_after_ms))
