@@ -1,0 +1,233 @@
+"""What the reference pages must say, read from the sources; and the pages that follow from the sources alone.
+
+    python tests/generate_docs.py            says which generated pages are not up to date; exit code 1 if one is not
+    python tests/generate_docs.py --write    writes them
+
+The sources are parsed and not imported, so that a page never hangs on what happens to be installed.
+``tests/unit/test_docs.py`` holds every page to what is found here.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "migration_docs" / "reference"
+
+Sources: TypeAlias = Mapping[str, str]
+"""Path below the project -> the text of the file."""
+
+BASE = "ZkConsumerError"
+ERRORS = "zkconsumer/errors.py"
+WHO_ACTS = {
+    "UsageError": "you",
+    "PeerError": "whoever runs the other side",
+    "WorldError": "whoever runs the servers",
+    "MigrationError": "whoever moves the group",
+    "Bug": "us",
+}
+LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR",
+          "critical": "CRITICAL"}  # fmt: skip
+
+
+def sources() -> dict[str, str]:
+    """The package without its test doubles."""
+    found = sorted((ROOT / "zkconsumer").rglob("*.py"))
+    relative = {path.relative_to(ROOT).as_posix(): path for path in found}
+    return {name: path.read_text("utf-8") for name, path in relative.items() if "/testing/" not in name}
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ErrorClass:
+    """One class as it stands in the source."""
+
+    name: str
+    path: str
+    bases: tuple[str, ...]
+    sentence: str
+
+
+def error_classes(files: Sources) -> list[ErrorClass]:
+    """Everything that descends from ``ZkConsumerError``; ``errors.py`` first, each file in its own order."""
+    classes = [
+        ErrorClass(node.name, path, tuple(map(_last_name, node.bases)), _first_paragraph(ast.get_docstring(node) or ""))
+        for path in sorted(files, key=lambda path: (path != ERRORS, path))
+        for node in ast.walk(ast.parse(files[path]))
+        if isinstance(node, ast.ClassDef)
+    ]
+    known = {BASE}
+    while True:
+        more = {each.name for each in classes if known.intersection(each.bases)} - known
+        if not more:
+            return [each for each in classes if each.name in known]
+        known |= more
+
+
+def render_errors(files: Sources) -> str:
+    """The page ``errors.md``."""
+    classes = {each.name: each for each in error_classes(files)}
+
+    def family(name: str) -> str:
+        while name not in WHO_ACTS:
+            name = next(base for base in classes[name].bases if base in classes)
+        return name
+
+    lines = [
+        "# Errors",
+        "",
+        "<!-- Generated: python tests/generate_docs.py --write -->",
+        "",
+        f"Every error of this package is a `{BASE}`, and stands in one family. The family answers one question: *who",
+        "must act?* The sentence is the docstring of the class; the text of an error that you caught says the same",
+        "with names and numbers.",
+        "",
+        "Names that the original had are the original's names. What stands under *is also* may be caught as that, too.",
+        "The command line ends with exit code 2 after a `UsageError`, with 1 after any other.",
+        "",
+        "| family | who must act | the sentence |",
+        "|---|---|---|",
+        *(f"| [`{name}`](#{name.lower()}) | {who} | {classes[name].sentence} |" for name, who in WHO_ACTS.items()),
+    ]
+    for name in WHO_ACTS:
+        inside = [each for each in classes.values() if each.name not in (BASE, name) and family(each.name) == name]
+        lines += ["", f"## {name}", ""]
+        if not inside:
+            lines.append("Raised under its own name.")
+            continue
+        lines += ["| class | is also | the sentence | defined in |", "|---|---|---|---|"]
+        lines += [
+            f"| `{each.name}` | {', '.join(f'`{base}`' for base in each.bases if base != name) or '-'} "
+            f"| {each.sentence} | `{each.path}` |"
+            for each in inside
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")
+
+
+def _last_name(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
+# --- log lines and counters -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class LogLine:
+    """One place that tells an event: its name, its level, and the file."""
+
+    name: str
+    level: str
+    path: str
+
+
+def told_lines(files: Sources) -> set[LogLine]:
+    """What the core tells: ``Tell(level, name, words)``, its shorthands, and pairs (level, name) for one of them."""
+    found: set[LogLine] = set()
+    for path, text in files.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and _last_name(node.func) in ("Tell", "_tell", "_once"):
+                level, name = [*map(_text, node.args), "", ""][:2]
+            elif isinstance(node, ast.Call) and _last_name(node.func) == "_put_off":
+                level, name = "WARNING", _text(node.args[0])
+            elif isinstance(node, ast.Tuple) and len(node.elts) == 2:
+                level, name = map(_text, node.elts)
+            else:
+                continue
+            if level in LEVELS.values() and name:
+                found.add(LogLine(name, level, path))
+    return found
+
+
+def logged_lines(files: Sources) -> set[LogLine]:
+    """What is logged at once: ``log.warning("event-name key=value", …)``; the name is the first word."""
+    found: set[LogLine] = set()
+    for path, call in _calls(files):
+        level = LEVELS.get(_last_name(call.func))
+        if level is not None and ast.unparse(call.func).startswith("log."):
+            text = _text(call.args[0])
+            assert text, f"{path}: a log line begins with its name, {ast.unparse(call)} does not"
+            found.add(LogLine(text.split()[0].removeprefix("event="), level, path))
+    return found
+
+
+def loggers(files: Sources) -> dict[str, str]:
+    """File -> the name of its logger."""
+    found: dict[str, str] = {}
+    for path, call in _calls(files):
+        if ast.unparse(call.func) == "logging.getLogger" and call.args:
+            text = call.args[0]
+            is_own_name = isinstance(text, ast.Name) and text.id == "__name__"
+            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            found.setdefault(path, module if is_own_name else str(getattr(text, "value", "")))
+    return found
+
+
+def counted_names(files: Sources) -> dict[str, set[str]]:
+    """Counter -> the files that count it.
+
+    ``Count("commits", n)``, or ``Count(name, n) for name, n in (("commits", n), …)`` in one function.
+    """
+    found: dict[str, set[str]] = {}
+    for path, text in files.items():
+        for function in ast.walk(ast.parse(text)):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            counts = [node for node in ast.walk(function) if isinstance(node, ast.Call) and _counts(node)]
+            names = [_text(call.args[0]) for call in counts if call.args]
+            if "" in names:
+                pairs = [node for node in ast.walk(function) if isinstance(node, ast.Tuple) and len(node.elts) == 2]
+                names += [_text(pair.elts[0]) for pair in pairs]
+            for name in filter(None, names):
+                found.setdefault(name, set()).add(path)
+    return found
+
+
+def _counts(call: ast.Call) -> bool:
+    return _last_name(call.func) == "Count" or ast.unparse(call.func).endswith("counters.add")
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _calls(files: Sources) -> Iterator[tuple[str, ast.Call]]:
+    for path, text in files.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call):
+                yield path, node
+
+
+# --- the pages --------------------------------------------------------------------------------------------------
+
+PAGES: Mapping[str, Callable[[Sources], str]] = {"errors.md": render_errors}
+
+
+def main() -> int:
+    files = sources()
+    stale = 0
+    for name, render in PAGES.items():
+        page, wanted = REFERENCE / name, render(files)
+        if page.exists() and page.read_text("utf-8") == wanted:
+            continue
+        stale = 1
+        if "--write" in sys.argv[1:]:
+            page.write_text(wanted, "utf-8")
+            print(f"wrote {page.relative_to(ROOT)}")
+        else:
+            print(f"{page.relative_to(ROOT)} is not up to date: python tests/generate_docs.py --write", file=sys.stderr)
+    return 0 if "--write" in sys.argv[1:] else stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
