@@ -9,12 +9,15 @@ member's own opinion, so that the judge can hold the one against the other.
 Standard input: "stop" (as SIGTERM does: a clean close), "commit" (``commit_offsets()``).  Its end means that whoever
 started this is gone: the process ends at once, without closing anything.
 
+SIGUSR1 writes where every thread stands to standard error.
+
 Exit codes: 0 closed, 3 the consumer could not start or a stream ended with an error, 137 the end of the input.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import os
 import signal
@@ -161,6 +164,9 @@ class DiaryStore:
     def start(self, timeout_ms: int) -> None:
         self._store.start(timeout_ms)
 
+    def host_of(self, session_id: int, timeout_ms: int) -> str | None:
+        return self._store.host_of(session_id, timeout_ms)
+
     def close(self, timeout_ms: int) -> bool:
         return self._store.close(timeout_ms)
 
@@ -286,6 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+    faulthandler.register(signal.SIGUSR1)
     with HistoryWriter(given.history) as writer:
         diary = Diary(given.name, writer)
         program = Program(diary, handle_ms=given.handle_ms, commit_every=given.commit_every)

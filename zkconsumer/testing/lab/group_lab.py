@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from typing import Any
 
 from zkconsumer.core.planner import SharePlanner
 from zkconsumer.core.view import GroupView, Subscription
-from zkconsumer.errors import SandboxError
+from zkconsumer.errors import MalformedZnode, SandboxError
 from zkconsumer.testing.checker import (
     AssignmentExpected,
     Continued,
@@ -111,6 +111,8 @@ class GroupLab:
         self._scala = {"partition.assignment.strategy": strategy, **(scala or {})}
         self._expected: set[str] = set()
         self._gone: set[str] = set()
+        self._strangers: set[str] = set()
+        self._is_loading = False
         folder.mkdir(parents=True, exist_ok=True)
         self._own_lines = folder / "lab.jsonl"
         self._own_lines.unlink(missing_ok=True)
@@ -132,6 +134,9 @@ class GroupLab:
 
     def close(self, *, keep_logs: bool = False) -> None:
         """End what still runs, in the quickest way."""
+        if self._is_loading:
+            with suppress(SandboxError):  # a test that failed may have taken the broker away
+                self.halt()
         for member in self.members.values():
             member.close()
         self.observer.close()
@@ -147,6 +152,9 @@ class GroupLab:
 
     def may_go(self, consumer_id: str) -> bool:
         return self.name_of(consumer_id) in self._gone
+
+    def is_back_by_claiming(self, consumer_id: str) -> bool:
+        return isinstance(self.members.get(self.name_of(consumer_id) or ""), ScalaMember)
 
     # --- changes ------------------------------------------------------------------------------------------------
 
@@ -165,7 +173,8 @@ class GroupLab:
             self.group,
             self._threads(threads),
             chroot=self.sandbox.chroot,
-            name=name,
+            name=self._process_name(name),
+            history_name=name,
             consumer_id=name,
             settings={**self._ours, **(settings or {})},
             handle_ms=handle_ms,
@@ -191,7 +200,7 @@ class GroupLab:
             self.group,
             wanted,
             chroot=self.sandbox.chroot,
-            name=name,
+            name=self._process_name(name),
             consumer_id=name,
             settings={**self._scala, **(settings or {})},
             **others,
@@ -237,6 +246,16 @@ class GroupLab:
         self.sandbox.grow_topic(topic, partitions)
         self.topics[topic] = partitions
 
+    def put_stranger(self, consumer_id: str, data: bytes) -> None:
+        """A registration that no member of the lab has made; ``remove_stranger`` takes it away."""
+        self._strangers.add(consumer_id)
+        self.sandbox.admin.put(f"/consumers/{self.group}/ids/{consumer_id}", data)
+
+    def remove_stranger(self, consumer_id: str) -> None:
+        """The end of ``put_stranger``."""
+        self.sandbox.admin.delete(f"/consumers/{self.group}/ids/{consumer_id}")
+        self._strangers.discard(consumer_id)
+
     def note(self, text: str) -> None:
         """A line in the history for whoever reads it."""
         self._write(Note(self._now_ms(), text))
@@ -245,10 +264,12 @@ class GroupLab:
 
     def load(self, topic: str, per_second: int) -> None:
         """Records for all partitions of the topic, until ``halt``."""
+        self._is_loading = True
         self.sandbox.load.rate(topic, self.topics[topic], per_second)
 
     def halt(self) -> None:
         """End every load of the sandbox."""
+        self._is_loading = False
         self.sandbox.load.halt()
 
     # --- settling -----------------------------------------------------------------------------------------------
@@ -283,8 +304,9 @@ class GroupLab:
         for consumer_id in admin.members(self.group):
             data = admin.get(f"/consumers/{self.group}/ids/{consumer_id}")
             if data is not None:
-                registration = parse_registration(data)
-                members[consumer_id] = Subscription(registration.pattern, registration.subscription)
+                with suppress(MalformedZnode):  # nobody counts what no release accepts
+                    registration = parse_registration(data)
+                    members[consumer_id] = Subscription(registration.pattern, registration.subscription)
         topics: dict[str, tuple[int, ...]] = {}
         for topic in sorted(self.topics):
             data = admin.get(f"/brokers/topics/{topic}")
@@ -308,7 +330,7 @@ class GroupLab:
         return {tp for tp, owner in self.owners.items() if owner.startswith(own) and owner[len(own) :].isdigit()}
 
     def _expected_ids(self) -> frozenset[str]:
-        return frozenset(f"{self.group}_{name}" for name in self._expected)
+        return frozenset(f"{self.group}_{name}" for name in self._expected) | self._strangers
 
     def _settled_owners(self) -> dict[TopicPartition, str] | None:
         for name in self._expected:
@@ -335,7 +357,8 @@ class GroupLab:
         Raises AssertionError with the text of the verdict, and the path of the history, when anything is wrong.
         """
         self.halt()
-        ends = histories.ends_of_logs(self.sandbox.load.acked, self.topics)
+        ends = {(topic, number): 0 for topic, partitions in self.topics.items() for number in range(partitions)}
+        ends |= histories.ends_of_logs(self.sandbox.load.acked, self.topics)
         self.wait_drained(ends)
         self._stop_all()
         for (topic, partition), end in sorted(ends.items()):
@@ -386,6 +409,10 @@ class GroupLab:
     def _threads(self, threads: int | Mapping[str, int]) -> dict[str, int]:
         return dict.fromkeys(self.topics, threads) if isinstance(threads, int) else dict(threads)
 
+    def _process_name(self, name: str) -> str:
+        """The name of its folder: other groups of this sandbox may have members of the same name."""
+        return f"{self.group}-{name}"
+
     def _start(self, name: str, member: MemberProcess) -> None:
         assert name not in self.members, f"{name}: one life for each name, or the history cannot tell them apart"
         self.members[name] = member
@@ -408,15 +435,18 @@ class GroupLab:
     def _events(self) -> Iterator[Event]:
         yield from histories.of_ours(self._own_lines)
         for name, member in self.members.items():
-            path = member.zookeeper.run.root / name / "out.log"
+            path = self._folder_of(member) / "out.log"
             yield from histories.of_scala(path, name) if isinstance(member, ScalaMember) else histories.of_ours(path)
 
     def _keep_logs(self) -> None:
         for name, member in self.members.items():
             for kind in ("log.txt", "out.log"):
-                source = member.zookeeper.run.root / name / kind
+                source = self._folder_of(member) / kind
                 if source.exists():
                     shutil.copy(source, self.folder / f"{name}.{kind}")
+
+    def _folder_of(self, member: MemberProcess) -> Path:
+        return self.sandbox.run.root / member.name
 
     def _now_ms(self) -> int:
         return self._writer.now_ms()

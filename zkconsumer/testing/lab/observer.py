@@ -41,6 +41,13 @@ class Register(Protocol):
     def may_go(self, consumer_id: str) -> bool:
         """Whether its registration goes because somebody ended the member."""
 
+    def is_back_by_claiming(self, consumer_id: str) -> bool:
+        """Whether a registration of this member, after one that ended, is not yet a new beginning.
+
+        An original member that slept goes on with what it had fetched until its rebalance stops that, a moment after
+        it has registered; what begins anew is each partition that it claims.
+        """
+
 
 class Observer:
     """One group's ids, owners and offsets.  ``topics``: name -> number of partitions."""
@@ -56,6 +63,7 @@ class Observer:
         self._lock = threading.Lock()
         self._places: dict[str, tuple[str, TopicPartition]] = {}
         self._ids: frozenset[str] = frozenset()
+        self._known: set[str] = set()
         self._owners: dict[TopicPartition, OwnerNode] = {}
         self._offsets: dict[TopicPartition, tuple[int, int]] = {}
         self._is_first_look = True
@@ -156,7 +164,9 @@ class Observer:
             if name is None:
                 continue
             if consumer_id in ids:
-                events.append(Joined(now_ms, name))
+                if consumer_id not in self._known or not self._register.is_back_by_claiming(consumer_id):
+                    events.append(Joined(now_ms, name))
+                self._known.add(consumer_id)
             elif not self._register.may_go(consumer_id):
                 events.append(Expired(now_ms, name))
         if ids != self._ids:

@@ -26,6 +26,7 @@ from zkconsumer.testing.sandbox.runs import Run
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 KILL_TIMEOUT_S = 10
 LOG_LINES_QUOTED = 25
+LAST_WORDS_MS = 500
 
 _LOG4J = """\
 log4j.rootLogger=INFO, err
@@ -196,6 +197,17 @@ class PythonProcess(ChildProcess):
     def __init__(self, run: Run, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
         # An -X option means nothing to Python, and stands in the command line, where a reaper looks for it.
         super().__init__(run, kind, name, [sys.executable, "-X", run.marker, "-m", module, *arguments])
+
+    def stop(self, timeout_ms: int) -> bool:
+        """As for every process; one that has to be killed first writes to its log where its threads stand."""
+        self.resume()
+        self.terminate()
+        if self.wait(timeout_ms) is not None:
+            return True
+        self._signal(signal.SIGUSR1)
+        self.wait(LAST_WORDS_MS)
+        self.kill()
+        return False
 
 
 def _folder(run: Run, name: str) -> Path:

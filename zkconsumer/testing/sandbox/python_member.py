@@ -19,7 +19,8 @@ class PythonMember(MemberProcess):
     """``topics``: name -> threads.  ``settings`` are the consumer's own; nothing runs before ``start``.
 
     ``handle_ms`` is the time that one message takes, ``commit_every`` calls ``commit_offsets()`` after so many
-    messages of a stream.  ``out.log`` in its folder is a history that ``zkconsumer check`` reads.
+    messages of a stream.  ``out.log`` in its folder is a history that ``zkconsumer check`` reads; the member is called
+    ``history_name`` there.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class PythonMember(MemberProcess):
         *,
         chroot: str = "",
         name: str = "ours-0",
+        history_name: str | None = None,
         consumer_id: str | None = None,
         settings: Mapping[str, str] | None = None,
         handle_ms: int = 0,
@@ -44,6 +46,7 @@ class PythonMember(MemberProcess):
             **({"consumer.id": consumer_id} if consumer_id is not None else {}),
             **(settings or {}),
         }
+        self._history_name = history_name or name
         self._handle_ms = handle_ms
         self._commit_every = commit_every
 
@@ -54,7 +57,7 @@ class PythonMember(MemberProcess):
     def _launch(self) -> ChildProcess:
         config = properties(self.settings, self.zookeeper.run.root / self.name / "member.properties")
         topics = [word for topic, threads in self.topics.items() for word in ("--topic", f"{topic}:{threads}")]
-        arguments = [str(config), *topics, "--name", self.name, "--handle-ms", str(self._handle_ms)]
+        arguments = [str(config), *topics, "--name", self._history_name, "--handle-ms", str(self._handle_ms)]
         if self._commit_every is not None:
             arguments += ["--commit-every", str(self._commit_every)]
         return PythonProcess(self.zookeeper.run, "member", self.name, PROGRAM, arguments)

@@ -1,0 +1,229 @@
+"""What happens to a group besides members that come and go: pauses, foreign hands, restarts, growth, poison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import Clusters
+from zkconsumer.testing.checker import Claimed, Continued, Handed, read_history
+from zkconsumer.testing.lab import GroupLab
+from zkconsumer.testing.sandbox import PythonMember, wait_until
+from zkconsumer.types import TopicPartition
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+BROKER, SCALA = "1.1.1", "1.1.1"
+SETTLING = {"release.settle.ms": "500"}
+
+
+def lines_of(lab: GroupLab, name: str, word: str) -> list[str]:
+    """The log lines of a member of ours that hold a word."""
+    member = lab.members[name]
+    assert isinstance(member, PythonMember)
+    return member.log_lines(word)
+
+
+def wait_for_line(lab: GroupLab, name: str, word: str, timeout_ms: int) -> str:
+    """The first log line of a member of ours that holds a word; it must come in time."""
+    return wait_until(lambda: lines_of(lab, name, word), f"{name} says {word}", timeout_ms)[0]
+
+
+def born(lab: GroupLab) -> dict[TopicPartition, int]:
+    """The birth of each owner node: the same number, the same claim."""
+    return {tp: node.czxid for tp, node in lab.observer.owners.items()}
+
+
+# --- pauses -------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    cluster = clusters.get(BROKER)
+    group, topic = names
+    # A fetch that waits long at the broker: its answer comes while the process stands still, into the socket's buffer.
+    waiting = {"fetch.wait.max.ms": "3000"}
+    with GroupLab(cluster, group, {topic: 4}, folder=tmp_path, ours=waiting) as lab:
+        with lab.change("ours-1 starts"):
+            lab.start_ours("ours-1")
+        for partition in range(4):
+            cluster.produce(topic, partition, 10)
+        lab.members["ours-1"].wait_handed(40)
+        with lab.change("ours-2 starts"):
+            lab.start_ours("ours-2")
+        kept = lab.owned_by("ours-1")
+        assert len(kept) == 2
+        with lab.change("ours-1 stands still"):
+            lab.pause("ours-1")
+            for partition in range(4):
+                cluster.produce(topic, partition, 10)
+        lab.members["ours-2"].wait_handed(40)
+        with lab.change("ours-1 goes on"):
+            lab.resume("ours-1")
+        for partition in range(4):
+            cluster.produce(topic, partition, 10)
+        lab.finish()
+        assert lab.verdict is not None
+        assert lab.verdict.counts.duplicates == {}
+
+        history = [e for e in read_history(lab.folder / "history.jsonl") if getattr(e, "member", "") == "ours-1"]
+        woken = next(at for at, event in enumerate(history) if isinstance(event, Continued))
+        claimed: set[tuple[str, int]] = set()
+        for event in history[woken:]:
+            if isinstance(event, Claimed):
+                claimed.add((event.topic, event.partition))
+            elif isinstance(event, Handed):
+                assert (event.topic, event.partition) in claimed
+        assert len(lines_of(lab, "ours-1", "session-lost")) == 1
+
+
+def test_an_original_that_slept_rewinds_our_offsets_and_they_are_written_again(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    with GroupLab(clusters.get(BROKER), group, {topic: 8}, folder=tmp_path, ours=SETTLING) as lab:
+        with lab.change("both kinds start"):
+            lab.start_ours("ours-1")
+            lab.start_scala("scala-1", SCALA)
+        lab.load(topic, 400)
+        lab.members["scala-1"].wait_handed(200)
+        with lab.change("scala-1 stands still"):
+            lab.pause("scala-1")
+        moved = {TopicPartition(topic, partition) for partition in range(8)} - {
+            TopicPartition(topic, partition) for partition in range(4)
+        }
+        before = lab.observer.offsets
+        wait_until(
+            lambda: all(lab.observer.offsets[tp] > before[tp] for tp in moved), "ours-1 commits what it took", 15_000
+        )
+        with lab.change("scala-1 goes on"):
+            lab.resume("scala-1")
+        wait_for_line(lab, "ours-1", "offset-rewound", 5_000)
+        verdict = lab.finish()
+        assert len(lines_of(lab, "ours-1", "offset-rewound")) == 1, "once, not once a partition"
+        assert any(a.reason == "scala_zombie" and "went back" in a.text for a in verdict.allowances)
+
+
+# --- other people's settings and hands ----------------------------------------------------------------------------
+
+
+def test_an_owner_node_made_by_hand_is_refused_named_and_taken_when_it_goes(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    cluster = clusters.get(BROKER)
+    group, topic = names
+    by_hand = f"/consumers/{group}/owners/{topic}/1"
+    cluster.admin.put(by_hand, b"somebody-0")
+    with GroupLab(cluster, group, {topic: 4}, folder=tmp_path) as lab:
+        lab.start_ours("ours-1")
+        wait_until(lambda: len(lab.owned_by("ours-1")) == 3, "ours-1 has the others", 10_000)
+        lab.load(topic, 100)
+        lab.members["ours-1"].wait_handed(50)
+        line = wait_for_line(lab, "ours-1", "persistent", 20_000)
+        assert f"{topic}/1" in line
+        assert "somebody-0" in line
+        with lab.change("the node goes", timeout_ms=5_000):
+            cluster.admin.delete(by_hand)
+        lab.finish()
+
+
+def test_a_registration_that_nobody_can_read_stops_nobody(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    with GroupLab(clusters.get(BROKER), group, {topic: 4}, folder=tmp_path) as lab:
+        with lab.change("ours-1 starts"):
+            lab.start_ours("ours-1")
+        with lab.change("ours-2 starts"):
+            lab.start_ours("ours-2")
+        lab.load(topic, 200)
+        before = born(lab)
+        with lab.change("poison"):
+            lab.put_stranger("poison", b'{"version":1,"subscription":{"t":0}')
+        for name in ("ours-1", "ours-2"):
+            assert "poison" in wait_for_line(lab, name, "registration-left-out", 5_000)
+        with lab.change("ours-3 joins all the same"):
+            lab.start_ours("ours-3")
+        lab.leave("ours-3")
+        lab.settle("ours-3 leaves")
+        with lab.change("the poison goes"):
+            lab.remove_stranger("poison")
+        kept = {tp for tp, czxid in born(lab).items() if before[tp] == czxid}
+        assert len(kept) >= 2, "what stays with its member is not claimed anew"
+        lab.finish()
+        for name in ("ours-1", "ours-2"):
+            assert len(lines_of(lab, name, "registration-left-out")) == 1
+
+
+# --- servers and topics -------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_grows_is_shared_out_again(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
+    group, topic = names
+    cluster = clusters.get(BROKER)
+    with GroupLab(cluster, group, {topic: 4}, folder=tmp_path, ours=SETTLING) as lab:
+        with lab.change("ours-1 starts"):
+            lab.start_ours("ours-1")
+        with lab.change("ours-2 starts"):
+            lab.start_ours("ours-2")
+        with lab.change("scala-1 starts"):
+            lab.start_scala("scala-1", SCALA)
+        lab.load(topic, 200)
+        with lab.change("the topic grows"):
+            lab.grow(topic, 12)
+        assert len(lab.owners) == 12
+        for partition in range(4, 12):
+            cluster.produce(topic, partition, 5)
+        lab.finish()
+
+
+def test_the_restart_of_a_broker_moves_no_partition(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    cluster = clusters.get(BROKER)
+    with GroupLab(cluster, group, {topic: 6}, folder=tmp_path, ours=SETTLING) as lab:
+        with lab.change("ours-1 starts"):
+            lab.start_ours("ours-1")
+        with lab.change("scala-1 starts"):
+            lab.start_scala("scala-1", SCALA)
+        lab.load(topic, 300)
+        lab.members["ours-1"].wait_handed(100)
+        before = born(lab)
+        cluster.brokers[0].restart(kill=True)
+        cluster.wait_leaders(topic, 6)
+        count = len(lab.members["ours-1"].handed)
+        lab.members["ours-1"].wait_handed(count + 200, 20_000)
+        assert born(lab) == before
+        lab.finish()
+
+
+def test_the_restart_of_zookeeper_moves_no_partition_while_sessions_live(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    cluster = clusters.get(BROKER)
+    long_session = {"zookeeper.session.timeout.ms": "15000"}
+    with GroupLab(cluster, group, {topic: 6}, folder=tmp_path, ours=long_session, scala=long_session) as lab:
+        with lab.change("ours-1 starts"):
+            lab.start_ours("ours-1")
+        with lab.change("scala-1 starts"):
+            lab.start_scala("scala-1", SCALA)
+        with lab.change("ours-2 starts"):
+            lab.start_ours("ours-2")
+        lab.load(topic, 300)
+        lab.members["ours-1"].wait_handed(50)
+        before = born(lab)
+        said = [len(lines_of(lab, name, "share-held")) for name in ("ours-1", "ours-2")]
+        cluster.zookeeper.restart(kill=True)
+        stored = lab.observer.offsets
+        wait_until(
+            lambda: all(lab.observer.offsets[tp] > offset for tp, offset in stored.items()), "commits go on", 30_000
+        )
+        assert born(lab) == before
+        assert [len(lines_of(lab, name, "share-held")) for name in ("ours-1", "ours-2")] == said
+        assert not lines_of(lab, "ours-1", "session-lost")
+        verdict = lab.finish()
+        assert verdict.counts.duplicates == {}
