@@ -27,7 +27,13 @@ from zkconsumer.errors import (
     UnsupportedCodec,
 )
 from zkconsumer.kafka.chunks import FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.kafka.error_codes import NONE, OFFSET_OUT_OF_RANGE, ErrorCode, error_code
+from zkconsumer.kafka.error_codes import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode,
+    error_code,
+)
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
@@ -98,6 +104,7 @@ class ConsumerFetcherThread:
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
         self._paused_until: dict[TopicPartition, int | None] = {}
         self._said: dict[TopicPartition, str] = {}
+        self._to_say: dict[str, list[TopicPartition]] = {}
         self._pending: deque[FetchedDataChunk] = deque()
         self._looks = 0
         self._connection: Connection | None = None
@@ -185,7 +192,7 @@ class ConsumerFetcherThread:
 
     def _round(self, wanted: list[PartitionTopicInfo], left_out: bool, stop: StopSignal) -> None:
         try:
-            connection, ranges = self._connected()
+            connection, ranges = self._connected(stop)
             unplaced = [info for info in wanted if info.fetch_offset < 0]
             if unplaced:
                 self._reset(connection, ranges, unplaced)
@@ -200,6 +207,8 @@ class ConsumerFetcherThread:
                 log.warning("fetch-failed broker=%s partitions=%d why=%r", self.broker, len(wanted), str(error))
                 self._give_up(wanted)
                 stop.wait(self._settings.backoff_ms)
+        finally:
+            self._say_all()
 
     def _fetch(
         self, connection: Connection, ranges: ApiRanges, placed: list[PartitionTopicInfo], left_out: bool
@@ -251,11 +260,11 @@ class ConsumerFetcherThread:
     ) -> None:
         if part.error_code == OFFSET_OUT_OF_RANGE.code:
             out_of_range.append(info)
-        elif part.records is None:
-            self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set (null); {NULL_ADVICE}")
-        elif part.error_code != NONE.code:
+        elif part.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
             self._say(info, str(error_code(part.error_code)))
             leaderless.append(info)
+        elif part.error_code != NONE.code or part.records is None:
+            self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set; {NULL_ADVICE}")
         else:
             info.high_watermark = part.high_watermark
             if len(part.records):
@@ -307,13 +316,29 @@ class ConsumerFetcherThread:
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
 
     def _say(self, info: PartitionTopicInfo, why: str) -> None:
+        """One line a reason and answer, however many partitions it concerns."""
         if self._said.get(info.tp) != why:
             self._said[info.tp] = why
-            log.warning("partition-trouble partition=%s broker=%s why=%r", info.tp, self.broker, why)
+            self._to_say.setdefault(why, []).append(info.tp)
+
+    def _say_all(self) -> None:
+        to_say, self._to_say = self._to_say, {}
+        for why, partitions in to_say.items():
+            log.warning(
+                "partition-trouble broker=%s partitions=%d first=%s why=%r",
+                self.broker,
+                len(partitions),
+                partitions[0],
+                why,
+            )
 
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Give these to the leader finder."""
-        given = list(infos)
+        """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""
+        given = set(infos)
+        waiting = [chunk for chunk in self._pending if chunk.info in given]
+        for chunk in waiting:
+            chunk.info.fetch_offset = chunk.fetch_offset
+        self._pending = deque(chunk for chunk in self._pending if chunk.info not in given)
         with self._changed:
             for info in given:
                 if self._partitions.get(info.tp) is info:
@@ -322,7 +347,7 @@ class ConsumerFetcherThread:
 
     # --- the connection -----------------------------------------------------------------------------------------
 
-    def _connected(self) -> tuple[Connection, ApiRanges]:
+    def _connected(self, stop: StopSignal) -> tuple[Connection, ApiRanges]:
         if self._connection is None or self._ranges is None:
             settings = self._settings
             self._connection = self._connect(
@@ -332,6 +357,9 @@ class ConsumerFetcherThread:
                 connect_timeout_ms=settings.socket_timeout_ms,
                 receive_buffer_bytes=settings.receive_buffer_bytes,
             )
+            if stop.is_set():
+                # Whoever set it may have come before there was a connection to close.
+                raise ConnectorClosed("the fetcher is being stopped")
             self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
         return self._connection, self._ranges
 
