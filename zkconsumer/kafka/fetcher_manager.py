@@ -65,6 +65,7 @@ class ConsumerFetcherManager:
         self._changed = threading.Condition()
         self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
         self._fetchers: dict[tuple[BrokerAddress, int], tuple[ConsumerFetcherThread, Worker]] = {}
+        self._stopped: list[Worker] = []
         self._finder: Worker | None = None
         self._finder_connection: Connection | None = None
         self._closed = False
@@ -91,18 +92,31 @@ class ConsumerFetcherManager:
         for fetcher in fetchers:
             fetcher.wake()
 
-    def close(self, timeout_ms: int) -> bool:
-        """Stop every thread: all are told first, then waited for, ``timeout_ms`` in all."""
+    def ask_to_stop(self) -> None:
+        """Let every thread end, without waiting for it; nothing is started any more."""
         with self._changed:
             self._closed = True
-            finder, workers = self._finder, [worker for _, worker in self._fetchers.values()]
-        if finder is not None:
-            workers.append(finder)
+            workers = self._workers()
         for worker in workers:
             worker.ask_to_stop()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for the end of every thread that was asked to stop, ``timeout_ms`` in all."""
+        with self._changed:
+            workers = self._workers()
         deadline_ms = self._clock.now_ms() + timeout_ms
         ended = [worker.join(max(1, deadline_ms - self._clock.now_ms())) for worker in workers]
         return all(ended)
+
+    def close(self, timeout_ms: int) -> bool:
+        """Stop every thread: all are told first, then waited for."""
+        self.ask_to_stop()
+        return self.join(timeout_ms)
+
+    def _workers(self) -> list[Worker]:
+        """With the lock held."""
+        finder = [] if self._finder is None else [self._finder]
+        return [*finder, *self._stopped, *(worker for _, worker in self._fetchers.values())]
 
     # --- the leader finder --------------------------------------------------------------------------------------
 
@@ -145,7 +159,7 @@ class ConsumerFetcherManager:
             if stop.is_set():
                 return None
             try:
-                leaders = self._ask_one(broker, topics)
+                leaders = self._ask_one(broker, topics, stop)
             except ConnectorClosed:
                 return None
             except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
@@ -156,13 +170,16 @@ class ConsumerFetcherManager:
         self._say(f"none of {len(brokers)} brokers answers; the last one: {trouble}")
         return None
 
-    def _ask_one(self, broker: BrokerAddress, topics: list[str]) -> Leaders:
+    def _ask_one(self, broker: BrokerAddress, topics: list[str], stop: StopSignal) -> Leaders:
         timeout_ms = self._settings.socket_timeout_ms
         connection = self._connect(
             broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
         )
         self._finder_connection = connection
         try:
+            if stop.is_set():
+                # Whoever set it may have come before there was a connection to close.
+                raise ConnectorClosed("the leader finder is being stopped")
             return fetch_leaders(connection, negotiate(connection, timeout_ms), topics, timeout_ms)
         finally:
             self._finder_connection = None
@@ -199,6 +216,7 @@ class ConsumerFetcherManager:
         with self._changed:
             idle = [key for key, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]
             stopped = [self._fetchers.pop(key)[1] for key in idle]
+            self._stopped = [worker for worker in self._stopped if worker.is_alive] + stopped
         for worker in stopped:
             worker.ask_to_stop()
 

@@ -123,7 +123,10 @@ class Member:
         return known
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, str]:
-        """Write these positions; gives back what was not written, with the reason."""
+        """Write these positions; gives back what was not written, with the reason.
+
+        Raises the error that ended the member, if one did.
+        """
         if self._failure is not None:
             raise self._failure
         done = threading.Event()
@@ -137,6 +140,8 @@ class Member:
             with self._calls_lock:
                 self._calls.pop(number, None)
             return dict.fromkeys(positions, f"ZooKeeper did not answer within {timeout_ms} ms")
+        if self._failure is not None:
+            raise self._failure
         return refused
 
     def leave(self) -> bool:
@@ -146,17 +151,23 @@ class Member:
         return self._has_left.wait(patience_ms / 1000) and not self._not_released
 
     def close(self) -> bool:
-        """End everything: fetchers, session, control thread, streams.  True when nothing was left behind."""
-        clean = self.fetchers.close(CLOSE_STEP_MS)
-        self.control.post(ev.SessionClosed())
-        clean = self._store.close(CLOSE_STEP_MS) and clean
-        clean = self.control.stop(CLOSE_STEP_MS) and clean
+        """End everything: streams, session, fetchers, control thread.  True when nothing was left behind.
+
+        The streams first: once the session has ended, others hand these records out.  The session before the fetchers
+        are waited for, because the leader finder may be waiting for an answer from ZooKeeper.
+        """
         self.end_streams(None)
+        self.fetchers.ask_to_stop()
+        self.control.post(ev.SessionClosed())
+        clean = self._store.close(CLOSE_STEP_MS)
+        clean = self.fetchers.join(CLOSE_STEP_MS) and clean
+        clean = self.control.stop(CLOSE_STEP_MS) and clean
+        self._share_known.set()
         return clean
 
     def end_streams(self, error: BaseException | None) -> None:
         """Put the marker behind which nothing comes."""
-        for queue in self.queues.values():
+        for queue in list(self.queues.values()):
             queue.end(ShutdownMarker(error))
         self.lease.wake()
 

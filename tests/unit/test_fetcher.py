@@ -1,0 +1,705 @@
+"""The fetcher manager and its threads on brokers in memory: what arrives in the queues, whatever the brokers do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, Stream, run_in_thread, take, wait_until
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.lease import Lease
+from zkconsumer.base.threads import live_threads
+from zkconsumer.errors import (
+    ConsumerTimeoutException,
+    KafkaException,
+    MessageSizeTooLargeException,
+    ThreadDied,
+    WorldError,
+)
+from zkconsumer.kafka import fetcher_thread
+from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo, ShutdownMarker
+from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
+from zkconsumer.kafka.fetcher_thread import LEFT_OUT_WAIT_MS, FetchSettings
+from zkconsumer.streams import KafkaStream
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_faults import (
+    CloseConnection,
+    CorruptRecords,
+    Delay,
+    Fault,
+    Garbage,
+    Hold,
+    NullRecords,
+    PartitionError,
+    WrongCorrelationId,
+)
+from zkconsumer.testing.fake_releases import RELEASES
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
+
+TOPIC = "clicks"
+NAME = "g1_a"
+SOON_MS = 100
+
+
+class Bench:
+    """A manager on a cluster, with as many streams as asked for; no group and no ZooKeeper."""
+
+    def __init__(
+        self, cluster: FakeCluster, *, streams: int = 1, chunks_max: int = 10, num_fetchers: int = 1, **settings: Any
+    ) -> None:
+        self.cluster = cluster
+        self.deaths: list[tuple[str, BaseException]] = []
+        self.resets: list[tuple[TopicPartition, int]] = []
+        self.brokers: Callable[[], list[BrokerAddress]] = lambda: cluster.addresses
+        self.manager = ConsumerFetcherManager(
+            NAME,
+            FetchSettings(**({"client_id": "g1", "backoff_ms": 10, "max_wait_ms": 50} | settings)),
+            num_fetchers,
+            cluster.connect,
+            lambda: self.brokers(),
+            SYSTEM_CLOCK,
+            lambda info, offset: self.resets.append((info.tp, offset)),
+            lambda name, error: self.deaths.append((name, error)),
+        )
+        lease = Lease(SYSTEM_CLOCK)
+        lease.set(SYSTEM_CLOCK.now_ms() + 10**9)
+        self.queues = [ChunkQueue(chunks_max) for _ in range(streams)]
+        self.streams: list[Stream] = []
+        for number, queue in enumerate(self.queues):
+            queue.on_room = self.manager.wake
+            self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, DEADLINE_MS))
+
+    def start(self, *partitions: int, offset: int = 0, stream: int = 0) -> list[PartitionTopicInfo]:
+        """Fetch these partitions for this stream."""
+        infos = [
+            PartitionTopicInfo(TopicPartition(TOPIC, number), f"{NAME}-{stream}", self.queues[stream], offset)
+            for number in partitions
+        ]
+        self.manager.start(infos)
+        return infos
+
+    def take(self, count: int, stream: int = 0) -> dict[int, list[int]]:
+        """The offsets of the next so many records, by partition, in their order."""
+        found: dict[int, list[int]] = {}
+        for message in take(self.streams[stream], count):
+            found.setdefault(message.partition, []).append(message.offset)
+        return dict(sorted(found.items()))
+
+    def fetches(self) -> list[Any]:
+        """The bodies of all fetch requests so far."""
+        return [seen.body for seen in self.cluster.requests if seen.api is FETCH]
+
+    def close(self) -> None:
+        assert self.manager.close(DEADLINE_MS)
+        assert self.deaths == []
+
+
+MakeBench = Callable[..., Bench]
+
+
+@pytest.fixture
+def bench(no_thread_is_left: None) -> Iterator[MakeBench]:
+    made: list[Bench] = []
+
+    def make(cluster: FakeCluster, **how: Any) -> Bench:
+        made.append(Bench(cluster, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """Two brokers, four partitions led in turn."""
+    made = FakeCluster(brokers=2)
+    made.create_topic(TOPIC, 4)
+    return made
+
+
+def append(cluster: FakeCluster, partition: int, count: int) -> None:
+    first = cluster.log_end(TOPIC, partition)
+    cluster.append(TOPIC, partition, [b"%d" % (first + at) for at in range(count)])
+
+
+# --- the way of the data ----------------------------------------------------------------------------------------
+
+
+def test_chunks_of_all_brokers_arrive_twice(cluster: FakeCluster, bench: MakeBench) -> None:
+    """FetcherTest.testFetcher."""
+    made = bench(cluster)
+    made.start(0, 1, 2, 3)
+    for first in (0, 5):
+        for partition in range(4):
+            append(cluster, partition, 5)
+        assert made.take(20) == {partition: list(range(first, first + 5)) for partition in range(4)}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_brokers_of_every_release_are_read(release: str, bench: MakeBench) -> None:
+    cluster = FakeCluster(brokers=2, release=release)
+    cluster.create_topic(TOPIC, 2)
+    made = bench(cluster)
+    for partition in range(2):
+        append(cluster, partition, 3)
+    made.start(0, 1)
+    assert made.take(6) == {0: [0, 1, 2], 1: [0, 1, 2]}
+
+
+def test_one_fetcher_thread_a_broker_reads_all_its_partitions(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    made.start(0, 1, 2, 3)
+    for partition in range(4):
+        append(cluster, partition, 1)
+    made.take(4)
+    assert live_threads() == [
+        f"ConsumerFetcherThread-{NAME}-0-0",
+        f"ConsumerFetcherThread-{NAME}-0-1",
+        f"{NAME}-leader-finder-thread",
+    ]
+
+
+def test_more_fetchers_share_a_broker_by_number(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster, num_fetchers=2)
+    made.start(0, 1, 2, 3)
+    for partition in range(4):
+        append(cluster, partition, 1)
+    made.take(4)
+    expected = {
+        f"ConsumerFetcherThread-{NAME}-{fetcher_number(TopicPartition(TOPIC, partition), 2)}-{partition % 2}"
+        for partition in range(4)
+    }
+    assert {name for name in live_threads() if "Fetcher" in name} == expected
+
+
+def test_the_fetcher_number_is_that_of_the_original() -> None:
+    for topic in ("clicks", "a", "topic.with-many_signs", "x" * 249):
+        for partition in (0, 1, 7, 1_000):
+            mixed = (31 * java_hash(topic) + partition) & 0xFFFF_FFFF
+            signed = mixed - 2**32 if mixed >= 2**31 else mixed
+            assert fetcher_number(TopicPartition(topic, partition), 3) == abs(signed) % 3
+
+
+def test_the_one_number_that_has_no_absolute_value_is_0() -> None:
+    """|Int.MinValue| is negative in Java; Kafka's Utils.abs makes it 0."""
+    tp = TopicPartition("t", 2**31 - 31 * java_hash("t"))
+    assert (31 * java_hash(tp.topic) + tp.partition) & 0xFFFF_FFFF == 2**31
+    assert fetcher_number(tp, 7) == 0
+
+
+def test_what_leaves_is_not_fetched_any_more_and_what_stays_goes_on(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    [gone, _] = made.start(0, 2)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    made.take(2)
+    gone.kill()
+    made.manager.wake()
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    assert made.take(1) == {2: [1]}
+    append(cluster, 2, 1)
+    made.take(1)
+    last = made.fetches()[-1]
+    assert [row.partition for topic in last.topics for row in topic.partitions] == [2]
+
+
+# --- leaders and brokers ----------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_moves_is_found_again(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    made.start(0, 1)
+    append(cluster, 0, 1)
+    assert made.take(1) == {0: [0]}
+    cluster.move_leader(TOPIC, 0, 1)
+    append(cluster, 0, 2)
+    append(cluster, 1, 2)
+    assert made.take(4) == {0: [1, 2], 1: [0, 1]}
+
+
+def test_a_partition_without_a_leader_is_looked_for_until_it_has_one(cluster: FakeCluster, bench: MakeBench) -> None:
+    cluster.move_leader(TOPIC, 0, None)
+    made = bench(cluster)
+    made.start(0, 1)
+    append(cluster, 1, 1)
+    assert made.take(1) == {1: [0]}
+    cluster.move_leader(TOPIC, 0, 1)
+    append(cluster, 0, 1)
+    assert made.take(1) == {0: [0]}
+
+
+def test_a_broker_that_is_killed_and_comes_back_loses_nothing(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    made.start(0, 1)
+    append(cluster, 0, 3)
+    assert made.take(3) == {0: [0, 1, 2]}
+    cluster.stop_broker(0)
+    append(cluster, 1, 2)
+    assert made.take(2) == {1: [0, 1]}, "the other broker is read meanwhile"
+    cluster.start_broker(0)
+    append(cluster, 0, 3)
+    assert made.take(3) == {0: [3, 4, 5]}
+
+
+def test_a_fetcher_without_partitions_ends(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    made.start(0, 1)
+    append(cluster, 0, 1)
+    made.take(1)
+    cluster.move_leader(TOPIC, 0, 1)
+    wait_until(lambda: f"ConsumerFetcherThread-{NAME}-0-0" not in live_threads(), "broker 0 has nothing left to read")
+
+
+def test_no_broker_registered_is_one_warning_and_the_looking_goes_on(
+    cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(cluster)
+    looks: list[None] = []
+
+    def nobody() -> list[BrokerAddress]:
+        looks.append(None)
+        return []
+
+    made.brokers = nobody
+    append(cluster, 0, 1)
+    with caplog.at_level(logging.WARNING):
+        made.start(0)
+        wait_until(lambda: len(looks) > 3, "it looks again")
+        [line] = caplog.messages
+        assert "no broker is registered in ZooKeeper (/brokers/ids)" in line
+        made.brokers = lambda: cluster.addresses
+        assert made.take(1) == {0: [0]}
+
+
+def test_brokers_that_cannot_be_looked_up_are_one_warning(
+    cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(cluster)
+    looks: list[None] = []
+
+    def lost() -> list[BrokerAddress]:
+        looks.append(None)
+        raise WorldError("ZooKeeper is away")
+
+    made.brokers = lost
+    append(cluster, 0, 1)
+    made.start(0)
+    wait_until(lambda: len(looks) > 3, "it looks again")
+    assert [line for line in caplog.messages if "ZooKeeper is away" in line] == caplog.messages
+    assert len(caplog.messages) == 1
+    made.brokers = lambda: cluster.addresses
+    assert made.take(1) == {0: [0]}
+
+
+def test_one_broker_that_answers_is_enough_to_find_the_leaders(cluster: FakeCluster, bench: MakeBench) -> None:
+    cluster.move_leader(TOPIC, 0, 1)
+    cluster.stop_broker(0)
+    append(cluster, 0, 1)
+    for _ in range(5):
+        made = bench(cluster)
+        made.start(0)
+        assert made.take(1) == {0: [0]}
+
+
+# --- positions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reset_to_earliest", "expected"), [(True, [3, 4]), (False, [5])])
+@pytest.mark.parametrize("offset", [-1, 1, 10_000])
+def test_without_a_place_in_the_log_the_policy_says_where_to_go_on(
+    reset_to_earliest: bool, expected: list[int], offset: int, cluster: FakeCluster, bench: MakeBench
+) -> None:
+    """No offset at all, one that retention has removed, and one behind the end."""
+    for _ in range(5):
+        append(cluster, 0, 1)
+    cluster.delete_before(TOPIC, 0, 3)
+    made = bench(cluster, reset_to_earliest=reset_to_earliest)
+    [info] = made.start(0, offset=offset)
+    wait_until(lambda: made.resets, "the position is reset")
+    assert made.resets == [(info.tp, expected[0])]
+    assert info.consumed_offset == expected[0]
+    if not reset_to_earliest:
+        append(cluster, 0, 1)
+    assert made.take(len(expected)) == {0: expected}
+
+
+def test_a_log_that_lost_its_end_is_read_again_from_its_beginning(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster, reset_to_earliest=True)
+    for _ in range(6):
+        append(cluster, 0, 1)
+    made.start(0)
+    assert made.take(6) == {0: [0, 1, 2, 3, 4, 5]}
+    cluster.truncate(TOPIC, 0, 4)
+    wait_until(lambda: made.resets, "the position is reset")
+    append(cluster, 0, 1)
+    assert made.take(5) == {0: [0, 1, 2, 3, 4]}
+
+
+def test_a_leader_that_cannot_say_where_the_log_begins_is_looked_for_again(
+    cluster: FakeCluster, bench: MakeBench
+) -> None:
+    cluster.inject(PartitionError(TopicPartition(TOPIC, 0), 6), api=LIST_OFFSETS)
+    append(cluster, 0, 1)
+    made = bench(cluster, reset_to_earliest=True)
+    made.start(0, offset=-1)
+    assert made.take(1) == {0: [0]}
+
+
+# --- one partition does not stop the others ---------------------------------------------------------------------
+
+
+def test_a_null_record_set_with_error_76_skips_its_partition_and_not_the_response(
+    cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What brokers answer for zstd records on an old Fetch version; the original stood still on all topics."""
+    null = cluster.inject(NullRecords(TopicPartition(TOPIC, 0), 76), times=None)
+    made = bench(cluster)
+    append(cluster, 0, 2)
+    append(cluster, 2, 2)
+    made.start(0, 2)
+    assert made.take(2) == {2: [0, 1]}
+    hits = null.hits
+    wait_until(lambda: null.hits > hits + 1, "it is asked for again and again")
+    [line] = caplog.messages
+    assert "first=clicks/0" in line
+    assert "compression.type" in line
+    cluster.lift(null)
+    assert made.take(2) == {0: [0, 1]}
+
+
+def test_an_error_with_a_null_record_set_is_that_error(cluster: FakeCluster, bench: MakeBench) -> None:
+    """The leader moved: waiting for this broker to have a record set would be waiting for ever."""
+    made = bench(cluster)
+    made.start(0)
+    append(cluster, 0, 1)
+    made.take(1)
+    null = cluster.inject(NullRecords(TopicPartition(TOPIC, 0), 6), broker_id=0, times=None)
+    wait_until(lambda: null.hits, "broker 0 answers so")
+    cluster.move_leader(TOPIC, 0, 1)
+    append(cluster, 0, 1)
+    assert made.take(1) == {0: [1]}
+
+
+@pytest.mark.parametrize("at", [8, 16], ids=["size", "format"])
+def test_a_corrupt_record_set_of_one_partition_does_not_stop_the_others(
+    at: int, cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    corrupt = cluster.inject(CorruptRecords(TopicPartition(TOPIC, 0), at), api=FETCH, times=None)
+    made = bench(cluster)
+    append(cluster, 0, 2)
+    append(cluster, 2, 2)
+    made.start(0, 2)
+    assert made.take(2) == {2: [0, 1]}
+    wait_until(lambda: corrupt.hits > 2, "it is fetched again")
+    [line] = caplog.messages
+    assert "corrupt record set at fetch offset 0" in line
+    cluster.lift(corrupt)
+    assert made.take(2) == {0: [0, 1]}, "nothing was passed over"
+
+
+def test_an_error_of_one_partition_does_not_stop_the_others(cluster: FakeCluster, bench: MakeBench) -> None:
+    error = cluster.inject(PartitionError(TopicPartition(TOPIC, 0), 29), api=FETCH, times=None)
+    made = bench(cluster)
+    append(cluster, 0, 2)
+    append(cluster, 2, 2)
+    made.start(0, 2)
+    assert made.take(2) == {2: [0, 1]}
+    cluster.lift(error)
+    assert made.take(2) == {0: [0, 1]}
+
+
+def test_an_error_of_many_partitions_is_one_line(
+    cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(cluster)
+    made.start(0, 2)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    made.take(2)
+    held = cluster.inject(Hold(), api=FETCH)
+    wait_until(lambda: held.hits, "a fetch is under way")
+    for partition in (0, 2):
+        cluster.move_leader(TOPIC, partition, 1)
+    cluster.lift(held)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    made.take(2)
+    [line] = caplog.messages
+    assert "partitions=2 first=clicks/0" in line
+    assert "NOT_LEADER" in line
+
+
+def test_an_oversize_message_is_queued_once_and_not_asked_for_again(bench: MakeBench) -> None:
+    cluster = FakeCluster(release="0.8.2.2")
+    cluster.create_topic(TOPIC, 2)
+    cluster.append(TOPIC, 0, [b"x" * 1_000])
+    made = bench(cluster, streams=2, max_bytes_each=200)
+    made.start(0, stream=0)
+    made.start(1, stream=1)
+    with pytest.raises(MessageSizeTooLargeException, match=f"topic {TOPIC} partition 0 at fetch offset 0"):
+        made.take(1)
+    for _ in range(2):
+        append(cluster, 1, 1)
+        made.take(1, stream=1)
+    fetched = [row.partition for body in made.fetches() for topic in body.topics for row in topic.partitions]
+    assert fetched.count(0) == 1
+
+
+# --- full queues ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_of_one_stream_does_not_stop_the_others(cluster: FakeCluster, bench: MakeBench) -> None:
+    """Head-of-line blocking of the original.  While something is left out, a request waits only shortly."""
+    made = bench(cluster, streams=2, chunks_max=2, max_wait_ms=30_000)
+    made.start(0, stream=0)
+    made.start(2, stream=1)
+    for _ in range(6):
+        append(cluster, 0, 1)
+        wait_until(lambda: len(made.queues[0]) in (1, 2), "a chunk arrives")
+        if len(made.queues[0]) == 2:
+            break
+    wait_until(lambda: made.fetches()[-1].max_wait_ms == LEFT_OUT_WAIT_MS, "the full one is left out")
+    for number in range(5):
+        append(cluster, 2, 1)
+        assert made.take(1, stream=1) == {2: [number]}
+    rows = [row.partition for topic in made.fetches()[-1].topics for row in topic.partitions]
+    assert rows == [2]
+    end = cluster.log_end(TOPIC, 0)
+    assert made.take(end, stream=0) == {0: list(range(end))}
+    append(cluster, 0, 1)
+    assert made.take(1, stream=0) == {0: [end]}
+    wait_until(lambda: made.fetches()[-1].max_wait_ms == 30_000, "nothing is left out any more")
+
+
+def test_the_chunks_queued_are_bounded_and_nothing_is_lost_or_reordered(bench: MakeBench) -> None:
+    """S12: at most queued.max.message.chunks a stream, however many partitions it reads."""
+    cluster = FakeCluster(brokers=2)
+    cluster.create_topic(TOPIC, 20)
+    made = bench(cluster, streams=2, chunks_max=2, max_bytes_each=200)
+    for partition in range(20):
+        for _ in range(20):
+            append(cluster, partition, 1)
+    for partition in range(20):
+        made.start(partition, stream=partition % 2)
+    found: dict[int, list[int]] = {}
+    for _ in range(200):
+        for stream in range(2):
+            assert len(made.queues[stream]) <= 2
+            for partition, offsets in made.take(1, stream).items():
+                found.setdefault(partition, []).extend(offsets)
+    assert dict(sorted(found.items())) == {partition: list(range(20)) for partition in range(20)}
+
+
+def test_what_waits_for_room_is_not_lost_when_its_fetcher_gives_up(bench: MakeBench) -> None:
+    """A chunk had no room in the queue, and in the same round the broker died over another partition's reset."""
+    cluster = FakeCluster(brokers=2)
+    cluster.create_topic(TOPIC, 3, leaders=dict.fromkeys(range(3), 0))
+    made = bench(cluster, chunks_max=1, reset_to_earliest=True)
+    held = cluster.inject(Hold(), api=LIST_OFFSETS, broker_id=0)
+    for partition in range(3):
+        append(cluster, partition, 3)
+    offsets = {0: 0, 1: 0, 2: 10_000}
+    made.manager.start(
+        PartitionTopicInfo(TopicPartition(TOPIC, partition), f"{NAME}-0", made.queues[0], offset)
+        for partition, offset in offsets.items()
+    )
+    wait_until(lambda: held.hits, "partition 2 is reset, and the chunk of 1 waits for that of 0")
+    for partition in range(3):
+        cluster.move_leader(TOPIC, partition, 1)
+    cluster.stop_broker(0)
+    wait_until(lambda: f"ConsumerFetcherThread-{NAME}-0-0" not in live_threads(), "its fetcher ends")
+    assert made.take(9) == {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2]}
+
+
+def test_a_stream_that_has_ended_is_not_fetched_for(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster, streams=2)
+    [info] = made.start(0, stream=0)
+    made.start(2, stream=1)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    made.take(1, stream=0)
+    made.take(1, stream=1)
+    made.queues[0].end(ShutdownMarker())
+    made.manager.wake()
+    wait_until(lambda: len(made.fetches()[-1].topics[0].partitions) == 1, "only the other is asked for")
+    append(cluster, 0, 5)
+    append(cluster, 2, 1)
+    made.take(1, stream=1)
+    assert info.fetch_offset == 1
+
+
+# --- brokers that do not behave ---------------------------------------------------------------------------------
+
+NONSENSE: dict[str, Fault] = {
+    "a length of -1": Garbage(b"\xff\xff\xff\xff"),
+    "a length of 2^31-1": Garbage(b"\x7f\xff\xff\xff" + bytes(100)),
+    "a frame that is too short": Garbage(b"\0\0\0\x02\0\0"),
+    "noise": Garbage(bytes(range(256))),
+    "a page": Garbage(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "another correlation id": WrongCorrelationId(),
+    "nothing, and the end": CloseConnection(),
+    "half a frame, and the end": CloseConnection(after_bytes=30),
+}
+
+
+@pytest.mark.parametrize("fault", NONSENSE.values(), ids=NONSENSE)
+@pytest.mark.parametrize("api", [FETCH, METADATA, LIST_OFFSETS, API_VERSIONS], ids=lambda api: api.name)
+def test_nonsense_from_a_broker_is_survived_and_loses_nothing(
+    api: Api[Any, Any], fault: Fault, cluster: FakeCluster, bench: MakeBench
+) -> None:
+    nonsense = cluster.inject(fault, api=api, times=2)
+    made = bench(cluster, reset_to_earliest=True, socket_timeout_ms=200)
+    for partition in range(2):
+        append(cluster, partition, 3)
+    made.start(0, 1, offset=-1)
+    assert made.take(6) == {0: [0, 1, 2], 1: [0, 1, 2]}
+    assert nonsense.hits == 2
+
+
+def test_an_error_for_the_whole_fetch_is_survived(
+    cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bench(cluster)
+    real = fetcher_thread.ConsumerFetcherThread._fetch
+    failures = [KafkaException("a broker refused the fetch"), KafkaException("and again")]
+
+    def refused(*given: Any) -> None:
+        if failures:
+            raise failures.pop()
+        real(*given)
+
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_fetch", refused)
+    append(cluster, 0, 1)
+    made.start(0)
+    assert made.take(1) == {0: [0]}
+
+
+# --- the end ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", [FETCH, METADATA, LIST_OFFSETS, API_VERSIONS], ids=lambda api: api.name)
+def test_a_manager_ends_at_once_though_a_broker_never_answers(
+    api: Api[Any, Any], cluster: FakeCluster, bench: MakeBench
+) -> None:
+    held = cluster.inject(Hold(), api=api, times=None)
+    made = bench(cluster)
+    made.start(0, 1, offset=-1)
+    wait_until(lambda: held.hits, "a broker is asked")
+    started_ms = SYSTEM_CLOCK.now_ms()
+    assert made.manager.close(1_500)
+    assert SYSTEM_CLOCK.now_ms() - started_ms < 1_000
+    assert live_threads() == []
+
+
+def test_a_manager_that_is_closed_starts_nothing_any_more(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    assert made.manager.close(1_500)
+    made.start(0)
+    assert live_threads() == []
+
+
+def test_closing_over_and_over_at_any_moment_leaves_no_thread(cluster: FakeCluster, bench: MakeBench) -> None:
+    for asked in range(30):
+        made = bench(cluster)
+        until = len(cluster.requests) + asked % 10
+        made.start(0, 1, 2, 3, offset=-1)
+        wait_until(lambda until=until: len(cluster.requests) >= until, "some questions were asked")
+        assert made.manager.close(1_500)
+        assert live_threads() == []
+
+
+def test_a_connector_closes_in_time_with_everything_black_holed(make_world: MakeWorld, connect: MakeConnector) -> None:
+    """L5: no broker answers, and ZooKeeper is gone while the leader finder waits for it."""
+    world = make_world(brokers=2)
+    world.create_topic(TOPIC, 4)
+    connector = connect(on=world, consumer_id="a", rebalance_drain_timeout_ms=100)
+    [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    world.cluster.append(TOPIC, 0, [b"v"])
+    take(stream, 1)
+    world.cluster.inject(Hold(), times=None)
+    world.zookeeper.disconnect(world.store_of(connector))
+    world.cluster.stop_broker(0)
+    started_ms = SYSTEM_CLOCK.now_ms()
+    connector.close()
+    assert SYSTEM_CLOCK.now_ms() - started_ms < 10_000
+    assert [name for name in live_threads() if "g1_a" in name] == []
+
+
+def test_a_connector_closes_in_time_though_zookeeper_takes_requests_and_never_answers(
+    make_world: MakeWorld, connect: MakeConnector
+) -> None:
+    world = make_world(brokers=1)
+    world.create_topic(TOPIC, 2)
+    world.cluster.inject(Delay(60_000), times=None)
+    connector = connect(on=world, consumer_id="a", rebalance_drain_timeout_ms=100)
+    connector.create_message_streams({TOPIC: 1})
+    world.zookeeper.hold("requests", world.store_of(connector))
+    started_ms = SYSTEM_CLOCK.now_ms()
+    connector.close()
+    assert SYSTEM_CLOCK.now_ms() - started_ms < 10_000
+    assert [name for name in live_threads() if "g1_a" in name] == []
+
+
+def test_a_dead_fetcher_thread_ends_every_stream_with_its_error(
+    world: Any, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 36: never a silent hang, and no record of a chunk that was open; commits say so, too."""
+    world.create_topic(TOPIC, 4)
+    connector = connect(consumer_id="a")
+    streams = connector.create_message_streams({TOPIC: 2})[TOPIC]
+    world.cluster.append(TOPIC, 0, [b"0", b"1", b"2"])
+    assert take(streams[0], 1)[0].offset == 0
+
+    def dies(_: object) -> None:
+        raise MemoryError("not enough")
+
+    waiting = run_in_thread(lambda: next(streams[1].iterator()))
+    monkeypatch.setattr(fetcher_thread, "scan", dies)
+    world.cluster.append(TOPIC, 1, [b"v"])
+    wait_until(lambda: any("thread-died" in line for line in caplog.messages), "the thread dies")
+    for reading in (waiting, streams[0].iterator().__next__, streams[0].iterator().has_next):
+        with pytest.raises(ThreadDied, match="MemoryError") as raised:
+            reading()
+        assert isinstance(raised.value.__cause__, MemoryError)
+    for refused in (connector.commit_offsets, lambda: connector.create_message_streams({TOPIC: 1})):
+        with pytest.raises(ThreadDied):
+            refused()
+
+
+def test_a_commit_that_is_under_way_when_a_thread_dies_does_not_return_as_if_it_were_done(
+    world: Any, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(consumer_id="a")
+    [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    world.cluster.append(TOPIC, 0, [b"0"])
+    take(stream, 1)
+
+    def dies(_: object) -> None:
+        raise MemoryError("not enough")
+
+    world.zookeeper.hold("requests", world.store_of(connector))
+    committing = run_in_thread(lambda: connector.commit_offsets({TopicPartition(TOPIC, 0): 1}))
+    monkeypatch.setattr(fetcher_thread, "scan", dies)
+    world.cluster.append(TOPIC, 0, [b"1"])
+    with pytest.raises(ThreadDied):
+        committing()
+    with pytest.raises(ThreadDied):
+        next(stream.iterator())
+    world.zookeeper.release("requests", world.store_of(connector))
+
+
+def test_a_stream_says_when_nothing_comes(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    made.start(0)
+    lease = Lease(SYSTEM_CLOCK)
+    impatient: Stream = KafkaStream(NAME, made.queues[0], lease, SOON_MS)
+    with pytest.raises(ConsumerTimeoutException):
+        next(impatient.iterator())
