@@ -216,11 +216,13 @@ class ZookeeperConsumerConnector:
             raise OffsetsNotCommitted(refused)
 
     def _positions(self) -> dict[TopicPartition, int]:
-        positions = self._member.streams.positions()
+        """Of what is on its way out as well: with ``auto.commit.enable=false`` nobody else commits that."""
+        infos = self._member.streams.held()
+        positions = {tp: info.consumed_offset for tp, info in infos.items()}
         here = threading.get_ident()
         for stream in self._streams:
-            in_hand = stream.iterator().position_in_hand()
-            if in_hand is not None and in_hand[0].is_live and stream.iterator().thread_id == here:
+            in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None
+            if in_hand is not None and infos.get(in_hand[0].tp) is in_hand[0]:
                 positions[in_hand[0].tp] = in_hand[1]
         return positions
 
@@ -236,12 +238,13 @@ class ZookeeperConsumerConnector:
 
     def close(self, *, covers_message_in_hand: bool = True) -> None:
         """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed."""
+        if os.getpid() != self._pid:
+            # The lock may be held by a thread that does not exist here.
+            return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        if os.getpid() != self._pid:
-            return
         self._closing.set()
         here = threading.get_ident()
         for stream in self._streams:

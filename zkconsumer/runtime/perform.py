@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+HOST_LOOKUP_MS = 1_000
+NO_SERVER_TELLS = "unknown: no server answers the four-letter word cons"
+
 log = logging.getLogger("zkconsumer.group")
 
 
@@ -62,6 +66,7 @@ class ZooKeeperHalf:
         self._reader = reader
         self._control = control
         self._clock = clock
+        self._hosts: dict[int, str] = {}
         self._ids = paths.ids(group)
         self._owners = paths.owners(group)
         self._control_path = paths.control(group)
@@ -115,10 +120,22 @@ class ZooKeeperHalf:
                 return ev.Registered(command.ticket)
             if isinstance(held, Node):
                 age_ms = max(0, self._clock.wall_ms() - held.stat.ctime_ms)
-                return ev.RegistrationHeld(command.ticket, held.stat.ephemeral_owner, age_ms, holder_of(self._member))
+                session_id = held.stat.ephemeral_owner
+                return ev.RegistrationHeld(command.ticket, session_id, age_ms, self._host_of(session_id))
             return ev.RegistrationFailed(command.ticket, f"{type(held).__name__} {held.path}")
 
         self._run(register(self._group, self._member, data, command.session_id), command.session_id, finish)
+
+    def _host_of(self, session_id: int) -> str:
+        """Where the session that holds our id comes from, as far as that is known by now; asks the servers once."""
+        if session_id not in self._hosts:
+            self._hosts[session_id] = "unknown"
+
+            def look(_: StopSignal) -> None:
+                self._hosts[session_id] = self._store.host_of(session_id, HOST_LOOKUP_MS) or NO_SERVER_TELLS
+
+            spawn(f"{self._member}-who-is-it", look, lambda *_: None)
+        return self._hosts[session_id]
 
     def deregister(self, command: do.Deregister) -> None:
         def finish(_: StoreError | None) -> ev.Event:
@@ -275,12 +292,14 @@ class StreamsHalf:
         self._drop_void(queues)
         self._fetchers.start(moved)
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """The consumed positions of everything that is being handed out."""
-        return {tp: info.consumed_offset for tp, info in list(self.infos.items()) if info.is_live}
+    def held(self) -> dict[TopicPartition, PartitionTopicInfo]:
+        """Everything that is ours, what is on its way out included; from any thread."""
+        return dict(self.infos)
 
     def collect_positions(self) -> None:
-        self._control.post(ev.PositionsCollected(self.positions()))
+        """Of what is being handed out; what is on its way out is committed with its release."""
+        positions = {tp: info.consumed_offset for tp, info in self.infos.items() if info.is_live}
+        self._control.post(ev.PositionsCollected(positions))
 
     def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
         """Called on a fetcher's thread."""
@@ -352,9 +371,3 @@ class Performer:
     def _tell(self, command: do.Tell) -> None:
         log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.words)
 
-
-def holder_of(member: str) -> str:
-    """The host in a generated consumer id (``group_host-millis-hex``), or the id itself when it was set by hand."""
-    parts = member.rsplit("-", 2)
-    generated = len(parts) == 3 and parts[1].isdigit() and len(parts[1]) >= 12
-    return parts[0].partition("_")[2] if generated else f"unknown (the id {member} was set by hand)"
