@@ -80,6 +80,7 @@ class Printer:
 
     def __init__(self, parts: list[Any], max_messages: int | None, timeout_ms: int | None) -> None:
         self.stop = threading.Event()
+        self.signal: signal.Signals | None = None
         self.printed = 0
         self.error: BaseException | None = None
         self.why = ""
@@ -123,6 +124,16 @@ class Printer:
         """Stop every stream; the first reason counts."""
         self.why = self.why or why
         self.stop.set()
+
+    def on_signal(self, number: int, _: Any) -> None:
+        """Only notes it: this runs in the main thread, which may hold the lock of the event that it would set."""
+        self.signal = signal.Signals(number)
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Wait for the end; called by the main thread again and again."""
+        if self.signal is not None:
+            self.end(f"stopped by {self.signal.name}")
+        return self.stop.wait(timeout_ms / 1000)
 
     def _print(self, message: MessageAndMetadata[bytes, bytes]) -> bool:
         with self._lock:
@@ -184,14 +195,11 @@ def consume(
         threads[topic] = count
     config = _config(zookeeper, group, config_file, settings, from_beginning)
 
-    def on_signal(number: int, _: Any) -> None:
-        printer.end(f"stopped by {signal.Signals(number).name}")
-
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
+        signal.signal(number, printer.on_signal)
     connector = ZookeeperConsumerConnector(config)
     try:
-        if not printer.stop.is_set():
+        if not printer.wait(0):
             _print_all(connector, threads, printer)
     finally:
         connector.close()
@@ -207,7 +215,7 @@ def _print_all(connector: ZookeeperConsumerConnector, threads: dict[str, int], p
         for row in streams.values()
         for stream in row
     ]
-    while not printer.stop.wait(LOOK_MS / 1000):
+    while not printer.wait(LOOK_MS):
         pass
     for worker in workers:
         worker.join(STOP_TIMEOUT_MS)

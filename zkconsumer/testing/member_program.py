@@ -22,7 +22,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,21 +177,22 @@ class Program:
         self._diary = diary
         self._handle_ms = handle_ms
         self._commit_every = commit_every
-        self._end = threading.Event()
+        # A pipe and not an event: a signal is handled in the main thread, which may hold the event's lock just then.
+        self._waits, self._wakes = os.pipe()
         self._failed = False
         self._connector: ZookeeperConsumerConnector | None = None
 
     def run(self, config: ConsumerConfig, topics: dict[str, int]) -> int:
         """Join, read until told to stop, leave; gives the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._end.set())
+            signal.signal(number, lambda *_: self._end())
         spawn("member-input", self._obey, self._died)
         try:
             readers = self._start(config, topics)
         except ZkConsumerError as error:
             self._fail(error)
             return EXIT_FAILED
-        self._end.wait()
+        os.read(self._waits, 1)
         self._stop(readers)
         return EXIT_FAILED if self._failed else 0
 
@@ -251,7 +251,7 @@ class Program:
         for line in sys.stdin:
             match line.strip():
                 case "stop":
-                    self._end.set()
+                    self._end()
                 case "commit" if self._connector is not None:
                     self._commit()
                     self._diary.note(COMMITTED)
@@ -259,10 +259,13 @@ class Program:
                     self._diary.note(MISUNDERSTOOD, other)
         os._exit(EXIT_ORPHANED)
 
+    def _end(self) -> None:
+        os.write(self._wakes, b".")
+
     def _died(self, name: str, error: BaseException) -> None:
         logging.getLogger(__name__).error("thread-ended name=%s", name, exc_info=error)
         self._fail(error)
-        self._end.set()
+        self._end()
 
     def _fail(self, error: BaseException) -> None:
         self._failed = True
