@@ -21,6 +21,9 @@ from zkconsumer.types import TopicPartition
 
 FIRST_LOOK_TIMEOUT_MS = 10_000
 RETRY_MS = 50
+SESSION_TIMEOUT_S = 3
+"""Short, because the library waits as long for a server that is just starting and does not answer yet."""
+
 STOP_TIMEOUT_MS = 5_000
 
 
@@ -58,7 +61,7 @@ class Observer:
         self._root = f"/consumers/{group}"
         self._writer = writer
         self._register = register
-        self._admin = ZooKeeperAdmin(hosts)
+        self._admin = ZooKeeperAdmin(hosts, SESSION_TIMEOUT_S)
         self._changed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._places: dict[str, tuple[str, TopicPartition]] = {}

@@ -36,7 +36,7 @@ class NodeSeen(NamedTuple):
 class ZooKeeperAdmin:
     """A session of its own on ``hosts`` (with a chroot, if the string ends with one)."""
 
-    def __init__(self, hosts: str) -> None:
+    def __init__(self, hosts: str, session_timeout_s: int = SESSION_TIMEOUT_S) -> None:
         self.hosts = hosts
         logger = logging.getLogger("zkconsumer.testing.sandbox.zookeeper_admin")
         # A server that a test has just killed is not worth a line for every try.
@@ -44,7 +44,7 @@ class ZooKeeperAdmin:
         retry = KazooRetry(max_tries=-1, deadline=RETRY_S, delay=0.05, max_delay=0.5)
         self._client = KazooClient(
             hosts,
-            timeout=SESSION_TIMEOUT_S,
+            timeout=session_timeout_s,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5),
             command_retry=retry,
             logger=logger,
