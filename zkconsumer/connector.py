@@ -171,6 +171,8 @@ class ZookeeperConsumerConnector:
                 raise UsageError(
                     f"topic {topic!r}: {count!r} is not a number of threads between 1 and {THREADS_PER_TOPIC_MAX}"
                 )
+        if sum(topic_count_map.values()) > THREADS_PER_TOPIC_MAX:
+            raise UsageError(f"a registration may ask for at most {THREADS_PER_TOPIC_MAX} threads in all")
         return dict(topic_count_map)
 
     def _wait_for_first_share(self) -> None:
@@ -183,8 +185,8 @@ class ZookeeperConsumerConnector:
             return
         words = f"{self.consumer_id} did not get its whole share within {timeout_ms} ms"
         if config.rebalance_fail_fast:
-            self._member.leave()
-            raise ConsumerRebalanceFailedException(f"{words}; its registration was deleted (rebalance.fail.fast)")
+            left = "was deleted" if self._member.leave() else "ends with the session"
+            raise ConsumerRebalanceFailedException(f"{words}; its registration {left} (rebalance.fail.fast)")
         log.warning("share-not-whole member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class WorldError(ZkConsumerError):
 
 
 class MigrationError(ZkConsumerError):
-    """This group's authority is not in ZooKeeper (any more); see ``zkconsumer migrate status``."""
+    """This group's offsets are not kept in ZooKeeper any more: start members of the kind that the group moved to."""
 
 
 class Bug(ZkConsumerError):
@@ -63,7 +63,7 @@ class MessageStreamsExistException(UsageError):
 
 
 class InvalidTopicFilter(UsageError):
-    """A topic filter is not a Java regular expression that can be kept exactly."""
+    """A topic filter is no regular expression for any Java, so no member could use it; correct the pattern."""
 
 
 class ForkedError(UsageError):
@@ -74,6 +74,14 @@ class IteratorFailed(UsageError):
     """The iterator met a message that it cannot hand out; what it raised then names it.  Make another connector."""
 
 
+class MessageSizeTooLargeException(UsageError):
+    """A message is larger than ``fetch.message.max.bytes``; raise that setting."""
+
+
+class ConnectorClosed(UsageError):
+    """The connector is closed; make another one."""
+
+
 class NoSuchElementException(UsageError, StopIteration):
     """``next()`` was called after the stream had ended."""
 
@@ -82,23 +90,19 @@ class NoSuchElementException(UsageError, StopIteration):
 
 
 class RemoteProtocolError(PeerError):
-    """A broker's bytes cannot be what it meant to say: wrong length, wrong count, unknown version."""
+    """A broker's bytes cannot be what it meant to say; check that the port is a PLAINTEXT port of a Kafka broker."""
 
 
 class MalformedZnode(PeerError):
-    """A znode holds data that no release would accept."""
+    """A znode holds data that no release would accept; find who wrote it, and repair or delete the znode."""
 
 
 class InvalidMessageException(PeerError):
-    """A message's checksum does not match its bytes."""
-
-
-class MessageSizeTooLargeException(PeerError):
-    """A message is larger than ``fetch.message.max.bytes``; raise that setting."""
+    """A message is corrupt (checksum or structure); check the broker's disk, then commit an offset beyond it."""
 
 
 class UnsupportedCodec(PeerError):
-    """A message is compressed with a codec that is not known here."""
+    """A message has a codec or format that is not known here; a newer producer wrote it, or the bytes are corrupt."""
 
 
 class ConsumerIdInUse(PeerError):
@@ -106,14 +110,14 @@ class ConsumerIdInUse(PeerError):
 
 
 class KafkaException(PeerError):
-    """A broker answered with an error."""
+    """A broker answered with an error; its name and number say whether the broker or the request must change."""
 
 
 # --- WorldError -------------------------------------------------------------------------------------------------
 
 
 class ZkTimeoutException(WorldError):
-    """ZooKeeper could not be reached within the connection time-out."""
+    """ZooKeeper did not answer in time; start its servers, or correct ``zookeeper.connect``."""
 
 
 class ChrootMissing(WorldError):
@@ -121,15 +125,15 @@ class ChrootMissing(WorldError):
 
 
 class BrokerUnreachable(WorldError):
-    """No broker answered."""
+    """A broker did not answer; start it, or correct the address that it advertises in ZooKeeper."""
 
 
 class ConsumerRebalanceFailedException(WorldError):
-    """The member could not get its share of the partitions."""
+    """The member could not get its share of the partitions; the text says what stands in its way."""
 
 
 class ConsumerTimeoutException(WorldError):
-    """No message arrived within ``consumer.timeout.ms``; the iterator may be used again."""
+    """Nothing could be handed out within ``consumer.timeout.ms``; the iterator may be used again."""
 
 
 class OffsetsNotCommitted(WorldError):
@@ -140,10 +144,6 @@ class OffsetsNotCommitted(WorldError):
         some = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.refused.items())[:5])
         more = f"; {len(self.refused) - 5} more" if len(self.refused) > 5 else ""
         super().__init__(f"{len(self.refused)} offsets were not written: {some}{more}")
-
-
-class ConnectorClosed(WorldError):
-    """The connector is closed."""
 
 
 class SandboxError(WorldError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer import errors
 from zkconsumer.base.lease import Lease
+from zkconsumer.base.threads import spawn
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.group import Group, GroupSettings
@@ -212,7 +213,11 @@ class Member:
             self._end(died)
 
     def _end(self, error: ZkConsumerError) -> None:
-        self._failure = self._failure or error
+        """Nothing is handed out any more, so nothing may be held: the session is ended for the sake of the others."""
+        if self._failure is None:
+            self._failure = error
+            self.fetchers.ask_to_stop()
+            spawn(f"{self.id}-give-up", lambda _: self._give_up(), self._thread_died)
         self.end_streams(self._failure)
         self.lease.set(0)
         self._share_known.set()
@@ -221,6 +226,9 @@ class Member:
             calls, self._calls = list(self._calls.values()), {}
         for done, _ in calls:
             done.set()
+
+    def _give_up(self) -> None:
+        self._store.close(CLOSE_STEP_MS)
 
     # --- looking brokers up (on the leader finder's thread) -----------------------------------------------------
 
