@@ -165,6 +165,30 @@ def test_one_fetcher_thread_a_broker_reads_all_its_partitions(cluster: FakeClust
     ]
 
 
+def test_a_broker_without_a_total_limit_is_asked_for_so_many_partitions_that_fetch_max_bytes_is_kept(
+    bench: MakeBench,
+) -> None:
+    cluster = FakeCluster(brokers=1, release="0.8.2.2")
+    cluster.create_topic(TOPIC, 10)
+    made = bench(cluster, max_bytes_each=1000, max_bytes=3500)
+    made.start(*range(10))
+    for partition in range(10):
+        append(cluster, partition, 1)
+    assert sorted(made.take(10)) == list(range(10))
+    assert {sum(len(topic.partitions) for topic in body.topics) for body in made.fetches()} == {3}
+
+
+def test_an_answer_as_long_as_many_partitions_make_it_is_taken(bench: MakeBench) -> None:
+    cluster = FakeCluster(brokers=1, release="0.8.2.2")
+    cluster.create_topic(TOPIC, 70)
+    for partition in range(70):
+        cluster.append(TOPIC, partition, [bytes(1_000_000)])
+    made = bench(cluster, chunks_max=70)
+    made.start(*range(70))
+    assert len(made.take(70)) == 70
+    assert len(made.fetches()[0].topics[0].partitions) == 70
+
+
 def test_more_fetchers_share_a_broker_by_number(cluster: FakeCluster, bench: MakeBench) -> None:
     made = bench(cluster, num_fetchers=2)
     made.start(0, 1, 2, 3)

@@ -37,6 +37,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.records import scan
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 LEFT_OUT_WAIT_MS = 20
 """How long a request may wait at the broker while some partition is left out because its queue is full."""
 
+TOTAL_LIMIT_FROM = 3
+"""The version of Fetch from which a request carries a limit for the whole answer (0.10.1, KIP-74)."""
+
 IDLE_WAIT_MS = 1_000
 """How long to wait for a queue to have room, or for a partition, before looking again."""
 
@@ -80,6 +84,19 @@ class FetchSettings:
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
     reset_to_earliest: bool = False
+
+    def partitions_max(self, version: int) -> int:
+        """How many partitions one request may name, so that the answer keeps to ``fetch.max.bytes``.
+
+        From Fetch 3 on (0.10.1) the broker keeps to it by itself.
+        """
+        if version >= TOTAL_LIMIT_FROM:
+            return RESPONSE_BYTES_UNLIMITED
+        return max(1, self.max_bytes // self.max_bytes_each)
+
+    def response_bytes_max(self, partitions: int) -> int:
+        """The longest answer that is taken: what was asked for, and one message larger than that."""
+        return min(RESPONSE_BYTES_UNLIMITED, partitions * self.max_bytes_each + RESPONSE_BYTES_MAX)
 
 
 class ConsumerFetcherThread:
@@ -197,8 +214,9 @@ class ConsumerFetcherThread:
             if unplaced:
                 self._reset(connection, ranges, unplaced)
             placed = [info for info in wanted if info.fetch_offset >= 0 and info.tp not in self._paused_until]
-            if placed:
-                self._fetch(connection, ranges, placed, left_out)
+            asked = placed[: self._settings.partitions_max(ranges.pick(FETCH))]
+            if asked:
+                self._fetch(connection, ranges, asked, left_out or len(asked) < len(placed))
         except ConnectorClosed:
             return
         except PeerTrouble as error:
@@ -230,7 +248,14 @@ class ConsumerFetcherThread:
             max_bytes=settings.max_bytes,
             topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
         )
-        answer = connection.request(FETCH, ranges.pick(FETCH), body, settings.socket_timeout_ms + max_wait_ms)
+        answer = connection.request(
+            FETCH,
+            ranges.pick(FETCH),
+            body,
+            settings.socket_timeout_ms + max_wait_ms,
+            response_bytes_max=settings.response_bytes_max(len(placed)),
+        )
+        self._rotate(placed)
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
         leaderless: list[PartitionTopicInfo] = []
@@ -289,9 +314,6 @@ class ConsumerFetcherThread:
             self._paused_until[info.tp] = None
         if not info.queue.offer(chunk):
             self._pending.append(chunk)
-        with self._changed:
-            if self._partitions.get(info.tp) is info:
-                self._partitions[info.tp] = self._partitions.pop(info.tp)
 
     def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
@@ -309,6 +331,13 @@ class ConsumerFetcherThread:
                 self._on_reset(info, offset)
         if leaderless:
             self._give_up(leaderless)
+
+    def _rotate(self, asked: list[PartitionTopicInfo]) -> None:
+        """Whoever was asked goes behind the others, so that a limit leaves out each of them in turn."""
+        with self._changed:
+            for info in asked:
+                if self._partitions.get(info.tp) is info:
+                    self._partitions[info.tp] = self._partitions.pop(info.tp)
 
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
         """This partition alone waits a while; the others go on."""
