@@ -108,11 +108,15 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ListOwners:
-    """List which partitions of these topics have an owner node, leaving watches."""
+    """List which partitions of these topics have an owner node, leaving watches.
+
+    Of ``mine`` only nodes of this session count: one that somebody deleted and another member made anew is not there.
+    """
 
     ticket: int
     session_id: int
     topics: tuple[str, ...]
+    mine: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -706,7 +706,7 @@ class Group:
                     self.membership.handle(mem.Seek())
                 self._trigger()
             case Timer.OWNERS if self.session.live is not None:
-                self._say(*self.owners.due({tp.topic for tp in self.share}, self._session_id))
+                self._say(*self.owners.due({tp.topic for tp in self.share}, self.fetching, self._session_id))
             case Timer.RETRY:
                 self._retrying_releases = False
                 self.releases.unreleasable.clear()

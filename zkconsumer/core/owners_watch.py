@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.events import OwnersListed
+    from zkconsumer.types import TopicPartition
 
 SOON_MS = 50
 LATE_MS = 500
@@ -54,7 +55,7 @@ class OwnersWatch:
         self._timer_ms = delay
         return [do.StartTimer(Timer.OWNERS, delay)]
 
-    def due(self, topics: set[str], session_id: int) -> list[Command]:
+    def due(self, topics: set[str], mine: Iterable[TopicPartition], session_id: int) -> list[Command]:
         """The pause is over: list what is not watched."""
         self._timer_ms = None
         unwatched = tuple(sorted(topics - self._watched))
@@ -63,7 +64,8 @@ class OwnersWatch:
         self._ticket = self._new_ticket()
         self._asked = unwatched
         self._watched |= set(unwatched)
-        return [do.ListOwners(self._ticket, session_id, unwatched)]
+        concerned = tuple(sorted(tp for tp in mine if tp.topic in unwatched))
+        return [do.ListOwners(self._ticket, session_id, unwatched, concerned)]
 
     def listed(self, event: OwnersListed) -> bool:
         """Whether this is the answer that is waited for."""

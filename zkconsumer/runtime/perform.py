@@ -158,7 +158,8 @@ class ZooKeeperHalf:
         def finish(owned: Mapping[str, frozenset[int]]) -> ev.Event:
             return ev.OwnersListed(command.ticket, owned)
 
-        self._run(list_owners(self._group, command.topics), command.session_id, finish)
+        procedure = list_owners(self._group, command.topics, command.mine, command.session_id)
+        self._run(procedure, command.session_id, finish)
 
     def claim(self, command: do.Claim) -> None:
         claims = Claims(self._group, command.session_id, command.owners, command.control_version)

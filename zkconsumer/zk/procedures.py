@@ -12,13 +12,14 @@ most: one bad partition never stops the others, and no attempt lasts for ever.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     MULTI_OPS_MAX,
+    PACKET_BYTES_MAX,
     CheckOp,
     Children,
     ChildrenOf,
@@ -26,6 +27,7 @@ from zkconsumer.zk.requests import (
     Create,
     CreateOp,
     Delete,
+    DeleteOp,
     Get,
     GetMany,
     Multi,
@@ -57,6 +59,15 @@ OUR_OWNER_VERSION = 1
 """Our claims are a create and a set in one multi, so their data version is exactly 1.  The original never sets."""
 
 FRESH_VERSION = 0
+
+MULTI_BYTES_MAX = PACKET_BYTES_MAX // 2
+"""Of what is counted here; the chroot, which the store puts before each path, and a server's own record come on top."""
+
+OP_BYTES = 64
+"""What an operation takes besides its path and data: headers, version, an access control list."""
+
+Plan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
+"""Partitions, and what is to be done for each, in the order of one multi."""
 
 
 # --- registration -----------------------------------------------------------------------------------------------
@@ -114,46 +125,47 @@ class Claims:
             left = [tp for tp in self._owners if tp not in self.results]
             if not left:
                 break
-            size = 1 if attempt == ROUNDS_MAX - 1 else _partitions_per_multi(2, self._control)
-            yield from self._try(list(_chunks(left, size)), is_last=attempt == ROUNDS_MAX - 1)
+            is_last = attempt == ROUNDS_MAX - 1
+            plans = packed([(tp, self._ops(tp)) for tp in left], self._control, singly=is_last)
+            yield from self._try(plans, is_last=is_last)
         if look_closely:
             yield from self._look_closely()
 
-    def _try(self, chunks: list[list[TopicPartition]], *, is_last: bool) -> Procedure[None]:
-        answers = yield [Multi((*self._control, *self._ops(chunk))) for chunk in chunks]
+    def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
+        answers = yield [multi_of(plan, self._control) for plan in plans]
         parents_missing: set[str] = set()
         look = False
-        for chunk, answer in zip(chunks, answers, strict=True):
+        for plan, answer in zip(plans, answers, strict=True):
+            chunk = [tp for tp, _ in plan]
             if isinstance(answer, MultiOk):
                 self._won(chunk, answer)
             elif isinstance(answer, MultiFailed):
                 at = (answer.failed - len(self._control)) // 2
                 if answer.failed < len(self._control):
                     self._settle(chunk, Outcome.FAILED, "the control znode of the group changed")
-                elif isinstance(answer.error, NoNode) and not is_last:
-                    parents_missing.update(tp.topic for tp in chunk)
                 elif isinstance(answer.error, NodeExists) and not is_last:
                     look = True
                 elif isinstance(answer.error, NodeExists):
                     self._settle([chunk[at]], Outcome.REFUSED, "another member holds it")
                 else:
-                    self._settle([chunk[at]], Outcome.FAILED, _words(answer.error))
+                    # The error of one may hide that the parent of another is missing.
+                    parents_missing.update(tp.topic for tp in chunk)
+                    if is_last or not isinstance(answer.error, NoNode):
+                        self._settle([chunk[at]], Outcome.FAILED, _words(answer.error))
             else:
                 self._settle(chunk, _outcome_of(answer), _words(answer))
-        if parents_missing:
-            yield [Create(paths.owners(self._group)), *self._topic_parents(parents_missing)]
+        if parents_missing and not is_last:
+            yield self._parents(parents_missing)
         if look:
             yield from self._set_aside_taken()
 
-    def _topic_parents(self, topics: Iterable[str]) -> list[Create]:
-        return [Create(paths.owners_of_topic(self._group, topic)) for topic in sorted(topics)]
+    def _parents(self, topics: Iterable[str]) -> list[Request]:
+        topic_nodes = [Create(paths.owners_of_topic(self._group, topic)) for topic in sorted(topics)]
+        return [Create(paths.owners(self._group)), *topic_nodes]
 
-    def _ops(self, chunk: Sequence[TopicPartition]) -> list[Op]:
-        ops: list[Op] = []
-        for tp in chunk:
-            path, data = paths.owner(self._group, tp), self._owners[tp].encode()
-            ops += [CreateOp(path, data, ephemeral=True), SetOp(path, data, FRESH_VERSION)]
-        return ops
+    def _ops(self, tp: TopicPartition) -> list[Op]:
+        path, data = paths.owner(self._group, tp), self._owners[tp].encode()
+        return [CreateOp(path, data, ephemeral=True), SetOp(path, data, FRESH_VERSION)]
 
     def _won(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
         stats = answer.results[len(self._control) + 1 :: 2]
@@ -162,17 +174,22 @@ class Claims:
             self.results[tp] = Claimed(Outcome.DONE, stat.czxid)
 
     def _set_aside_taken(self) -> Procedure[None]:
-        """List the owners of every topic that is still to be claimed, leaving watches."""
+        """List the owners of every topic that is still to be claimed, leaving watches; make the parents that miss."""
         left = [tp for tp in self._owners if tp not in self.results]
         topics = sorted({tp.topic for tp in left})
         answers = yield [Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics]
         taken: dict[str, set[str]] = {}
+        missing: list[str] = []
         for topic, answer in zip(topics, answers, strict=True):
             if isinstance(answer, ChildrenOf):
                 taken[topic] = set(answer.names)
                 self.unwatched.discard(topic)
-            else:
-                self.unwatched.add(topic)
+                continue
+            self.unwatched.add(topic)
+            if isinstance(answer, NoNode):
+                missing.append(topic)
+        if missing:
+            yield self._parents(missing)
         for tp in left:
             if str(tp.partition) in taken.get(tp.topic, ()):
                 self.results[tp] = Claimed(Outcome.REFUSED, why="another member holds it")
@@ -200,14 +217,28 @@ class Claims:
             self.results[tp] = Claimed(outcome, why=why)
 
 
-def list_owners(group: str, topics: Sequence[str]) -> Procedure[dict[str, frozenset[int]]]:
-    """Which partitions of these topics have an owner node; a topic that could not be listed is left out."""
+def list_owners(
+    group: str, topics: Sequence[str], mine: Sequence[TopicPartition] = (), session_id: int = 0
+) -> Procedure[dict[str, frozenset[int]]]:
+    """Which partitions of these topics have an owner node; a topic that could not be listed is left out.
+
+    The nodes of ``mine`` that are listed are read as well (one packet where the server reads many at once, else one
+    each): a node of another session does not count, since the list alone cannot tell that ours was replaced.
+    """
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
-    return {
-        topic: frozenset(int(name) for name in answer.names if name.isascii() and name.isdigit())
+    owned = {
+        topic: {int(name) for name in answer.names if name.isascii() and name.isdigit()}
         for topic, answer in zip(topics, answers, strict=True)
         if isinstance(answer, ChildrenOf)
     }
+    listed = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
+    if listed:
+        [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in listed))]
+        assert isinstance(nodes, list), "reading many gives a list"
+        for tp, node in zip(listed, nodes, strict=True):
+            if isinstance(node, Node) and node.stat.ephemeral_owner != session_id:
+                owned[tp.topic].discard(tp.partition)
+    return {topic: frozenset(numbers) for topic, numbers in owned.items()}
 
 
 # --- positions --------------------------------------------------------------------------------------------------
@@ -250,13 +281,24 @@ def _control_check(group: str, version: int | None) -> tuple[Op, ...]:
     return () if version is None else (CheckOp(paths.control(group), version),)
 
 
-def _partitions_per_multi(ops_each: int, control: Sequence[Op]) -> int:
-    return (MULTI_OPS_MAX - len(control)) // ops_each
+def packed(planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, singly: bool) -> list[Plan]:
+    """What goes into one multi: as many partitions as a server takes, by operations and by bytes; or one each."""
+    plans: list[Plan] = []
+    ops_left = bytes_left = 0
+    for tp, ops in planned:
+        size = sum(len(op.path) + (0 if isinstance(op, CheckOp | DeleteOp) else len(op.data)) + OP_BYTES for op in ops)
+        if singly or not plans or len(ops) > ops_left or size > bytes_left:
+            plans.append([])
+            ops_left, bytes_left = MULTI_OPS_MAX - len(control), MULTI_BYTES_MAX
+        plans[-1].append((tp, ops))
+        ops_left -= len(ops)
+        bytes_left -= size
+    return plans
 
 
-def _chunks(items: Sequence[TopicPartition], size: int) -> Iterable[list[TopicPartition]]:
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])
+def multi_of(plan: Plan, control: Sequence[Op]) -> Multi:
+    """The multi of a plan, behind what is checked in each."""
+    return Multi((*control, *(op for _, ops in plan for op in ops)))
 
 
 def _outcome_of(answer: Result) -> Outcome:
