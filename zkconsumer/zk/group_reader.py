@@ -16,13 +16,13 @@ from zkconsumer.errors import MalformedZnode, UnsafeName
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.procedures import Procedure, _owner_words, _words
+from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, _owner_words, _words
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
 from zkconsumer.zk.znodes import parse_control
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from zkconsumer.zk.registration import Registration
 
@@ -32,7 +32,12 @@ class Unreadable(Exception):
 
 
 class GroupReader:
-    """One group's cache.  ``invalidate`` when a watch fired, ``forget`` when the connection broke."""
+    """One group's cache.  ``invalidate`` when a watch fired, ``forget`` when the connection broke.
+
+    What fires during a reading is forgotten at its end.  Not before, or the view would lack a member or a topic that is
+    there; and not never, though it was read in this reading: the answers of a round come together, so a watch may fire
+    before the answer that left it.  A reading in which the connection broke gives nothing: half of it may be forgotten.
+    """
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -41,9 +46,14 @@ class GroupReader:
         self._all_topics: tuple[str, ...] | None = None
         self._control: Control | None = None
         self._control_known = False
+        self._fired: set[str] | None = None
+        self._breaks = 0
 
     def invalidate(self, path: str) -> None:
         """The watch of this node fired."""
+        if self._fired is not None:
+            self._fired.add(path)
+            return
         topic = paths.topic_of(path)
         if topic is not None:
             self._topics.pop(topic, None)
@@ -58,6 +68,7 @@ class GroupReader:
 
     def forget(self) -> None:
         """Every watch is gone."""
+        self._breaks += 1
         self._registrations.clear()
         self._topics.clear()
         self._all_topics = None
@@ -65,22 +76,32 @@ class GroupReader:
 
     def read(self, topics: Iterable[str], *, whole_group: bool, with_owners: bool) -> Procedure[GroupView | str]:
         """The group as it is now, or why it could not be read."""
+        fired = self._fired = set()
         try:
-            members = yield from self._read_members()
-            wanted = set(topics)
-            all_topics: tuple[str, ...] | None = None
-            if whole_group:
-                readable = [r for r in self._registrations.values() if not isinstance(r, MalformedZnode)]
-                wanted.update(topic for r in readable if r.pattern == "static" for topic in r.subscription)
-                if any(r.pattern != "static" for r in readable):
-                    all_topics = yield from self._read_all_topics()
-                    wanted.update(all_topics)
-            yield from self._read_topics(wanted)
-            control = yield from self._read_control()
-            found = {topic: numbers for topic in sorted(wanted) if (numbers := self._topics.get(topic)) is not None}
-            owners = (yield from self._read_owners(found)) if with_owners else None
+            return (yield from self._read(set(topics), whole_group, with_owners))
         except Unreadable as error:
             return str(error)
+        finally:
+            self._fired = None
+            for path in fired:
+                self.invalidate(path)
+
+    def _read(self, wanted: set[str], whole_group: bool, with_owners: bool) -> Procedure[GroupView]:
+        breaks = self._breaks
+        members = yield from self._read_members()
+        all_topics: tuple[str, ...] | None = None
+        if whole_group:
+            readable = [r for r in self._registrations.values() if not isinstance(r, MalformedZnode)]
+            wanted.update(topic for r in readable if r.pattern == "static" for topic in r.subscription)
+            if any(r.pattern != "static" for r in readable):
+                all_topics = yield from self._read_all_topics()
+                wanted.update(all_topics)
+        yield from self._read_topics(wanted)
+        control = yield from self._read_control()
+        found = {topic: numbers for topic in sorted(wanted) if (numbers := self._topics.get(topic)) is not None}
+        owners = (yield from self._read_owners(found)) if with_owners else None
+        if breaks != self._breaks:
+            raise Unreadable("the connection broke while the group was read")
         subscriptions: dict[str, Subscription] = {}
         left_out: dict[str, str] = {}
         for member in members:
@@ -89,9 +110,7 @@ class GroupReader:
                 left_out[member] = str(registration)
             elif registration is not None:
                 subscriptions[member] = Subscription(registration.pattern, registration.subscription)
-        return GroupView(
-            subscriptions, found, left_out, frozenset(wanted - set(found)), owners, control, all_topics
-        )
+        return GroupView(subscriptions, found, left_out, frozenset(wanted - set(found)), owners, control, all_topics)
 
     def _read_members(self) -> Procedure[list[str]]:
         """The members in ZooKeeper's order; those whose registration went meanwhile are left out."""
@@ -115,33 +134,51 @@ class GroupReader:
         return [name for name in listed.names if name in self._registrations]
 
     def _read_all_topics(self) -> Procedure[tuple[str, ...]]:
-        if self._all_topics is None:
+        if self._all_topics is not None:
+            return self._all_topics
+        for _ in range(ROUNDS_MAX):
             [listed] = yield [Children(paths.BROKER_TOPICS, watch=True)]
-            if not isinstance(listed, ChildrenOf | NoNode):
+            if isinstance(listed, ChildrenOf):
+                self._all_topics = tuple(listed.names)
+                return self._all_topics
+            if not isinstance(listed, NoNode):
                 raise Unreadable(_words(listed))
-            self._all_topics = tuple(listed.names) if isinstance(listed, ChildrenOf) else ()
-        return self._all_topics
+            [stat] = yield [Exists(paths.BROKER_TOPICS, watch=True)]
+            if stat is None:
+                self._all_topics = ()
+                return self._all_topics
+        raise Unreadable(f"{paths.BROKER_TOPICS} comes and goes")
 
     def _read_topics(self, topics: Iterable[str]) -> Procedure[None]:
         unread = [topic for topic in sorted(topics) if topic not in self._topics and _is_safe(topic)]
-        if not unread:
-            return
-        answers = yield [Get(paths.topic(topic), watch=True) for topic in unread]
-        missing: list[str] = []
-        for topic, answer in zip(unread, answers, strict=True):
-            if isinstance(answer, Node):
-                self._topics[topic] = parse_topic(answer.data).partitions
-            elif isinstance(answer, NoNode):
-                missing.append(topic)
+        for _ in range(ROUNDS_MAX):
+            if not unread:
+                return
+            answers = yield [Get(paths.topic(topic), watch=True) for topic in unread]
+            missing: list[str] = []
+            for topic, answer in zip(unread, answers, strict=True):
+                if isinstance(answer, Node):
+                    self._topics[topic] = parse_topic(answer.data).partitions
+                elif isinstance(answer, NoNode):
+                    missing.append(topic)
+                else:
+                    raise Unreadable(_words(answer))
+            unread = (yield from self._watch_missing(missing)) if missing else []
+        if unread:
+            raise Unreadable(f"{paths.topic(unread[0])} comes and goes")
+
+    def _watch_missing(self, topics: Sequence[str]) -> Procedure[list[str]]:
+        """Leave watches on what is to come; gives back what has come meanwhile."""
+        stats = yield [Exists(paths.topic(topic), watch=True) for topic in topics]
+        came: list[str] = []
+        for topic, stat in zip(topics, stats, strict=True):
+            if isinstance(stat, StoreError):
+                raise Unreadable(_words(stat))
+            if stat is None:
+                self._topics[topic] = None
             else:
-                raise Unreadable(_words(answer))
-        if missing:
-            stats = yield [Exists(paths.topic(topic), watch=True) for topic in missing]
-            for topic, stat in zip(missing, stats, strict=True):
-                if isinstance(stat, StoreError):
-                    raise Unreadable(_words(stat))
-                if stat is None:
-                    self._topics[topic] = None
+                came.append(topic)
+        return came
 
     def _read_control(self) -> Procedure[Control | None]:
         if not self._control_known:
@@ -151,7 +188,8 @@ class GroupReader:
                 raise Unreadable(_words(stat))
             self._control = None
             if stat is not None:
-                [node] = yield [Get(path)]
+                # With a watch of its own: the first one may have fired in between.
+                [node] = yield [Get(path, watch=True)]
                 if not isinstance(node, Node):
                     raise Unreadable(_words(node))
                 try:

@@ -1,0 +1,397 @@
+"""Reading the group: what is read once and kept under a watch, and what must not be kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from tests.fix_procedures import GROUP, Party
+from zkconsumer.core.view import Control, GroupView, Subscription
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.group_reader import GroupReader
+from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.requests import ConnectionLost, Exists, Get, GetMany, NoAuth, NoNode, Request, StoreEvent, WatchFired
+from zkconsumer.zk.znodes import Control as ControlZnode
+from zkconsumer.zk.znodes import format_control
+
+TOPIC = "clicks"
+
+
+class Reading:
+    """A reader on a party's session; watches reach it as ``perform`` passes them on."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self.server = party.server
+        self.reader = GroupReader(GROUP)
+        self.fired: list[str] = []
+        party.store.listen(self._told)
+
+    def _told(self, event: StoreEvent) -> None:
+        if isinstance(event, WatchFired):
+            self.fired.append(event.path)
+            self.reader.invalidate(event.path)
+
+    def read(
+        self,
+        topics: Iterable[str] = (TOPIC,),
+        between: Callable[[int], object] | None = None,
+        *,
+        whole_group: bool = False,
+        with_owners: bool = False,
+    ) -> GroupView:
+        view = self.try_to_read(topics, between, whole_group=whole_group, with_owners=with_owners)
+        assert isinstance(view, GroupView), view
+        return view
+
+    def try_to_read(
+        self,
+        topics: Iterable[str] = (TOPIC,),
+        between: Callable[[int], object] | None = None,
+        *,
+        whole_group: bool = False,
+        with_owners: bool = False,
+    ) -> GroupView | str:
+        procedure = self.reader.read(topics, whole_group=whole_group, with_owners=with_owners)
+        return self.party.run(procedure, between)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the last reading asked for."""
+        return [request for requests in self.party.rounds for request in requests]
+
+
+@pytest.fixture
+def reading(party: Party) -> Reading:
+    return Reading(party)
+
+
+def join(server: FakeZooKeeper, member: str, topics: dict[str, int] | None = None, pattern: str = "static") -> None:
+    registration = Registration(pattern, topics or {TOPIC: 1}, "1")  # type: ignore[arg-type]
+    server.ensure(paths.registration(GROUP, member), format_registration(registration))
+
+
+def create_topic(server: FakeZooKeeper, topic: str, partitions: int) -> None:
+    data = {"version": 1, "partitions": {str(number): [0] for number in range(partitions)}}
+    server.ensure(paths.topic(topic), json.dumps(data).encode())
+
+
+def move(server: FakeZooKeeper, authority: str) -> None:
+    control = ControlZnode("m1", 1, "prepared", authority, "cut-over")  # type: ignore[arg-type]
+    server.ensure(paths.control(GROUP), format_control(control))
+
+
+# --- what a view holds ------------------------------------------------------------------------------------------
+
+
+def test_a_view_holds_members_topics_and_what_is_missing(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a", {TOPIC: 2, "absent": 1})
+    join(server, "g1_b")
+    create_topic(server, TOPIC, 3)
+    view = reading.read([TOPIC, "absent"])
+    assert view.members == {
+        "g1_a": Subscription("static", {TOPIC: 2, "absent": 1}),
+        "g1_b": Subscription("static", {TOPIC: 1}),
+    }
+    assert view.topics == {TOPIC: (0, 1, 2)}
+    assert view.missing == {"absent"}
+    assert (view.owners, view.control, view.all_topics, view.left_out) == (None, None, None, {})
+
+
+def test_a_group_that_does_not_exist_has_no_members(reading: Reading) -> None:
+    reading.server.remove(paths.ids(GROUP))
+    assert reading.read().members == {}
+
+
+def test_a_registration_that_no_release_accepts_is_left_out_with_its_reason(
+    server: FakeZooKeeper, reading: Reading
+) -> None:
+    join(server, "g1_a")
+    server.ensure(paths.registration(GROUP, "g1_poison"), b"[[[[")
+    view = reading.read()
+    assert list(view.members) == ["g1_a"]
+    assert list(view.left_out) == ["g1_poison"]
+
+
+def test_a_topic_znode_that_nobody_can_read_is_a_topic_without_partitions(
+    server: FakeZooKeeper, reading: Reading
+) -> None:
+    """It stops neither the other topics nor this program."""
+    create_topic(server, TOPIC, 2)
+    server.ensure(paths.topic("poison"), b'{"partitions":{"x":1}}')
+    view = reading.read([TOPIC, "poison"])
+    assert view.topics == {TOPIC: (0, 1), "poison": ()}
+
+
+def test_the_whole_group_brings_the_topics_of_others_and_names_that_cannot_be_topics_are_passed_over(
+    server: FakeZooKeeper, reading: Reading
+) -> None:
+    join(server, "g1_a", {"other": 1, "../escape": 1})
+    create_topic(server, "other", 1)
+    create_topic(server, TOPIC, 2)
+    assert reading.read().topics == {TOPIC: (0, 1)}
+    assert reading.read(whole_group=True).topics == {TOPIC: (0, 1), "other": (0,)}
+
+
+def test_a_filter_in_the_group_brings_every_topic(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a", {".*": 1}, "white_list")
+    create_topic(server, TOPIC, 1)
+    create_topic(server, "other", 1)
+    view = reading.read(whole_group=True)
+    assert view.all_topics is not None
+    assert set(view.all_topics) == {TOPIC, "other"}
+    create_topic(server, "third", 1)
+    view = reading.read(whole_group=True)
+    assert view.all_topics is not None
+    assert set(view.all_topics) == {TOPIC, "other", "third"}
+
+
+def test_a_filter_before_there_is_any_broker_sees_the_first_topic(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a", {".*": 1}, "white_list")
+    assert reading.read((), whole_group=True).all_topics == ()
+    create_topic(server, TOPIC, 1)
+    assert paths.BROKER_TOPICS in reading.fired
+    assert reading.read((), whole_group=True).topics == {TOPIC: (0,)}
+
+
+def test_owners_come_when_they_are_asked_for(server: FakeZooKeeper, reading: Reading, other: Party) -> None:
+    create_topic(server, TOPIC, 3)
+    assert reading.read(with_owners=True).owners == {}
+    other.claim(TopicPartition(TOPIC, 1), thread="g1_b-0")
+    server.ensure(f"{paths.owners_of_topic(GROUP, TOPIC)}/not-a-number", b"x")
+    assert reading.read(with_owners=True).owners == {TopicPartition(TOPIC, 1): "g1_b-0"}
+
+
+# --- thrift -----------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_have_changed_is_read_once(server: FakeZooKeeper, reading: Reading) -> None:
+    for number in range(16):
+        join(server, f"g1_{number}")
+    create_topic(server, TOPIC, 512)
+    first = reading.read()
+    assert len(reading.requests) == 1 + 16 + 1 + 1
+    assert reading.read() == first
+    assert len(reading.requests) == 1
+    join(server, "g1_new")
+    assert len(reading.read().members) == 17
+    assert len(reading.requests) == 2
+
+
+@pytest.mark.parametrize("what", ["registration", "topic", "control", "topic that comes", "control that comes"])
+def test_what_a_watch_fired_for_is_read_again(what: str, server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a")
+    if what != "topic that comes":
+        create_topic(server, TOPIC, 1)
+    if what != "control that comes":
+        move(server, "zookeeper")
+    reading.read()
+    match what:
+        case "registration":
+            join(server, "g1_a", {TOPIC: 7})
+        case "topic" | "topic that comes":
+            create_topic(server, TOPIC, 5)
+        case _:
+            move(server, "kafka")
+    view = reading.read()
+    if what == "registration":
+        assert view.members["g1_a"].topics == {TOPIC: 7}
+    elif "topic" in what:
+        assert view.topics == {TOPIC: (0, 1, 2, 3, 4)}
+    else:
+        assert view.control is not None
+        assert view.control.authority == "kafka"
+
+
+def test_everything_is_read_again_after_the_connection_broke(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a")
+    create_topic(server, TOPIC, 1)
+    reading.read()
+    reading.reader.forget()
+    reading.read()
+    assert len(reading.requests) == 4
+
+
+def test_a_member_that_goes_is_forgotten_and_read_anew_when_it_comes_back(
+    server: FakeZooKeeper, reading: Reading
+) -> None:
+    join(server, "g1_a")
+    join(server, "g1_b")
+    reading.read()
+    server.remove(paths.registration(GROUP, "g1_b"))
+    assert list(reading.read().members) == ["g1_a"]
+    join(server, "g1_b", {TOPIC: 9})
+    assert reading.read().members["g1_b"].topics == {TOPIC: 9}
+
+
+# --- changes in the middle --------------------------------------------------------------------------------------
+
+CHANGES: dict[str, Callable[[FakeZooKeeper], object]] = {
+    "a registration": lambda server: join(server, "g1_a", {TOPIC: 7}),
+    "a topic": lambda server: create_topic(server, TOPIC, 5),
+    "a topic that comes": lambda server: create_topic(server, "absent", 5),
+    "the control znode": lambda server: move(server, "kafka"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("step", range(14))
+def test_a_change_in_the_middle_of_a_reading_is_seen_by_the_next_one(
+    step: int, change: Callable[[FakeZooKeeper], object]
+) -> None:
+    """The watch may fire before the answers of its round come: they belong together and are delivered together."""
+    server = FakeZooKeeper(delivery="pump")
+    for path in (paths.ids(GROUP), paths.control(GROUP)):
+        server.ensure(path)
+    join(server, "g1_a")
+    join(server, "g1_b")
+    create_topic(server, TOPIC, 1)
+    create_topic(server, "z-last", 1)
+    move(server, "zookeeper")
+    party = Pumped(server)
+    reading = Reading(party)
+    topics = [TOPIC, "absent", "z-last"]
+    before = Reading(Pumped(server)).read(topics)
+    party.act_at = (step, lambda: change(server))
+    first = reading.read(topics)
+    if party.act_at is not None:
+        change(server)
+        server.pump()
+        party.act_at = None
+    after = Reading(Pumped(server)).read(topics)
+    assert first in (before, after), "nothing that is there is missing in between"
+    assert reading.read(topics) == after
+
+
+class Pumped(Party):
+    """Takes one step of the server at a time, and acts once when so many were taken."""
+
+    def __init__(self, server: FakeZooKeeper) -> None:
+        super().__init__(server)
+        server.pump()
+        self.act_at: tuple[int, Callable[[], object]] | None = None
+        self._steps = 0
+
+    def ask(self, requests: list[Request], session_id: int | None) -> list[object]:  # type: ignore[override]
+        box: list[list[object]] = []
+        self.store.submit(session_id, requests, lambda results: box.append(list(results)))
+        while not box:
+            if self.act_at is not None and self._steps == self.act_at[0]:
+                act, self.act_at = self.act_at[1], None
+                act()
+            assert self.server.pump(1)
+            self._steps += 1
+        return box[0]
+
+
+def test_a_topic_that_comes_between_two_looks_is_not_missed(server: FakeZooKeeper, reading: Reading) -> None:
+    """The first look says that it is missing; the second, which is to leave a watch, that it is there."""
+
+    def between(_: int) -> None:
+        if reading.requests[-1] == Exists(paths.topic(TOPIC), watch=True):
+            create_topic(server, TOPIC, 2)
+
+    assert reading.read(between=between).topics == {TOPIC: (0, 1)}
+    create_topic(server, TOPIC, 3)
+    assert reading.read().topics == {TOPIC: (0, 1, 2)}
+
+
+def test_a_topic_that_comes_and_goes_again_and_again_is_given_up_on(server: FakeZooKeeper, reading: Reading) -> None:
+    def between(_: int) -> None:
+        match reading.requests[-1]:
+            case Exists(path) if path == paths.topic(TOPIC):
+                create_topic(server, TOPIC, 2)
+            case Get(path) if path == paths.topic(TOPIC):
+                server.remove(paths.topic(TOPIC))
+
+    assert reading.try_to_read(between=between) == f"{paths.topic(TOPIC)} comes and goes"
+
+
+def test_a_member_that_goes_while_it_is_read_is_no_member(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a")
+    join(server, "g1_b")
+
+    def between(number: int) -> None:
+        if number == 2:
+            server.remove(paths.registration(GROUP, "g1_b"))
+
+    assert list(reading.read(between=between).members) == ["g1_a"]
+
+
+def test_a_reading_in_which_the_connection_broke_gives_nothing(server: FakeZooKeeper, reading: Reading) -> None:
+    """Half of what it had read is forgotten: members would be missing in its view."""
+    join(server, "g1_a")
+
+    def between(number: int) -> None:
+        if number == 3:
+            reading.reader.forget()
+
+    assert reading.try_to_read(between=between) == "the connection broke while the group was read"
+    assert list(reading.read().members) == ["g1_a"]
+
+
+@pytest.mark.parametrize("kind", [ConnectionLost, NoAuth])
+@pytest.mark.parametrize("number", range(6))
+def test_an_error_at_any_request_is_a_reason_and_the_next_reading_is_whole(
+    number: int, kind: type[ConnectionLost | NoAuth], server: FakeZooKeeper, reading: Reading
+) -> None:
+    join(server, "g1_a")
+    create_topic(server, TOPIC, 2)
+    move(server, "zookeeper")
+    seen: list[Request] = []
+
+    def is_the_one(request: Request) -> bool:
+        seen.append(request)
+        return len(seen) == number + 1 and not isinstance(request, GetMany)
+
+    server.refuse_next(is_the_one, kind)
+    first = reading.try_to_read([TOPIC, "absent"])
+    assert isinstance(first, str)
+    assert kind.__name__ in first
+    view = reading.read([TOPIC, "absent"])
+    assert view == Reading(Party(server)).read([TOPIC, "absent"])
+
+
+def test_a_member_without_a_node_any_more_does_not_fail_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a")
+    server.refuse_next(lambda request: request == Get(paths.registration(GROUP, "g1_a"), watch=True), NoNode)
+    assert reading.read().members == {}
+
+
+# --- the control znode ------------------------------------------------------------------------------------------
+
+
+def test_the_control_znode_comes_with_its_version(server: FakeZooKeeper, reading: Reading) -> None:
+    move(server, "zookeeper")
+    assert reading.read().control == Control(0, "zookeeper", "prepared")
+    move(server, "kafka")
+    assert reading.read().control == Control(1, "kafka", "prepared")
+
+
+def test_a_control_znode_that_nobody_can_read_stops_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
+    """A program that cannot tell where the authority is must not write."""
+    server.ensure(paths.control(GROUP), b"nonsense")
+    view = reading.try_to_read()
+    assert isinstance(view, str)
+    assert "control znode" in view
+
+
+def test_a_control_znode_that_changes_between_two_looks_leaves_a_watch(server: FakeZooKeeper, reading: Reading) -> None:
+    move(server, "zookeeper")
+
+    def between(_: int) -> None:
+        if isinstance(reading.requests[-1], Get) and reading.requests[-1].path == paths.control(GROUP):
+            move(server, "zookeeper")
+
+    control = reading.read(between=between).control
+    assert control is not None
+    assert control.version == 1
+    reading.read()
+    move(server, "kafka")
+    control = reading.read().control
+    assert control is not None
+    assert control.authority == "kafka"
