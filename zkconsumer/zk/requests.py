@@ -23,8 +23,9 @@ from zkconsumer.errors import UnsafeName
 
 ANY_VERSION = -1
 
-MULTI_OPS_MAX = 1000
-"""Operations in one ``Multi`` that every server takes; the caller cuts, the store does not."""
+MULTI_OPS_MAX = 2_500
+"""Operations in one ``Multi``; the caller cuts, the store does not.  A server counts only the bytes (see below): this
+is how long one packet may keep it busy."""
 
 PACKET_BYTES_MAX = 900_000
 """Bytes that we put into one packet: a server's limit, less some room."""

@@ -23,24 +23,26 @@ from zkconsumer.zk.procedures import (
     FRESH_VERSION,
     OUR_OWNER_VERSION,
     ROUNDS_MAX,
+    Plan,
     Procedure,
-    _chunks,
     _control_check,
     _outcome_of,
-    _partitions_per_multi,
     _words,
+    multi_of,
+    packed,
     stored_offset,
 )
 from zkconsumer.zk.requests import (
+    BadVersion,
     CheckOp,
     Create,
     CreateOp,
     DeleteOp,
     GetMany,
-    Multi,
     MultiFailed,
     MultiOk,
     Node,
+    NodeExists,
     NoNode,
     Op,
     SetOp,
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
 
     from zkconsumer.core.commands import CommitOf, ReleaseOf
     from zkconsumer.types import TopicPartition
-
-OPS_PER_PARTITION_MAX = 4
 
 
 @dataclass(slots=True)
@@ -99,8 +99,8 @@ class Writes:
             if not left:
                 return
             is_last = attempt == ROUNDS_MAX - 1
-            size = 1 if is_last else _partitions_per_multi(OPS_PER_PARTITION_MAX, self._control)
-            yield from self._try(list(_chunks(left, size)), is_last=is_last)
+            plans = packed([(tp, self._ops(tp)) for tp in left], self._control, singly=is_last)
+            yield from self._try(plans, is_last=is_last)
 
     def _make_parents(self) -> Procedure[None]:
         topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}
@@ -108,31 +108,29 @@ class Writes:
             topic_nodes = [Create(paths.offsets_of_topic(self._group, topic)) for topic in sorted(topics)]
             yield [Create(paths.offsets(self._group)), *topic_nodes]
 
-    def _try(self, chunks: list[list[TopicPartition]], *, is_last: bool) -> Procedure[None]:
-        planned = [[self._ops(tp) for tp in chunk] for chunk in chunks]
-        answers = yield [Multi((*self._control, *(op for ops in plan for op in ops))) for plan in planned]
+    def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
+        answers = yield [multi_of(plan, self._control) for plan in plans]
         doubtful: list[TopicPartition] = []
-        for chunk, plan, answer in zip(chunks, planned, answers, strict=True):
+        for plan, answer in zip(plans, answers, strict=True):
+            partitions = [tp for tp, _ in plan]
             if isinstance(answer, MultiOk):
-                self._done(chunk, plan, answer)
+                self._done(plan, answer)
             elif not isinstance(answer, MultiFailed):
-                self._settle(chunk, _outcome_of(answer), _words(answer))
+                self._settle(partitions, _outcome_of(answer), _words(answer))
             elif answer.failed < len(self._control):
-                self._settle(chunk, Outcome.FAILED, "the control znode of the group changed")
+                self._settle(partitions, Outcome.FAILED, "the control znode of the group changed")
             else:
-                self._refuse(chunk, plan, answer, is_last=is_last)
-                doubtful += [tp for tp in chunk if tp not in self.results]
+                self._refuse(plan, answer, is_last=is_last)
+                doubtful += [tp for tp in partitions if tp not in self.results]
         if doubtful:
             yield from self._look(doubtful)
 
-    def _refuse(
-        self, chunk: Sequence[TopicPartition], plan: Sequence[Sequence[Op]], answer: MultiFailed, *, is_last: bool
-    ) -> None:
+    def _refuse(self, plan: Plan, answer: MultiFailed, *, is_last: bool) -> None:
         """Set the one that failed aside when another look at it cannot help."""
         at = answer.failed - len(self._control)
-        for tp, ops in zip(chunk, plan, strict=True):
+        for tp, ops in plan:
             if at < len(ops):
-                if is_last or type(answer.error).__name__ not in ("NoNode", "BadVersion", "NodeExists"):
+                if is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
                     self._settle([tp], Outcome.FAILED, _words(answer.error))
                 return
             at -= len(ops)
@@ -152,9 +150,9 @@ class Writes:
             ops += [CreateOp(owner, data, ephemeral=True), SetOp(owner, data, FRESH_VERSION)]
         return ops
 
-    def _done(self, chunk: Sequence[TopicPartition], plan: Sequence[Sequence[Op]], answer: MultiOk) -> None:
+    def _done(self, plan: Plan, answer: MultiOk) -> None:
         at = len(self._control)
-        for tp, ops in zip(chunk, plan, strict=True):
+        for tp, ops in plan:
             write = self._writes[tp]
             stored = write.stored
             for op, result in zip(ops, answer.results[at : at + len(ops)], strict=True):
