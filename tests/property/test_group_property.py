@@ -1,0 +1,85 @@
+"""Whole groups in a model world, one history a seed: safety after every step, and a quick end when the faults are over.
+
+``group_model/world.py`` says what the world is and what is checked while it runs.  A seed that fails prints the end of
+its history; replay it with ``ZKCONSUMER_SEED=<seed> python -m pytest tests/property/test_group_property.py``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tests.property.group_model.process import SESSION_TIMEOUT_MS
+from tests.property.group_model.world import CALM, Weather, World, storm
+
+STORMY_SEEDS, CALM_SEEDS = 320, 80
+STORM_MS = 12_000
+STEP_MS = 250
+CHANGE_A_STEP = 0.15
+SETTLED_WITHIN_MS = 2 * SESSION_TIMEOUT_MS + 5_000
+QUIET_MS, QUIET_IDLENESS = 15_000, 10
+READS_MAX = 3
+"""How often a member may read the group after the last change: once because of the change, once more when the change
+fell into a reading that was under way, and once when the pause of a member that was refused ends before the neighbour
+has drained.  What is still refused then is waited for with a watch on the owners, which costs no reading.
+"""
+
+MUST_HAPPEN = {
+    "a drain was given up",
+    "a member that withdrew comes back",
+    "a rewound offset is written again",
+    "a session ends with a commit under way",
+    "a session ends with a partition claiming",
+    "a session ends with a partition draining",
+    "a session ends with a partition releasing",
+    "a topic grows in the middle of an attempt",
+    "an earlier session holds the id",
+    "the outcome of a write is unknown: ClaimSettled",
+    "the outcome of a write is unknown: CommitSettled",
+    "the outcome of a write is unknown: ReleaseSettled",
+    "two members race for one node",
+}
+
+
+def seeds(number: int) -> list[int]:
+    return [int(os.environ["ZKCONSUMER_SEED"])] if "ZKCONSUMER_SEED" in os.environ else list(range(number))
+
+
+def test_a_stormy_group_is_safe_and_settles() -> None:
+    happened: set[str] = set()
+    for seed in seeds(STORMY_SEEDS):
+        happened |= live(seed, storm(seed)).sometimes
+    if "ZKCONSUMER_SEED" not in os.environ:
+        assert happened >= MUST_HAPPEN, f"no history has: {sorted(MUST_HAPPEN - happened)}"
+
+
+def test_without_faults_nothing_is_handed_out_twice() -> None:
+    for seed in seeds(CALM_SEEDS):
+        live(seed, CALM)
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    assert live(7, storm(7)).history() == live(7, storm(7)).history()
+
+
+def live(seed: int, weather: Weather) -> World:
+    """One history: a storm, then calm, in which everything must be in its place soon, and stay there."""
+    world = World(seed, weather)
+    try:
+        while world.now_ms < STORM_MS:
+            world.run_until(world.now_ms + STEP_MS)
+            if world.random.random() < CHANGE_A_STEP:
+                world.change()
+            world.fault()
+        world.clear_up()
+        is_settled = world.run_until(world.now_ms + SETTLED_WITHIN_MS, world.is_settled)
+        assert is_settled, f"not settled {SETTLED_WITHIN_MS} ms after the faults were over"
+        world.idleness = QUIET_IDLENESS
+        world.run_until(world.now_ms + QUIET_MS)
+        assert world.is_settled(), "settled, but not for long"
+        assert not world.calls_waiting, f"commits that were never answered: {world.calls_waiting}"
+        reads = {name: world.reads_since_the_last_change(process) for name, process in world.processes.items()}
+        assert max(reads.values(), default=0) <= READS_MAX, f"readings after the last change: {reads}"
+    except Exception as error:
+        error.add_note(f"seed {seed}\n{world.unsettled()}\nthe end of its history:\n{world.history()}")
+        raise
+    return world
