@@ -157,7 +157,7 @@ def logged_lines(files: Sources) -> set[LogLine]:
         if level is not None and ast.unparse(call.func).startswith("log."):
             text = _text(call.args[0])
             assert text, f"{path}: a log line begins with its name, {ast.unparse(call)} does not"
-            found.add(LogLine(text.split()[0].removeprefix("event="), level, path))
+            found.add(LogLine(text.split()[0], level, path))
     return found
 
 

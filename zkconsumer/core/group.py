@@ -463,7 +463,7 @@ class Group:
         for member, why in view.left_out.items():
             if member not in self._said_left_out:
                 self._say(do.Count("registrations_left_out"))
-                self._tell("WARNING", "registration-left-out", f"member={member} why={why!r}")
+                self._tell("WARNING", "registration-left-out", f"registration={member} why={why!r}")
         self._said_left_out = set(view.left_out)
         missing = {topic for topic in view.missing if topic in (self.threads or {})}
         for topic in sorted(missing - self._said_missing):
@@ -496,7 +496,7 @@ class Group:
 
     def _viewed(self, view: GroupView) -> None:
         if self.settings.member not in view.members:
-            self._tell("WARNING", "registration-vanished", f"member={self.settings.member}: registering again")
+            self._tell("WARNING", "registration-vanished", "somebody deleted it; registering again")
             self._may_be_registered = False
             self._stop_attempt()
             self.membership.handle(mem.RegistrationGone())
@@ -641,6 +641,7 @@ class Group:
             some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.refused.items())[:3])
             # A rebalance of others is long over by the time of the closer look: whoever is named now may stay.
             level, name = ("INFO", "share-incomplete") if self.tries == 1 else ("WARNING", "share-refused")
+            self._said_share = None
             self._tell(level, name, f"missing={len(self.refused)} first={some}")
         if not self._diagnosing:
             self._diagnosing = True
@@ -670,6 +671,7 @@ class Group:
             self.partitions.pop(tp).handle(part.Lost())
             self._said_stuck.pop(tp, None)
         if lost:
+            self._said_share = None
             self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={lost[0]} why={why!r}")
             self._say(do.Drop(lost, why))
             self._trigger()

@@ -137,7 +137,7 @@ class SharePlanner:
                 left_out.add(member)
                 if member not in self._left_out:
                     notes.append(Count("registrations_left_out"))
-                    notes.append(Tell("WARNING", "registration-left-out", f"member={member} why={str(error)!r}"))
+                    notes.append(Tell("WARNING", "registration-left-out", f"registration={member} why={str(error)!r}"))
         self._left_out = left_out
         return counts, notes
 

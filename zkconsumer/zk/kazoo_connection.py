@@ -305,12 +305,12 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 try:
                     func()
                 except Exception:
-                    log.exception("event=zookeeper_connection_failed")
+                    log.exception("zookeeper-connection-failed")
                 if not self._client._stopped.is_set():
                     stop.wait(RESTART_PAUSE_MS)
 
         def on_death(name: str, error: BaseException) -> None:
-            log.critical("event=thread_died name=%s", name, exc_info=error)
+            log.critical("thread-died thread=%s", name, exc_info=error)
 
         self.worker = spawn("zkconsumer-zookeeper", run, on_death, wake=self.wake)
         return self.worker
@@ -404,7 +404,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 if not more or _VERSION.search(heard):
                     break
         except OSError as exc:
-            log.debug("event=zookeeper_version_unknown address=%s reason=%s", address, exc)
+            log.debug("zookeeper-version-unknown address=%s reason=%s", address, exc)
         finally:
             asked.close()
         found = _VERSION.search(heard)

@@ -222,7 +222,7 @@ class KazooStore:
         try:
             self._on_event(event)
         except Exception:
-            log.exception("event=zookeeper_listener_failed")
+            log.exception("zookeeper-listener-failed")
 
     def _is_forked(self) -> bool:
         return self._pid is not None and self._pid != os.getpid()

@@ -196,7 +196,7 @@ class Pipeline:
         try:
             result = decode(slot.request, error, answer, at)
         except MalformedAnswer as exc:
-            log.warning("event=zookeeper_answer_malformed opcode=%s reason=%s", slot.opcode, exc)
+            log.warning("zookeeper-answer-malformed opcode=%s reason=%s", slot.opcode, exc)
             result = same_error(slot.request, ConnectionLost)
         self._settle(slot, result)
 
@@ -309,4 +309,4 @@ class Pipeline:
             try:
                 batch.done(batch.results)
             except Exception:
-                log.exception("event=zookeeper_callback_failed")
+                log.exception("zookeeper-callback-failed")
