@@ -5,7 +5,7 @@ An operation is done on the server at one moment; None comes back when its answe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from tests.property.group_model.zookeeper import Connection, Server
@@ -99,15 +99,20 @@ class Procedures:
         return ev.GroupRead(command.ticket, GroupView(members, topics, owners=owners, all_topics=tuple(topics)))
 
     def list_owners(self, command: do.ListOwners) -> Procedure:
-        result = yield lambda connection: self._owned(command.topics, connection)
+        result = yield lambda connection: self._owned(command.topics, connection, command.mine)
         return ev.OwnersListed(command.ticket, result or {})
 
-    def _owned(self, topics: Iterable[str], connection: Connection) -> dict[str, frozenset[int]]:
+    def _owned(
+        self, topics: Iterable[str], connection: Connection, mine: Sequence[TopicPartition] = ()
+    ) -> dict[str, frozenset[int]]:
+        """Which partitions have an owner node; of ``mine``, a node of this session."""
+        owned: dict[str, set[int]] = {topic: set() for topic in topics}
         for topic in topics:
             self.server.watch(f"owners:{topic}", connection)
-        return {
-            topic: frozenset(tp.partition for tp in self.server.owners if tp.topic == topic) for topic in topics
-        }
+        for tp, node in self.server.owners.items():
+            if tp.topic in owned and (tp not in mine or node.session_id == connection.session_id):
+                owned[tp.topic].add(tp.partition)
+        return {topic: frozenset(numbers) for topic, numbers in owned.items()}
 
     def claim(self, command: do.Claim) -> Procedure:
         results: dict[TopicPartition, Claimed] = {}
