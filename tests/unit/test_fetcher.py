@@ -272,6 +272,24 @@ def test_a_broker_that_is_killed_and_comes_back_loses_nothing(cluster: FakeClust
     assert made.take(3) == {0: [3, 4, 5]}
 
 
+def test_a_broker_that_is_down_is_one_warning_each_time_it_goes_down(
+    cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> int:
+        return sum(record.getMessage().startswith("fetch-failed") for record in caplog.records)
+
+    made = bench(cluster)
+    made.start(0)
+    for times in (1, 2):
+        append(cluster, 0, 1)
+        made.take(1)
+        looked = len(cluster.requests)
+        cluster.stop_broker(0)
+        wait_until(lambda before=looked: len(cluster.requests) > before + 5, "the leader is looked for over and over")
+        assert warnings() == times
+        cluster.start_broker(0)
+
+
 def test_a_fetcher_without_partitions_ends(cluster: FakeCluster, bench: MakeBench) -> None:
     made = bench(cluster)
     made.start(0, 1)

@@ -70,6 +70,7 @@ class ConsumerFetcherManager:
         self._finder_connection: Connection | None = None
         self._closed = False
         self._said_no_broker = ""
+        self._said_failed: dict[BrokerAddress, str] = {}
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these from their fetch offsets on."""
@@ -205,7 +206,13 @@ class ConsumerFetcherManager:
         if key not in self._fetchers:
             broker, number = key
             fetcher = ConsumerFetcherThread(
-                broker, self._settings, self._connect, self._clock, self.add_partitions_with_error, self._on_reset
+                broker,
+                self._settings,
+                self._connect,
+                self._clock,
+                self.add_partitions_with_error,
+                self._on_reset,
+                self._after_round,
             )
             name = f"ConsumerFetcherThread-{self._name}-{number}-{broker.broker_id}"
             worker = spawn(name, fetcher.run, self._on_death, wake=fetcher.interrupt)
@@ -219,6 +226,14 @@ class ConsumerFetcherManager:
             self._stopped = [worker for worker in self._stopped if worker.is_alive] + stopped
         for worker in stopped:
             worker.ask_to_stop()
+
+    def _after_round(self, broker: BrokerAddress, why: str) -> None:
+        """Say once why a broker cannot be read, and again only after it could in between."""
+        if not why:
+            self._said_failed.pop(broker, None)
+        elif self._said_failed.get(broker) != why:
+            self._said_failed[broker] = why
+            log.warning("fetch-failed broker=%s why=%r", broker, why)
 
     def _say(self, why: str) -> None:
         if why != self._said_no_broker:

@@ -110,6 +110,7 @@ class ConsumerFetcherThread:
         clock: Clock,
         on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
         on_reset: Callable[[PartitionTopicInfo, int], None],
+        on_round: Callable[[BrokerAddress, str], None],
     ) -> None:
         self.broker = broker
         self._settings = settings
@@ -117,6 +118,7 @@ class ConsumerFetcherThread:
         self._clock = clock
         self._on_leaderless = on_leaderless
         self._on_reset = on_reset
+        self._on_round = on_round
         self._changed = threading.Condition()
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
         self._paused_until: dict[TopicPartition, int | None] = {}
@@ -217,12 +219,13 @@ class ConsumerFetcherThread:
             asked = placed[: self._settings.partitions_max(ranges.pick(FETCH))]
             if asked:
                 self._fetch(connection, ranges, asked, left_out or len(asked) < len(placed))
+                self._on_round(self.broker, "")
         except ConnectorClosed:
             return
         except PeerTrouble as error:
             self._disconnect()
             if not stop.is_set():
-                log.warning("fetch-failed broker=%s partitions=%d why=%r", self.broker, len(wanted), str(error))
+                self._on_round(self.broker, str(error))
                 self._give_up(wanted)
                 stop.wait(self._settings.backoff_ms)
         finally:
