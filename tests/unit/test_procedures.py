@@ -349,7 +349,8 @@ def test_long_names_make_more_packets_and_none_that_a_server_refuses(server: Fak
 
 def test_owners_are_listed_by_topic_and_what_cannot_be_listed_is_left_out(server: FakeZooKeeper, party: Party) -> None:
     party.claim(FOUR[0], FOUR[2])
-    server.ensure(f"{paths.owners_of_topic(GROUP, TOPIC)}/no-number")
+    for name in ("no-number", "007", "9" * 5_000):
+        server.ensure(f"{paths.owners_of_topic(GROUP, TOPIC)}/{name}")
     assert party.run(list_owners(GROUP, [TOPIC, "never-claimed"])) == {TOPIC: frozenset({0, 2})}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer import errors
 from zkconsumer.base.lease import Lease
-from zkconsumer.base.threads import spawn
+from zkconsumer.base.threads import Worker, spawn
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.group import Group, GroupSettings
@@ -75,6 +75,7 @@ class Member:
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
+        self._giving_up: Worker | None = None
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, str]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
@@ -161,6 +162,7 @@ class Member:
         self.fetchers.ask_to_stop()
         self.control.post(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
+        clean = (self._giving_up is None or self._giving_up.join(CLOSE_STEP_MS)) and clean
         clean = self.fetchers.join(CLOSE_STEP_MS) and clean
         clean = self.control.stop(CLOSE_STEP_MS) and clean
         self._share_known.set()
@@ -214,12 +216,13 @@ class Member:
 
     def _end(self, error: ZkConsumerError) -> None:
         """Nothing is handed out any more, so nothing may be held: the session is ended for the sake of the others."""
-        if self._failure is None:
-            self._failure = error
-            self.fetchers.ask_to_stop()
-            spawn(f"{self.id}-give-up", lambda _: self._give_up(), self._thread_died)
+        is_first = self._failure is None
+        self._failure = self._failure or error
         self.end_streams(self._failure)
         self.lease.set(0)
+        if is_first:
+            self.fetchers.ask_to_stop()
+            self._giving_up = spawn(f"{self.id}-give-up", lambda _: self._give_up(), self._thread_died)
         self._share_known.set()
         self._has_left.set()
         with self._calls_lock:

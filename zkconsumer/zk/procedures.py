@@ -227,7 +227,7 @@ def list_owners(
     """
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
     owned = {
-        topic: {int(name) for name in answer.names if name.isascii() and name.isdigit()}
+        topic: {number for name in answer.names if (number := paths.partition_number(name)) is not None}
         for topic, answer in zip(topics, answers, strict=True)
         if isinstance(answer, ChildrenOf)
     }
