@@ -106,7 +106,7 @@ class SharePlanner:
         if self._is_auto:
             fitting = recognise_form(view.owners, context)
             better = next((form for form in PREFERRED if form in fitting), None)
-            if better is not None and better.compatibility != self._compatibility:
+            if better is not None and self._compatibility not in {form.compatibility for form in fitting}:
                 self._compatibility = better.compatibility
                 return (Tell("WARNING", "roundrobin-form", f"form={better.value}: the owners that are there say so"),)
         try:
