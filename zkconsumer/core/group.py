@@ -131,6 +131,7 @@ class Group:
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
         self._tickets = self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
+        self._unowned: set[str] = set()
         self._said_left_out: set[str] = set()
         self._said_missing: set[str] = set()
         self._said_stuck: dict[TopicPartition, str] = {}
@@ -296,6 +297,7 @@ class Group:
         self.rebalance.handle(reb.Stopped())
         self.share = {}
         self.refused.clear()
+        self._unowned.clear()
         self.tries = 0
         self._said_share = self._held_since_ms = None
         self._may_be_registered = self._deregister_later = self._retrying_releases = False
@@ -412,6 +414,7 @@ class Group:
         self.releases.unreleasable.clear()
         self._asked_positions = 0
         self._said_share = None
+        self._unowned.clear()
         self._diagnosing = self._diagnose_due = False
         self._say(do.StopTimer(Timer.RETRY), do.StopTimer(Timer.DIAGNOSE), do.StopTimer(Timer.OWNERS))
         self.owners.forget()
@@ -503,6 +506,7 @@ class Group:
             return
         if self._diagnose_due:
             self._diagnose_due = False
+            self._unowned.clear()
             self._say(*self.planner.diagnose(view))
         share = self.planner.plan(view)
         self._say(*share.notes)
@@ -625,6 +629,9 @@ class Group:
         self.tries = 0
         self._diagnosing = self._diagnose_due = False
         self._say(do.StopTimer(Timer.RETRY), do.StopTimer(Timer.DIAGNOSE))
+        self._unowned &= {tp.topic for tp in self.share}
+        if self._unowned:
+            self._diagnose_later()
         if self._said_share != self.share:
             self._said_share = dict(self.share)
             members = len(self.view.members) if self.view else 0
@@ -643,6 +650,9 @@ class Group:
             level, name = ("INFO", "share-incomplete") if self.tries == 1 else ("WARNING", "share-refused")
             self._said_share = None
             self._tell(level, name, f"missing={len(self.refused)} first={some}")
+        self._diagnose_later()
+
+    def _diagnose_later(self) -> None:
         if not self._diagnosing:
             self._diagnosing = True
             self._say(do.StartTimer(Timer.DIAGNOSE, self.settings.diagnose_after_ms))
@@ -663,6 +673,22 @@ class Group:
         if freed and self.rebalance.state is RebalanceState.SHORT:
             self._say(do.StopTimer(Timer.RETRY))
             self.rebalance.handle(reb.OwnersMoved())
+        self._note_unowned(event.owned)
+
+    def _note_unowned(self, owned: Mapping[str, frozenset[int]]) -> None:
+        """We hold our share, and something of our topics has no owner: if that lasts, say why."""
+        if self.view is None or self.rebalance.state is not RebalanceState.HELD:
+            return
+        for topic, numbers in owned.items():
+            if set(self.view.topics.get(topic, ())) <= numbers:
+                self._unowned.discard(topic)
+            else:
+                self._unowned.add(topic)
+        if not self._unowned and self._diagnosing:
+            self._diagnosing = False
+            self._say(do.StopTimer(Timer.DIAGNOSE))
+        elif self._unowned:
+            self._diagnose_later()
 
     def _lose(self, partitions: Iterable[TopicPartition], why: str) -> None:
         """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""

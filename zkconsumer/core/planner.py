@@ -110,10 +110,21 @@ class SharePlanner:
                 self._compatibility = better.compatibility
                 return (Tell("WARNING", "roundrobin-form", f"form={better.value}: the owners that are there say so"),)
         try:
-            why = explain_mismatch(view.owners, self._assign(context), context)
+            assignment = self._assign(context)
         except AssignmentRefused:
             return ()
-        return tuple(self._once("WARNING", "owners-differ", why)) if why else ()
+        why = explain_mismatch(view.owners, assignment, context)
+        if why:
+            return tuple(self._once("WARNING", "owners-differ", why))
+        untaken = [tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer != self._member]
+        if not untaken:
+            return ()
+        words = (
+            f"partitions={len(untaken)} first={untaken[0]}: it falls to {assignment.owners[untaken[0]]}, and nobody "
+            "takes it. That member is set otherwise, or has given up (an original member does so after "
+            "rebalance.max.retries): compare the settings, and restart it"
+        )
+        return tuple(self._once("WARNING", "partitions-untaken", words))
 
     # --- inside -------------------------------------------------------------------------------------------------
 
