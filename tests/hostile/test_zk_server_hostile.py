@@ -344,6 +344,17 @@ def test_a_server_that_takes_the_connection_and_gives_no_session_is_named() -> N
     server.close()
 
 
+def test_a_handshake_that_is_lost_is_made_again_while_the_session_lives(start: Start) -> None:
+    # What a server does that is just starting: it takes the connection, and loses what comes.
+    server, asker = start()
+    server.is_deaf = True
+    before = len(server.wires)
+    server.wires[-1].socket.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: len(server.wires) >= before + 2, "a second handshake", SESSION_MS * 9 // 10, poll_ms=10)
+    server.is_deaf = False
+    assert asker.heard(2) == SUSPENDED_AND_BACK
+
+
 def test_closing_on_a_silent_server_takes_its_time_and_no_more(start: Start) -> None:
     _, asker = start(silence)
     asker.ask(Exists("/a"))

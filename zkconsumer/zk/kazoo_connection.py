@@ -41,6 +41,7 @@ RECONNECT_JITTER = 0.5
 """The pauses between two rounds through the servers: growing, and half of each is chance."""
 
 CONNECT_TIMEOUT_MIN_MS = 500
+HANDSHAKES_PER_SESSION = 4
 PROBE_TIMEOUT_MS = 500
 PROBE_BYTES_MAX = 16_384
 FRAME_BYTES_MAX = 64 * 1024 * 1024
@@ -204,6 +205,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._read_event = read_event
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            # A server that is just starting may take the handshake and lose it: ask again while the session lives.
+            timeout = min(timeout, self.client._session_timeout / 1000 / HANDSHAKES_PER_SESSION)
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect) and answer[0].time_out > 0:
             self.negotiated_timeout_ms = int(answer[0].time_out)
