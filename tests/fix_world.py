@@ -47,6 +47,11 @@ def wait_until(holds: Callable[[], object], what: str, timeout_ms: int = DEADLIN
         pause.wait(LOOK_MS / 1000)
 
 
+def our_threads() -> list[str]:
+    """The names of the package's threads that run, those of the fakes apart."""
+    return [name for name in live_threads() if not name.startswith("fake-")]
+
+
 def take(stream: Stream, count: int) -> list[Message]:
     """The next so many records."""
     return [next(stream.iterator()) for _ in range(count)]

@@ -37,7 +37,7 @@ from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.connection import BlockingConnection, Connect
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.runtime.member import Member
-from zkconsumer.streams import Decoder, KafkaStream, default_decoder
+from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
@@ -221,7 +221,7 @@ class ZookeeperConsumerConnector:
         """Of what is on its way out as well: with ``auto.commit.enable=false`` nobody else commits that."""
         infos = self._member.streams.held()
         positions = {tp: info.consumed_offset for tp, info in infos.items()}
-        here = threading.get_ident()
+        here = calling_thread()
         for stream in self._streams:
             in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None
             if in_hand is not None and infos.get(in_hand[0].tp) is in_hand[0]:
@@ -248,7 +248,7 @@ class ZookeeperConsumerConnector:
                 return
             self._closed = True
         self._closing.set()
-        here = threading.get_ident()
+        here = calling_thread()
         for stream in self._streams:
             if stream.iterator().thread_id == here:
                 if covers_message_in_hand:

@@ -16,6 +16,7 @@ lease holds (by the clock, so that a process which was stopped for a while hands
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -45,6 +46,22 @@ Decoder = Callable[[bytes], Any]
 LEASE_WAIT_MS = 100
 
 log = logging.getLogger("zkconsumer.streams")
+
+
+_numbers = itertools.count(1)
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+
+
+_here = _Here()
+
+
+def calling_thread() -> int:
+    """A number for the calling thread that no other ever gets; the system gives those of ended threads again."""
+    return _here.number
 
 
 def default_decoder(data: bytes) -> bytes:
@@ -150,7 +167,7 @@ class ConsumerIterator(Generic[K, V]):
 
     def __next__(self) -> MessageAndMetadata[K, V]:
         """The next record; ``StopIteration`` once the connector is closed."""
-        self.thread_id = threading.get_ident()
+        self.thread_id = _here.number
         self._come_back()
         while True:
             if not self._is_ready():
@@ -173,7 +190,7 @@ class ConsumerIterator(Generic[K, V]):
 
     def has_next(self) -> bool:
         """Whether there is a record that may be handed out; waits for one, at most ``consumer.timeout.ms``."""
-        self.thread_id = threading.get_ident()
+        self.thread_id = _here.number
         self._come_back()
         while self._is_ready():
             if self._await_lease(self._upcoming[0]):

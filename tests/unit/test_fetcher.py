@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, Stream, run_in_thread, take, wait_until
+from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, Stream, our_threads, run_in_thread, take, wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.lease import Lease
 from zkconsumer.base.threads import live_threads
@@ -671,7 +671,7 @@ def test_a_connector_closes_in_time_with_everything_black_holed(make_world: Make
     started_ms = SYSTEM_CLOCK.now_ms()
     connector.close()
     assert SYSTEM_CLOCK.now_ms() - started_ms < 10_000
-    assert [name for name in live_threads() if "g1_a" in name] == []
+    assert our_threads() == []
 
 
 def test_a_connector_closes_in_time_though_zookeeper_takes_requests_and_never_answers(
@@ -686,7 +686,7 @@ def test_a_connector_closes_in_time_though_zookeeper_takes_requests_and_never_an
     started_ms = SYSTEM_CLOCK.now_ms()
     connector.close()
     assert SYSTEM_CLOCK.now_ms() - started_ms < 10_000
-    assert [name for name in live_threads() if "g1_a" in name] == []
+    assert our_threads() == []
 
 
 def test_a_dead_fetcher_thread_ends_every_stream_with_its_error(

@@ -1,0 +1,1108 @@
+"""Whole connectors on a world in memory: what programs, neighbours and ZooKeeper see of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.fix_world import (
+    MakeConnector,
+    MakeWorld,
+    Stream,
+    our_threads,
+    run_in_thread,
+    take,
+    take_all,
+    wait_until,
+)
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.errors import (
+    ChrootMissing,
+    ConnectorClosed,
+    ConsumerIdInUse,
+    ConsumerRebalanceFailedException,
+    ConsumerTimeoutException,
+    ForkedError,
+    MessageStreamsExistException,
+    MigrationError,
+    OffsetsNotCommitted,
+    UnsafeName,
+    UsageError,
+    ZkTimeoutException,
+)
+from zkconsumer.kafka import versions
+from zkconsumer.kafka.chunks import PartitionTopicInfo
+from zkconsumer.streams import string_decoder
+from zkconsumer.testing.fake_releases import RELEASES
+from zkconsumer.testing.fake_zookeeper import FakeZkStore
+from zkconsumer.testing.world import FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compression
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import CheckOp, ChildrenOf, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
+from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import Control, format_control
+
+TOPIC = "topic1"
+GROUP = "group1"
+SHORT_SESSION_MS = 300
+
+
+def infos(connector: ZookeeperConsumerConnector) -> dict[int, PartitionTopicInfo]:
+    """The ownerships as the streams know them, by partition."""
+    return {tp.partition: info for tp, info in connector._member.streams.infos.items()}
+
+
+def streams_of(connector: ZookeeperConsumerConnector, threads: int = 1, topic: str = TOPIC) -> list[Stream]:
+    return connector.create_message_streams({topic: threads})[topic]
+
+
+def append(world: FakeWorld, partition: int, *values: str, codec: int = compression.NONE, topic: str = TOPIC) -> None:
+    world.cluster.append(topic, partition, [value.encode() for value in values], codec=codec)
+
+
+def values_of(messages: list[Any]) -> list[str]:
+    return sorted(message.value.decode() for message in messages)
+
+
+def wait_for_owners(world: FakeWorld, owners: dict[int, str], topic: str = TOPIC) -> None:
+    wait_until(lambda: world.owners(GROUP, topic) == owners, f"the owners are {owners}")
+
+
+def members(world: FakeWorld) -> list[str]:
+    """Who is registered."""
+    children = world.zookeeper.tree.children(paths.ids(GROUP))
+    return children.names if isinstance(children, ChildrenOf) else []
+
+
+def short_sessions(world: FakeWorld) -> None:
+    world.zookeeper.timeout_range_ms = (50, 40_000)
+
+
+@contextmanager
+def recorded(world: FakeWorld) -> Iterator[list[Request]]:
+    """Every request that reaches ZooKeeper meanwhile."""
+    seen: list[Request] = []
+    is_on = True
+
+    def look(request: Request) -> bool:
+        if is_on:
+            seen.append(request)
+        return False
+
+    world.zookeeper.refuse_next(look, NoAuth)
+    yield seen
+    is_on = False
+
+
+# --- the tests of the original ----------------------------------------------------------------------------------
+
+
+def basic(world: FakeWorld, connect: MakeConnector, codec: int) -> None:
+    """ZookeeperConsumerConnectorTest.testBasic, (b) to (e)."""
+    for partition in range(2):
+        append(world, partition, f"first-{partition}-0", f"first-{partition}-1", codec=codec)
+    consumer1 = connect(on=world, group_id=GROUP, consumer_id="consumer1")
+    [stream1] = streams_of(consumer1)
+    expected = sorted(f"first-{partition}-{number}" for partition in range(2) for number in range(2))
+    assert values_of(take(stream1, 4)) == expected
+    assert world.owners(GROUP, TOPIC) == {0: "group1_consumer1-0", 1: "group1_consumer1-0"}
+    consumer1.commit_offsets()
+    assert world.offsets(GROUP, TOPIC) == {0: 2, 1: 2}
+
+    joining = run_in_thread(
+        lambda: streams_of(connect(on=world, group_id=GROUP, consumer_id="consumer2", num_consumer_fetchers=1))
+    )
+    assert_nothing_comes(stream1, consumer1, {0})
+    [stream2] = joining()
+    owners = {0: "group1_consumer1-0", 1: "group1_consumer2-0"}
+    wait_for_owners(world, owners)
+    for partition in range(2):
+        append(world, partition, f"second-{partition}-0", f"second-{partition}-1", codec=codec)
+    assert values_of(take(stream1, 2)) == ["second-0-0", "second-0-1"]
+    assert values_of(take(stream2, 2)) == ["second-1-0", "second-1-1"]
+
+    consumer3 = connect(on=world, group_id=GROUP, consumer_id="consumer3")
+    assert consumer3.create_message_streams({}) == {}
+    for partition in range(2):
+        append(world, partition, f"third-{partition}-0", f"third-{partition}-1", codec=codec)
+    assert values_of(take(stream1, 2)) == ["third-0-0", "third-0-1"]
+    assert values_of(take(stream2, 2)) == ["third-1-0", "third-1-1"]
+    assert world.owners(GROUP, TOPIC) == owners
+    with pytest.raises(MessageStreamsExistException):
+        consumer3.create_message_streams({})
+
+
+def assert_nothing_comes(stream: Stream, connector: ZookeeperConsumerConnector, stays: set[int]) -> None:
+    """Come back for more, as a program does, until the others have taken their part."""
+    done = threading.Event()
+
+    def come_back() -> None:
+        while not done.is_set():
+            assert not has_next_soon(stream)
+
+    reading = run_in_thread(come_back)
+    wait_until(lambda: {tp.partition for tp in connector.assignment} == stays, f"only {stays} stay")
+    done.set()
+    reading()
+
+
+def has_next_soon(stream: Stream) -> bool:
+    iterator = stream.iterator()
+    before, iterator._timeout_ms = iterator._timeout_ms, 20
+    try:
+        return iterator.has_next()
+    except ConsumerTimeoutException:
+        return False
+    finally:
+        iterator._timeout_ms = before
+
+
+def test_basic_a_times_out_twice_in_a_row_without_data(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    [stream] = streams_of(connect(consumer_timeout_ms=200))
+    for _ in range(2):
+        with pytest.raises(ConsumerTimeoutException):
+            stream.iterator().has_next()
+
+
+def test_basic_b_to_e(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    basic(world, connect, compression.NONE)
+
+
+CODECS = {"gzip": compression.GZIP, "snappy": compression.SNAPPY, "lz4": compression.LZ4, "zstd": compression.ZSTD}
+
+
+@pytest.mark.parametrize(
+    ("release", "codec"),
+    [
+        (release, name)
+        for release, facts in RELEASES.items()
+        for name in CODECS
+        if name != "zstd" or facts.version >= (2, 1)
+    ],
+)
+def test_compression(
+    release: str, codec: str, make_world: MakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "SILENCE_MS", 30)
+    world = make_world(brokers=2, release=release)
+    world.create_topic(TOPIC, 2)
+    basic(world, connect, CODECS[codec])
+
+
+def test_compression_set_consumption(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    for partition in range(2):
+        append(world, partition, *(f"{partition}-{number:03}" for number in range(200)), codec=compression.GZIP)
+    [stream] = streams_of(connect())
+    expected = [f"{partition}-{number:03}" for partition in range(2) for number in range(200)]
+    assert values_of(take(stream, 400)) == expected
+
+
+def test_consumer_decoder(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    for partition in range(2):
+        append(world, partition, *(f"{partition}-ä{number}" for number in range(5)))
+    connector = connect()
+    [stream] = connector.create_message_streams({TOPIC: 1}, string_decoder, string_decoder)[TOPIC]
+    iterator = stream.iterator()
+    received = []
+    for _ in range(10):
+        assert iterator.has_next()
+        received.append(iterator.next().value)
+    assert sorted(received) == [f"{partition}-ä{number}" for partition in range(2) for number in range(5)]
+
+
+def test_leader_selection_for_partition(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "1", "2")
+    connector = connect(group_id=GROUP, consumer_id="consumer1")
+    [stream] = streams_of(connector)
+    assert connector.assignment == {TopicPartition(TOPIC, 0): "group1_consumer1-0"}
+    assert world.owners(GROUP, TOPIC) == {0: "group1_consumer1-0"}
+    assert [message.value for message in take(stream, 2)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("smallest", 10), ("largest", 0)])
+@pytest.mark.parametrize("stored", [10_000, -1])
+def test_auto_offset_reset(stored: int, policy: str, expected: int, world: FakeWorld, connect: MakeConnector) -> None:
+    """AutoOffsetResetTest: an offset that is too large, and one that is negative."""
+    world.create_topic(TOPIC, 1)
+    append(world, 0, *map(str, range(10)))
+    world.zookeeper.ensure(paths.offset(GROUP, TopicPartition(TOPIC, 0)), str(stored).encode())
+    [stream] = streams_of(connect(group_id=GROUP, auto_offset_reset=policy, consumer_timeout_ms=200))
+    assert len(take_all(stream)) == expected
+
+
+def test_a_reset_is_committed_although_it_goes_back(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, *map(str, range(10)))
+    world.zookeeper.ensure(paths.offset(GROUP, TopicPartition(TOPIC, 0)), b"10000")
+    connector = connect(group_id=GROUP)
+    [stream] = streams_of(connector)
+    take(stream, 3)
+    connector.commit_offsets()
+    assert world.offsets(GROUP, TOPIC) == {0: 3}
+    assert connector.counters["offsets_reset"] == 1
+
+
+# --- what may be asked for --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "topic_count_map",
+    [
+        None,
+        [TOPIC],
+        {TOPIC: 0},
+        {TOPIC: -1},
+        {TOPIC: True},
+        {TOPIC: "1"},
+        {TOPIC: 1.0},
+        {TOPIC: 2**31},
+        {TOPIC: 1, "a/b": 1},
+        {"..": 1},
+        {"": 1},
+        {"x" * 250: 1},
+        {"t\n": 1},
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_subscribed_to_is_refused_before_anything_is_written(
+    topic_count_map: Any, world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP)
+    before = world.zookeeper.tree.dump()
+    with pytest.raises(UsageError):
+        connector.create_message_streams(topic_count_map)
+    assert world.zookeeper.tree.dump() == before
+    append(world, 0, "v")
+    [stream] = streams_of(connector)
+    assert take(stream, 1)[0].value == b"v", "the next call may be right"
+
+
+def test_a_consumer_id_that_leads_elsewhere_is_refused(world: FakeWorld, connect: MakeConnector) -> None:
+    with pytest.raises((UnsafeName, UsageError)):
+        connect(consumer_id="../../brokers")
+
+
+def test_streams_come_as_many_as_asked_for_also_without_partitions_for_them(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    streams = connector.create_message_streams({TOPIC: 3, "absent": 2})
+    assert [stream.thread for stream in streams[TOPIC]] == ["group1_a-0", "group1_a-1", "group1_a-2"]
+    assert len(streams["absent"]) == 2
+    assert connector.assignment == {TopicPartition(TOPIC, 0): "group1_a-0"}
+
+
+def test_streams_can_be_made_once(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect()
+    streams_of(connector)
+    with pytest.raises(MessageStreamsExistException):
+        streams_of(connector)
+
+
+def test_an_empty_map_registers_and_gets_nothing(world: FakeWorld, connect: MakeConnector) -> None:
+    connector = connect(group_id=GROUP, consumer_id="a")
+    assert connector.create_message_streams({}) == {}
+    assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is not None
+    assert connector.assignment == {}
+    connector.commit_offsets()
+
+
+def test_a_made_up_consumer_id_is_as_the_original_makes_it(world: FakeWorld, connect: MakeConnector) -> None:
+    group, host, millis, random = connect(group_id=GROUP).consumer_id.replace("_", "-", 1).rsplit("-", 3)[0:4]
+    assert group.startswith(GROUP) or group == GROUP
+    assert host
+    assert millis.isdigit()
+    assert len(random) == 8
+
+
+def test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.zookeeper.is_up = False
+    with pytest.raises(ZkTimeoutException):
+        connect()
+    assert our_threads() == []
+
+
+def test_a_chroot_that_is_missing_is_one_clear_error_and_leaves_no_thread(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    with pytest.raises(ChrootMissing):
+        connect(zookeeper_connect="fake.invalid:2181/nowhere")
+    assert our_threads() == []
+
+
+# --- topics that change -----------------------------------------------------------------------------------------
+
+
+def test_partitions_that_come_later_are_read_from_their_beginning(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(connector)
+    [kept] = infos(connector).values()
+    world.create_topic(TOPIC, 3)
+    for partition in range(3):
+        append(world, partition, f"v{partition}")
+    assert values_of(take(stream, 3)) == ["v0", "v1", "v2"]
+    wait_for_owners(world, dict.fromkeys(range(3), "group1_a-0"))
+    assert infos(connector)[0] is kept
+    assert kept.is_live
+
+
+def test_a_topic_that_is_created_after_the_subscription_is_read(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(connector)
+    assert [line for line in caplog.messages if "topic-missing" in line] == caplog.messages
+    assert len(caplog.messages) == 1
+    world.create_topic(TOPIC, 2)
+    append(world, 1, "v")
+    assert take(stream, 1)[0].value == b"v"
+
+
+def test_a_topic_that_is_deleted_is_one_warning_and_the_others_go_on(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic(TOPIC, 2)
+    world.create_topic("other", 2)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    streams = connector.create_message_streams({TOPIC: 1, "other": 1})
+    with caplog.at_level(logging.WARNING):
+        world.zookeeper.remove(paths.topic(TOPIC))
+        wait_until(lambda: {tp.topic for tp in connector.assignment} == {"other"}, "its partitions are given back")
+        world.cluster.delete_topic(TOPIC)
+        append(world, 0, "v", topic="other")
+        assert take(streams["other"][0], 1)[0].value == b"v"
+    [line] = caplog.messages
+    assert "topic-missing" in line
+    assert TOPIC in line
+    wait_until(lambda: owner_stat(world, 0) is None, "its owner nodes are deleted")
+    world.create_topic(TOPIC, 2)
+    append(world, 1, "again")
+    assert take(streams[TOPIC][0], 1)[0].value == b"again"
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------
+
+
+def test_after_an_expiry_the_member_registers_again_and_nothing_is_lost(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 2)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(connector)
+    append(world, 0, *(f"{number}" for number in range(10)))
+    take(stream, 3)
+    connector.commit_offsets()
+    take(stream, 2)
+    old_session = world.store_of(connector).session_id
+    old = infos(connector)
+    world.zookeeper.expire(world.store_of(connector))
+    wait_until(lambda: not old[0].is_live, "the end of the session is known")
+    assert [message.offset for message in take(stream, 7)] == [3, 4, 5, 6, 7, 8, 9], "from the last commit on"
+    assert world.store_of(connector).session_id != old_session
+    assert world.owners(GROUP, TOPIC) == {0: "group1_a-0", 1: "group1_a-0"}
+    assert not any(info.is_live for info in old.values())
+    assert infos(connector)[0] is not old[0]
+
+
+def test_records_of_an_ended_session_are_not_handed_out(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, consumer_id="a", consumer_timeout_ms=100)
+    [stream] = streams_of(connector)
+    append(world, 0, *map(str, range(10)))
+    wait_until(lambda: len(stream.queue) == 1, "a chunk has arrived")
+    take(stream, 2)
+    assert stream.iterator().has_next()
+    world.zookeeper.hold("requests", world.store_of(connector))
+    world.zookeeper.expire(world.store_of(connector))
+    wait_until(lambda: connector.assignment == {}, "the end of the session is known")
+    with pytest.raises(ConsumerTimeoutException):
+        next(stream.iterator())
+    with pytest.raises(OffsetsNotCommitted):
+        connector.commit_offsets({TopicPartition(TOPIC, 0): 5}, retry_on_failure=False)
+    assert world.offsets(GROUP, TOPIC) == {}
+    world.zookeeper.release("requests", world.store_of(connector))
+    assert [message.offset for message in take(stream, 10)] == list(range(10))
+
+
+def test_without_an_answer_from_zookeeper_nothing_is_handed_out_after_two_thirds_of_the_time_out(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    """S3, on a real clock: no answers, and the connection does not even break."""
+    short_sessions(world)
+    world.create_topic(TOPIC, 1)
+    append(world, 0, *map(str, range(100_000)))
+    connector = connect(
+        group_id=GROUP, consumer_id="a", zookeeper_session_timeout_ms=SHORT_SESSION_MS, consumer_timeout_ms=100
+    )
+    [stream] = streams_of(connector)
+    take(stream, 1)
+    store = world.store_of(connector)
+    world.zookeeper.hold("answers", store)
+    held_at_ms = SYSTEM_CLOCK.now_ms()
+    with pytest.raises(ConsumerTimeoutException, match="ZooKeeper has not answered lately"):
+        while True:
+            next(stream.iterator())
+            assert SYSTEM_CLOCK.now_ms() - held_at_ms <= SHORT_SESSION_MS * 2 // 3 + 50
+    world.zookeeper.release("answers", store)
+    wait_until(lambda: has_next_soon(stream), "the lease is renewed")
+
+
+def test_a_mere_disconnect_causes_no_rebalance_and_no_pause(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 4)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    neighbour = connect(group_id=GROUP, consumer_id="b")
+    [stream] = streams_of(connector)
+    joining = run_in_thread(lambda: streams_of(neighbour))
+    assert_nothing_comes(stream, connector, {0, 1})
+    [stream2] = joining()
+    owners = {0: "group1_a-0", 1: "group1_a-0", 2: "group1_b-0", 3: "group1_b-0"}
+    wait_for_owners(world, owners)
+    for partition in range(4):
+        append(world, partition, "before")
+    take(stream, 2)
+    take(stream2, 2)
+    before, others = infos(connector), infos(neighbour)
+    asked = len([seen for seen in world.cluster.requests if seen.api is not FETCH])
+    store, session_id = world.store_of(connector), world.store_of(connector).session_id
+    sent = world.store_of(neighbour).packets_sent
+    with recorded(world) as seen:
+        world.zookeeper.disconnect(store)
+        append(world, 0, "while away")
+        assert take(stream, 1)[0].value == b"while away"
+        world.zookeeper.reconnect(store)
+        append(world, 0, "back")
+        assert take(stream, 1)[0].value == b"back"
+        connector.commit_offsets()
+    assert world.owners(GROUP, TOPIC) == owners
+    assert store.session_id == session_id
+    for now, then in ((infos(connector), before), (infos(neighbour), others)):
+        assert now.keys() == then.keys()
+        assert all(now[number] is then[number] and then[number].is_live for number in then)
+    written = [op for multi in multis_of_the_group(seen) for op in multi.ops if isinstance(op, CreateOp | DeleteOp)]
+    assert not any(op.path.startswith(paths.owners(GROUP)) for op in written)
+    assert world.store_of(neighbour).packets_sent - sent <= 2, "the neighbour has noticed nothing"
+    assert len([seen for seen in world.cluster.requests if seen.api is not FETCH]) == asked
+    assert world.offsets(GROUP, TOPIC)[0] == 3
+
+
+def test_a_member_that_dies_leaves_its_partitions_to_the_others(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    first = connect(group_id=GROUP, consumer_id="a")
+    [stream1] = streams_of(first)
+    second = connect(group_id=GROUP, consumer_id="b")
+    joining = run_in_thread(lambda: streams_of(second))
+    assert_nothing_comes(stream1, first, {0})
+    [stream2] = joining()
+    wait_for_owners(world, {0: "group1_a-0", 1: "group1_b-0"})
+    append(world, 0, "0", "1", "2")
+    take(stream1, 2)
+    first.commit_offsets()
+    take(stream1, 1)
+    world.kill(first)
+    assert [message.offset for message in take(stream2, 1)] == [2], "what was handed out since the last commit"
+    wait_for_owners(world, {0: "group1_b-0", 1: "group1_b-0"})
+
+
+# --- hand-over --------------------------------------------------------------------------------------------------
+
+
+def owner_stat(world: FakeWorld, partition: int) -> object:
+    return world.zookeeper.tree.exists(paths.owner(GROUP, TopicPartition(TOPIC, partition)))
+
+
+def asked_offsets(world: FakeWorld, partition: int) -> list[int]:
+    """The offsets that were asked for of one partition, in their order."""
+    return [
+        row.fetch_offset
+        for seen in world.cluster.requests
+        if seen.api is FETCH
+        for topic in seen.body.topics
+        for row in topic.partitions
+        if row.partition == partition
+    ]
+
+
+def test_what_stays_is_neither_released_nor_paused_in_a_rebalance(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 4)
+    first = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(first)
+    append(world, 0, "0", "1", "2")
+    take(stream, 1)
+    kept = infos(first)
+    nodes = {number: owner_stat(world, number) for number in (0, 1)}
+    second = connect(group_id=GROUP, consumer_id="b")
+    streams_of(second)
+    wait_for_owners(world, {0: "group1_a-0", 1: "group1_a-0", 2: "group1_b-0", 3: "group1_b-0"})
+    assert kept[0].in_hand == 0, "and the program was not asked to come back"
+    for number in (0, 1):
+        assert infos(first)[number] is kept[number]
+        assert kept[number].is_live
+        assert owner_stat(world, number) == nodes[number]
+    assert [message.offset for message in take(stream, 2)] == [1, 2]
+    append(world, 0, "3")
+    assert [message.offset for message in take(stream, 1)] == [3]
+    offsets = asked_offsets(world, 0)
+    assert offsets == sorted(offsets), "nothing was fetched twice"
+
+
+def test_a_clean_hand_over_loses_nothing_and_repeats_nothing(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    append(world, 1, *map(str, range(10)))
+    first = connect(group_id=GROUP, consumer_id="a")
+    [stream1] = streams_of(first)
+    assert [message.offset for message in take(stream1, 4)] == [0, 1, 2, 3]
+    second = connect(group_id=GROUP, consumer_id="b")
+    joining = run_in_thread(lambda: streams_of(second))
+    wait_until(lambda: not infos(first)[1].is_live, "the partition is being given back")
+    assert not has_next_soon(stream1), "nothing more of it is handed out"
+    [stream2] = joining()
+    assert [message.offset for message in take(stream2, 6)] == [4, 5, 6, 7, 8, 9]
+    assert first.counters.get("drain_timeouts", 0) == 0
+
+
+def test_who_does_not_come_back_in_time_has_the_message_in_hand_repeated_and_counted(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 2)
+    append(world, 1, *map(str, range(5)))
+    first = connect(group_id=GROUP, consumer_id="a", rebalance_drain_timeout_ms=50)
+    [stream1] = streams_of(first)
+    assert [message.offset for message in take(stream1, 3)] == [0, 1, 2]
+    second = connect(group_id=GROUP, consumer_id="b")
+    [stream2] = streams_of(second)
+    assert [message.offset for message in take(stream2, 3)] == [2, 3, 4]
+    assert first.counters["drain_timeouts"] == 1
+    assert not has_next_soon(stream1)
+    wait_for_owners(world, {0: "group1_a-0", 1: "group1_b-0"})
+    assert world.offsets(GROUP, TOPIC)[1] == 2
+
+
+def test_a_move_between_threads_of_one_member_fetches_nothing_again_and_loses_nothing(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    """A member that sorts before ours comes: partition 2 goes from our second thread to our first."""
+    world.create_topic(TOPIC, 4)
+    ours = connect(group_id=GROUP, consumer_id="m", queued_max_message_chunks=10)
+    stream0, stream1 = streams_of(ours, 2)
+    assert ours.assignment[TopicPartition(TOPIC, 2)] == "group1_m-1"
+    append(world, 2, *map(str, range(4)))
+    wait_until(lambda: len(stream1.queue) == 1, "a first chunk")
+    append(world, 2, *map(str, range(4, 8)))
+    wait_until(lambda: len(stream1.queue) == 2, "a second chunk")
+    assert [message.offset for message in take(stream1, 2)] == [0, 1]
+    append(world, 3, "x")
+    wait_until(lambda: len(stream1.queue) == 2, "and something else behind it")
+    asked = len(asked_offsets(world, 2))
+    earlier = connect(group_id=GROUP, consumer_id="a")
+    joining = run_in_thread(lambda: streams_of(earlier))
+    wait_until(lambda: not infos(ours)[2].is_live, "partition 2 is stopped")
+    assert [message.partition for message in take(stream1, 1)] == [3]
+    joining()
+    owners = {0: "group1_a-0", 1: "group1_a-0", 2: "group1_m-0", 3: "group1_m-1"}
+    wait_for_owners(world, owners)
+    assert [(message.partition, message.offset) for message in take(stream0, 6)] == [(2, at) for at in range(2, 8)]
+    append(world, 2, "8")
+    assert [message.offset for message in take(stream0, 1)] == [8]
+    assert set(asked_offsets(world, 2)[asked:]) <= {8, 9}, "what was in the queue was taken along"
+    assert world.offsets(GROUP, TOPIC)[2] == 2
+
+
+def test_members_that_come_and_go_under_load_lose_and_repeat_nothing(
+    make_world: MakeWorld, connect: MakeConnector
+) -> None:
+    """S4, S7, S9: every drain ends in time, so each record is handed out exactly once."""
+    world = make_world(brokers=2)
+    world.create_topic(TOPIC, 6)
+    total = 6 * 400
+    lock = threading.Lock()
+    seen: list[tuple[int, int]] = []
+    readings = []
+
+    def read(stream: Stream) -> None:
+        for message in stream:
+            with lock:
+                seen.append((message.partition, message.offset))
+
+    def member(name: str, threads: int) -> ZookeeperConsumerConnector:
+        connector = connect(on=world, group_id=GROUP, consumer_id=name, consumer_timeout_ms=-1, fetch_wait_max_ms=10)
+        streams = connector.create_message_streams({TOPIC: threads})[TOPIC]
+        readings.extend(run_in_thread(lambda stream=stream: read(stream)) for stream in streams)
+        return connector
+
+    def produce() -> None:
+        for number in range(400):
+            for partition in range(6):
+                append(world, partition, f"{partition}-{number}")
+
+    producing = run_in_thread(produce)
+    middle = member("m", 2)
+    early = member("c", 1)
+    late = member("x", 2)
+    early.close()
+    member("a", 1)
+    middle.close()
+    producing()
+    wait_until(lambda: len(seen) >= total, f"all {total} records")
+    late.close()
+    world.stop()
+    for reading in readings:
+        reading()
+    assert len(seen) == len(set(seen)) == total
+    assert world.offsets(GROUP, TOPIC) == dict.fromkeys(range(6), 400)
+    by_partition: dict[int, list[int]] = {}
+    for partition, offset in seen:
+        by_partition.setdefault(partition, []).append(offset)
+    assert all(offsets == sorted(offsets) for offsets in by_partition.values())
+
+
+@pytest.mark.parametrize("has_multi_read", [True, False])
+def test_a_join_costs_few_packets_and_pauses_nothing_that_stays(
+    has_multi_read: bool, make_world: MakeWorld, connect: MakeConnector
+) -> None:
+    """8 members, 64 partitions: at most 15 packets for a member that was there, members + 15 for the joiner."""
+    world = make_world(brokers=2, has_multi_read=has_multi_read)
+    world.create_topic(TOPIC, 64)
+    members = [connect(on=world, group_id=GROUP, consumer_id=f"m{number}") for number in range(8)]
+    for member in members[:7]:
+        streams_of(member)
+    wait_for_shares(world, 7)
+    wait_until(lambda: sum(len(infos(member)) for member in members) == 64, "everything is fetched")
+    before = [infos(member) for member in members[:7]]
+    sent = [world.store_of(member).packets_sent for member in members]
+    streams_of(members[7])
+    wait_for_shares(world, 8)
+    wait_until(lambda: all(len(member.assignment) == 8 for member in members), "everything is fetched")
+    costs = [world.store_of(member).packets_sent - then for member, then in zip(members, sent, strict=True)]
+    paths_read_singly = 0 if has_multi_read else 8 + 2
+    assert max(costs[:7]) <= 15 + paths_read_singly
+    assert costs[7] <= 8 + 15 + paths_read_singly
+    for member, then in zip(members, before, strict=False):
+        for number, info in infos(member).items():
+            if number in then:
+                assert info is then[number], "what stays is the same ownership"
+            assert info.is_live
+
+
+def wait_for_shares(world: FakeWorld, members: int) -> None:
+    def is_covered() -> bool:
+        owners = list(world.owners(GROUP, TOPIC).values())
+        counts = {owners.count(owner) for owner in owners}
+        return len(owners) == 64 and len(set(owners)) == members and max(counts) - min(counts) <= 1
+
+    wait_until(is_covered, f"{members} members hold 64 partitions")
+
+
+# --- commits ----------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_covers_the_message_in_hand_of_the_calling_thread_only(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 2)
+    connector = connect(group_id=GROUP, rebalance_drain_timeout_ms=50)
+    stream0, stream1 = streams_of(connector, 2)
+    for partition in range(2):
+        append(world, partition, "0", "1", "2")
+    run_in_thread(lambda: take(stream1, 2))()
+    take(stream0, 2)
+    connector.commit_offsets()
+    assert world.offsets(GROUP, TOPIC) == {0: 2, 1: 1}
+    run_in_thread(connector.commit_offsets)()
+    assert world.offsets(GROUP, TOPIC) == {0: 2, 1: 1}, "and a commit of a third thread takes nothing back"
+
+
+def test_a_message_in_hand_is_not_committed_by_itself(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, auto_commit_interval_ms=20)
+    [stream] = streams_of(connector)
+    append(world, 0, "0", "1", "2")
+    take(stream, 2)
+    wait_until(lambda: world.offsets(GROUP, TOPIC) == {0: 1}, "the automatic commit writes what was moved past")
+    take(stream, 1)
+    wait_until(lambda: world.offsets(GROUP, TOPIC) == {0: 2}, "and goes on with it")
+
+
+def test_a_commit_of_a_partition_on_its_way_out_is_written(world: FakeWorld, connect: MakeConnector) -> None:
+    """Without automatic commits the program's own is the only one; the next owner starts there."""
+    world.create_topic(TOPIC, 2)
+    append(world, 1, *map(str, range(4)))
+    first = connect(group_id=GROUP, consumer_id="a", auto_commit_enable=False)
+    [stream1] = streams_of(first)
+    take(stream1, 2)
+    second = connect(group_id=GROUP, consumer_id="b", auto_commit_enable=False)
+    joining = run_in_thread(lambda: streams_of(second))
+    wait_until(lambda: not infos(first)[1].is_live, "the partition is being given back")
+    first.commit_offsets()
+    assert not has_next_soon(stream1)
+    [stream2] = joining()
+    assert [message.offset for message in take(stream2, 2)] == [2, 3]
+
+
+def test_without_automatic_commits_nothing_is_written_that_was_not_asked_for(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1")
+    with connect(group_id=GROUP, auto_commit_enable=False, auto_commit_interval_ms=10) as connector:
+        take(streams_of(connector)[0], 2)
+    assert world.offsets(GROUP, TOPIC) == {}
+
+
+def test_given_offsets_are_committed_and_what_is_not_ours_is_named(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, offsets_channel_backoff_ms=1)
+    streams_of(connector)
+    ours, foreign = TopicPartition(TOPIC, 0), TopicPartition("foreign", 3)
+    with pytest.raises(OffsetsNotCommitted) as raised:
+        connector.commit_offsets({ours: 7, foreign: 9})
+    assert list(raised.value.refused) == [foreign]
+    assert world.offsets(GROUP, TOPIC) == {0: 7}
+
+
+def test_a_failed_commit_is_tried_again_as_often_as_the_settings_say(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    tp = TopicPartition(TOPIC, 0)
+    world.zookeeper.ensure(paths.offset(GROUP, tp), b"0")
+    connector = connect(group_id=GROUP, offsets_commit_max_retries=3, offsets_channel_backoff_ms=1)
+    streams_of(connector)
+    world.zookeeper.set_acl(paths.offset(GROUP, tp), ())
+    with pytest.raises(OffsetsNotCommitted, match="NoAuth"):
+        connector.commit_offsets({tp: 5})
+    assert connector.counters["commits_failed"] == 4
+    with pytest.raises(OffsetsNotCommitted):
+        connector.commit_offsets({tp: 5}, retry_on_failure=False)
+    assert connector.counters["commits_failed"] == 5
+    assert connector.assignment, "it is held and read on"
+
+
+def test_a_commit_is_bound_to_the_owner_node(world: FakeWorld, connect: MakeConnector) -> None:
+    """Somebody deletes our owner node by hand: what we held is not written any more, and is claimed anew."""
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1", "2")
+    connector = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(connector)
+    take(stream, 2)
+    old = infos(connector)[0]
+    world.zookeeper.hold("events", world.store_of(connector))
+    world.zookeeper.remove(paths.owner(GROUP, TopicPartition(TOPIC, 0)))
+    with pytest.raises(OffsetsNotCommitted, match="owner node"):
+        connector.commit_offsets(retry_on_failure=False)
+    assert world.offsets(GROUP, TOPIC) == {}
+    world.zookeeper.release("events", world.store_of(connector))
+    wait_for_owners(world, {0: "group1_a-0"})
+    assert [message.offset for message in take(stream, 3)] == [0, 1, 2]
+    assert infos(connector)[0] is not old
+
+
+# --- the end ----------------------------------------------------------------------------------------------------
+
+
+def test_leaving_with_covers_the_message_in_hand(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1", "2")
+    with connect(group_id=GROUP) as connector:
+        [stream] = streams_of(connector)
+        take(stream, 2)
+    assert world.offsets(GROUP, TOPIC) == {0: 2}
+    assert list(stream) == []
+
+
+def test_leaving_with_by_an_exception_does_not(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1", "2")
+    with pytest.raises(ZeroDivisionError), connect(group_id=GROUP) as connector:
+        take(streams_of(connector)[0], 2)
+        raise ZeroDivisionError
+    assert world.offsets(GROUP, TOPIC) == {0: 1}
+
+
+def test_close_covers_the_message_in_hand_of_its_own_thread_only(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    for partition in range(2):
+        append(world, partition, "0", "1", "2")
+    connector = connect(group_id=GROUP, rebalance_drain_timeout_ms=50)
+    stream0, stream1 = streams_of(connector, 2)
+    run_in_thread(lambda: take(stream1, 2))()
+    take(stream0, 2)
+    connector.close()
+    assert world.offsets(GROUP, TOPIC) == {0: 2, 1: 1}
+    assert connector.counters["drain_timeouts"] == 1
+
+
+def test_close_gives_everything_back_ends_the_streams_and_leaves_no_thread(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 2)
+    connector = connect(group_id=GROUP, consumer_id="a", consumer_timeout_ms=-1)
+    streams = streams_of(connector, 2)
+    waiting = [run_in_thread(lambda stream=stream: list(stream)) for stream in streams]
+    connector.shutdown()
+    assert [ended() for ended in waiting] == [[], []]
+    assert world.owners(GROUP, TOPIC) == {}
+    assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is None
+    assert our_threads() == []
+    connector.shutdown()
+    for refused in (connector.commit_offsets, lambda: streams_of(connector)):
+        with pytest.raises(ConnectorClosed):
+            refused()
+
+
+def test_a_connector_without_streams_closes(world: FakeWorld, connect: MakeConnector) -> None:
+    connect().close()
+
+
+def test_close_while_streams_are_being_created_ends_the_waiting(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    world.zookeeper.ensure(paths.owner(GROUP, TopicPartition(TOPIC, 0)), b"somebody")
+    connector = connect(group_id=GROUP)
+    creating = run_in_thread(lambda: streams_of(connector))
+    wait_until(lambda: members(world), "it has registered")
+    connector.close()
+    [stream] = creating()
+    assert list(stream) == []
+
+
+def test_ended_streams_hand_out_nothing_while_the_member_stays(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1", "2")
+    connector = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(connector)
+    take(stream, 1)
+    connector.end_streams()
+    assert list(stream) == []
+    assert world.owners(GROUP, TOPIC) == {0: "group1_a-0"}
+    connector.close()
+    assert world.offsets(GROUP, TOPIC) == {0: 1}
+
+
+def test_a_close_that_zookeeper_does_not_confirm_says_so(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, rebalance_drain_timeout_ms=0)
+    streams_of(connector)
+    world.zookeeper.disconnect(world.store_of(connector))
+    connector.close()
+    assert [line for line in caplog.messages if "close-incomplete" in line]
+
+
+# --- shares that cannot be had ----------------------------------------------------------------------------------
+
+
+def test_without_its_whole_share_the_streams_come_with_a_warning_and_the_attempts_go_on(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    short_sessions(world)
+    world.create_topic(TOPIC, 2)
+    append(world, 0, "0")
+    append(world, 1, "1")
+    blocked = paths.owner(GROUP, TopicPartition(TOPIC, 0))
+    world.zookeeper.ensure(blocked, b"by hand")
+    connector = connect(
+        group_id=GROUP,
+        consumer_id="a",
+        zookeeper_session_timeout_ms=SHORT_SESSION_MS,
+        rebalance_max_retries=1,
+        rebalance_backoff_ms=20,
+    )
+    [stream] = streams_of(connector)
+    assert len([line for line in caplog.messages if "share-not-whole" in line]) == 1
+    assert take(stream, 1)[0].partition == 1, "what can be had is read"
+    world.zookeeper.remove(blocked)
+    assert take(stream, 1)[0].partition == 0
+
+
+def test_fail_fast_leaves_the_group_and_raises(world: FakeWorld, connect: MakeConnector) -> None:
+    short_sessions(world)
+    world.create_topic(TOPIC, 2)
+    world.zookeeper.ensure(paths.owner(GROUP, TopicPartition(TOPIC, 0)), b"by hand")
+    connector = connect(
+        group_id=GROUP,
+        consumer_id="a",
+        zookeeper_session_timeout_ms=SHORT_SESSION_MS,
+        rebalance_max_retries=1,
+        rebalance_backoff_ms=20,
+        rebalance_fail_fast=True,
+    )
+    with pytest.raises(ConsumerRebalanceFailedException, match="registration was deleted"):
+        streams_of(connector)
+    assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is None
+    assert world.owners(GROUP, TOPIC) == {0: "by hand"}
+
+
+def hold_id(world: FakeWorld) -> FakeZkStore:
+    """Another session that registered with our id."""
+    holder = FakeZkStore(world.zookeeper)
+    holder.listen(lambda _: None)
+    holder.start(1_000)
+    world.zookeeper.ensure(paths.ids(GROUP))
+    call(holder, [Create(paths.registration(GROUP, "group1_a"), b"theirs", ephemeral=True)], 1_000)
+    return holder
+
+
+def test_an_id_that_another_session_holds_is_waited_for_then_refused_and_never_changed(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    short_sessions(world)
+    world.create_topic(TOPIC, 1)
+    holder = hold_id(world)
+    connector = connect(group_id=GROUP, consumer_id="a", zookeeper_session_timeout_ms=SHORT_SESSION_MS)
+    with pytest.raises(ConsumerIdInUse, match="group1_a") as raised:
+        streams_of(connector)
+    assert f"{holder.session_id:#x}" in str(raised.value)
+    assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) == b"theirs"
+    assert members(world) == ["group1_a"]
+    connector.close()
+    assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) == b"theirs"
+
+
+def test_an_id_whose_holder_ends_is_taken(world: FakeWorld, connect: MakeConnector) -> None:
+    """Our own predecessor, killed a moment ago."""
+    world.create_topic(TOPIC, 1)
+    holder = hold_id(world)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    creating = run_in_thread(lambda: streams_of(connector))
+    world.zookeeper.expire(holder, reconnects=False)
+    [stream] = creating()
+    append(world, 0, "v")
+    take(stream, 1)
+    assert connector.consumer_id == "group1_a"
+
+
+# --- the control znode ------------------------------------------------------------------------------------------
+
+
+def move(world: FakeWorld, authority: Any, epoch: int = 1) -> None:
+    control = Control("m1", epoch, "prepared", authority, "cut-over")
+    world.zookeeper.ensure(paths.control(GROUP), format_control(control))
+
+
+def multis_of_the_group(seen: list[Request]) -> list[Multi]:
+    return [r for r in seen if isinstance(r, Multi) and any(op.path.startswith(f"/consumers/{GROUP}/") for op in r.ops)]
+
+
+def test_without_a_control_znode_nothing_is_checked(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "v")
+    with recorded(world) as seen, connect(group_id=GROUP) as connector:
+        take(streams_of(connector)[0], 1)
+        connector.commit_offsets()
+    assert len(multis_of_the_group(seen)) >= 3
+    assert not any(op.path == paths.control(GROUP) for multi in multis_of_the_group(seen) for op in multi.ops)
+
+
+def test_with_a_control_znode_its_version_is_in_every_multi(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "v")
+    move(world, "zookeeper")
+    move(world, "zookeeper", epoch=2)
+    with recorded(world) as seen, connect(group_id=GROUP) as connector:
+        take(streams_of(connector)[0], 1)
+        connector.commit_offsets()
+    assert len(multis_of_the_group(seen)) >= 3
+    assert {multi.ops[0] for multi in multis_of_the_group(seen)} == {CheckOp(paths.control(GROUP), 1)}
+
+
+def test_a_control_znode_that_changes_is_read_again_and_the_member_goes_on(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1")
+    connector = connect(group_id=GROUP, offsets_channel_backoff_ms=20)
+    [stream] = streams_of(connector)
+    take(stream, 1)
+    kept = infos(connector)[0]
+    move(world, "zookeeper")
+    connector.commit_offsets()
+    move(world, "zookeeper", epoch=2)
+    take(stream, 1)
+    connector.commit_offsets()
+    assert world.offsets(GROUP, TOPIC) == {0: 2}
+    assert infos(connector)[0] is kept
+
+
+def test_streams_end_with_an_error_when_the_authority_moves_to_kafka(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1", "2")
+    connector = connect(group_id=GROUP)
+    [stream] = streams_of(connector)
+    take(stream, 1)
+    move(world, "kafka")
+    with pytest.raises(MigrationError, match="'kafka'"):
+        while True:
+            has_next_soon(stream)
+    with pytest.raises(MigrationError):
+        next(stream.iterator())
+    with pytest.raises(MigrationError):
+        connector.commit_offsets()
+    wait_until(lambda: world.owners(GROUP, TOPIC) == {}, "nothing is held")
+    assert world.offsets(GROUP, TOPIC) == {}
+
+
+def test_a_group_that_is_elsewhere_is_not_joined(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    move(world, "kafka")
+    connector = connect(group_id=GROUP, consumer_id="a")
+    with pytest.raises(MigrationError):
+        streams_of(connector)
+    assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is None
+
+
+# --- a fork -----------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_gets_an_error_and_its_parent_goes_on(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1", "2")
+    connector = connect(group_id=GROUP, consumer_id="a")
+    [stream] = streams_of(connector)
+    take(stream, 1)
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        outcomes = []
+        try:
+            for attempt in (
+                lambda: next(stream.iterator()),
+                stream.iterator().has_next,
+                connector.commit_offsets,
+                lambda: streams_of(connector),
+            ):
+                try:
+                    attempt()
+                    outcomes.append("returned")
+                except ForkedError:
+                    outcomes.append("forked")
+            connector.close()
+        finally:
+            os.write(writable, ",".join(outcomes).encode())
+            os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as told:
+        outcome = run_in_thread(told.read)()
+    os.waitpid(child, 0)
+    assert outcome == b"forked,forked,forked,forked"
+    assert [message.offset for message in take(stream, 2)] == [1, 2]
+    connector.commit_offsets()
+    assert world.offsets(GROUP, TOPIC) == {0: 3}
+    assert world.owners(GROUP, TOPIC) == {0: "group1_a-0"}
