@@ -112,9 +112,15 @@ def test_a_registration_that_may_not_be_made_says_so(server: FakeZooKeeper, part
 
 def test_a_registration_that_is_gone_already_is_deregistered(server: FakeZooKeeper, party: Party) -> None:
     party.run(register(GROUP, "g1_a", b"data", party.session_id))
-    assert party.run(deregister(GROUP, "g1_a")) is None
+    assert party.run(deregister(GROUP, "g1_a", party.session_id)) is None
     assert server.data(REGISTRATION) is None
-    assert party.run(deregister(GROUP, "g1_a")) is None
+    assert party.run(deregister(GROUP, "g1_a", party.session_id)) is None
+
+
+def test_a_registration_of_another_session_is_not_deleted(server: FakeZooKeeper, party: Party) -> None:
+    party.run(register(GROUP, "g1_a", b"theirs", party.session_id))
+    assert party.run(deregister(GROUP, "g1_a", party.session_id + 1)) is None
+    assert server.data(REGISTRATION) == b"theirs"
 
 
 # --- claims -----------------------------------------------------------------------------------------------------
@@ -368,14 +374,12 @@ def test_positions_come_with_their_versions_and_reasons(server: FakeZooKeeper, p
     assert failed[hidden] == f"NoAuth {paths.offset(GROUP, hidden)}"
 
 
-def test_positions_that_the_connection_did_not_bring_are_failed_not_missing(
+def test_positions_that_the_connection_did_not_bring_are_neither_known_nor_failed(
     server: FakeZooKeeper, party: Party
 ) -> None:
-    """A position that is unknown must not become a reset."""
+    """They are asked for again: a position that is unknown must become neither a reset nor an error line."""
     server.lose_next(lambda request: isinstance(request, GetMany), is_done=False)
-    stored, failed = party.run(read_positions(GROUP, FOUR))
-    assert stored == {}
-    assert set(failed) == set(FOUR)
+    assert party.run(read_positions(GROUP, FOUR)) == ({}, {})
 
 
 def test_what_a_registration_misses_is_named_by_its_path(party: Party) -> None:

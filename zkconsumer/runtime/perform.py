@@ -138,10 +138,11 @@ class ZooKeeperHalf:
         return self._hosts[session_id]
 
     def deregister(self, command: do.Deregister) -> None:
-        def finish(_: StoreError | None) -> ev.Event:
-            return ev.Deregistered(command.ticket)
+        def finish(error: StoreError | None) -> ev.Event:
+            why = "" if error is None else f"{type(error).__name__} {error.path}"
+            return ev.Deregistered(command.ticket, why)
 
-        self._run(deregister(self._group, self._member), command.session_id, finish)
+        self._run(deregister(self._group, self._member, command.session_id), command.session_id, finish)
 
     def read_group(self, command: do.ReadGroup) -> None:
         def finish(view: GroupView | str) -> ev.Event:

@@ -95,10 +95,13 @@ def register(group: str, consumer: str, data: bytes, session_id: int) -> Procedu
     return NodeExists(path)
 
 
-def deregister(group: str, consumer: str) -> Procedure[StoreError | None]:
-    """Delete our registration; one that is gone already is fine."""
-    [gone] = yield [Delete(paths.registration(group, consumer))]
-    return gone if isinstance(gone, StoreError) and not isinstance(gone, NoNode) else None
+def deregister(group: str, consumer: str, session_id: int) -> Procedure[StoreError | None]:
+    """Delete our registration; one that is gone already, or that another session made, is not ours to delete."""
+    path = paths.registration(group, consumer)
+    [held] = yield [Get(path)]
+    if isinstance(held, Node) and held.stat.ephemeral_owner == session_id:
+        [held] = yield [Delete(path)]
+    return held if isinstance(held, StoreError) and not isinstance(held, NoNode) else None
 
 
 # --- claims -----------------------------------------------------------------------------------------------------
@@ -247,12 +250,17 @@ def list_owners(
 def read_positions(
     group: str, partitions: Sequence[TopicPartition]
 ) -> Procedure[tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]]]:
-    """The stored offsets, and why those that could not be read could not."""
+    """The stored offsets, and why those that could not be read could not.
+
+    A partition whose answer was lost with the connection is in neither: it is asked for again.
+    """
     [nodes] = yield [GetMany(tuple(paths.offset(group, tp) for tp in partitions))]
     assert isinstance(nodes, list), "reading many gives a list"
     stored: dict[TopicPartition, StoredOffset] = {}
     failed: dict[TopicPartition, str] = {}
     for tp, node in zip(partitions, nodes, strict=True):
+        if isinstance(node, ConnectionLost | SessionGone):
+            continue
         found = stored_offset(node)
         if isinstance(found, str):
             failed[tp] = found
