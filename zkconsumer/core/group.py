@@ -68,13 +68,15 @@ class Share:
     """What a view gives this member: partition -> our thread id.
 
     ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
-    exactly, and why: then this member must not take part.
+    exactly, and why: then this member must not take part.  ``is_waiting``: there will be more when the owners of
+    other members have told how the group deals.
     """
 
     mine: Mapping[TopicPartition, str]
     refused: str = ""
     unevaluable: str = ""
     notes: tuple[Command, ...] = ()
+    is_waiting: bool = False
 
 
 class Planner(Protocol):
@@ -124,6 +126,7 @@ class Group:
         self.has_failed = False
         self.tries = 0
         self._assignment_refused = ""
+        self._is_waiting = False
         self._withdrawing = False
         self._may_be_registered = self._has_announced_left = False
         self._deregister_later = self._retrying_releases = False
@@ -260,8 +263,7 @@ class Group:
             self._say(do.StopTimer(Timer.RETRY))
             self._read_group()
         if self.rebalance.state in (RebalanceState.HELD, RebalanceState.SHORT):
-            topics = {tp.topic for tp in self.share}
-            self._say(*self.owners.keep(topics, soon=self.rebalance.state is RebalanceState.SHORT))
+            self._say(*self.owners.keep(self._topics_watched, soon=self.rebalance.state is RebalanceState.SHORT))
 
     # --- session --------------------------------------------------------------------------------------------
 
@@ -296,6 +298,7 @@ class Group:
         self.membership.handle(ev.SessionLost(0))
         self.rebalance.handle(reb.Stopped())
         self.share = {}
+        self._is_waiting = False
         self.refused.clear()
         self._unowned.clear()
         self.tries = 0
@@ -517,6 +520,7 @@ class Group:
             self._tell("ERROR", "assignment-refused", share.refused)
         self._assignment_refused = share.refused
         self.share = dict(share.mine)
+        self._is_waiting = share.is_waiting
         self.releases.unreleasable.clear()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
@@ -619,7 +623,8 @@ class Group:
 
     def _positions_done(self) -> None:
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
-        self.rebalance.handle(reb.PositionsDone(fetching and not self.refused and not self._assignment_refused))
+        is_whole = not (self.refused or self._assignment_refused or self._is_waiting)
+        self.rebalance.handle(reb.PositionsDone(fetching and is_whole))
         if self.rebalance.state is RebalanceState.HELD:
             self._share_held()
         elif self.rebalance.state is RebalanceState.SHORT:
@@ -670,7 +675,9 @@ class Group:
         vanished = [tp for tp, p in self.partitions.items() if p.state in held and is_free(tp)]
         self._lose(vanished, "its owner node vanished")
         freed = any(is_free(tp) for tp in self.share if tp not in self.partitions)
-        if freed and self.rebalance.state is RebalanceState.SHORT:
+        if self.rebalance.state is RebalanceState.SHORT and self._is_waiting:
+            self._trigger()
+        elif self.rebalance.state is RebalanceState.SHORT and freed:
             self._say(do.StopTimer(Timer.RETRY))
             self.rebalance.handle(reb.OwnersMoved())
         self._note_unowned(event.owned)
@@ -734,7 +741,7 @@ class Group:
                     self.membership.handle(mem.Seek())
                 self._trigger()
             case Timer.OWNERS if self.session.live is not None:
-                self._say(*self.owners.due({tp.topic for tp in self.share}, self.fetching, self._session_id))
+                self._say(*self.owners.due(self._topics_watched, self.fetching, self._session_id))
             case Timer.RETRY:
                 self._retrying_releases = False
                 self.releases.unreleasable.clear()
@@ -762,6 +769,11 @@ class Group:
     def _session_id(self) -> int:
         assert self.session.live is not None, "asked only while there is a session"
         return self.session.live.session_id
+
+    @property
+    def _topics_watched(self) -> set[str]:
+        """Whose owners matter: those of our share, and those that are to tell what our share is."""
+        return {tp.topic for tp in self.share} | (set(self.threads or ()) if self._is_waiting else set())
 
     @property
     def _session_timeout_ms(self) -> int:

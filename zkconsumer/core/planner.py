@@ -1,13 +1,17 @@
 """From a view of the group to this member's share: the assignor, and what only experience tells about the others.
 
-The strategy stands nowhere in ZooKeeper.  With ``roundrobin.compatibility=auto`` the form is recognised from the
-owners that are there when we come; with nothing to compare it is that of 0.10.2.  When owners and assignment differ
-for long, ``diagnose`` says which setting the others seem to use.
+The strategy stands nowhere in ZooKeeper.  When owners and assignment differ for long, ``diagnose`` says which setting
+the others seem to use.
+
+With ``roundrobin.compatibility=auto`` the form is recognised from the owners.  While they fit several forms (those of
+a lone thread always do) only what all these forms give to this member is claimed: an original member that finds one
+node of ours where it should claim gives up everything, so it must be let show its share first.  When nobody shows
+anything for long the form is that of 0.10.2.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.core.assignment import (
     Assignment,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.commands import Command
     from zkconsumer.core.subscription import TopicCount
     from zkconsumer.core.view import GroupView
+    from zkconsumer.types import TopicPartition
 
 ROUNDROBIN = "roundrobin"
 AUTO = "auto"
@@ -37,6 +42,8 @@ PREFERRED = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0, Form.ROUNDROBIN_0_8_2)
 """What ``auto`` chooses from, the first that fits.  0.8.2 deals as 0.10.2 does where it deals at all, save for topics
 whose names have equal hashes; so it is taken only when it alone explains the owners.
 """
+ORDERS = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0)
+"""The two orders in which partitions are dealt; as long as both may be the group's, the form is unknown."""
 
 
 class SharePlanner:
@@ -50,10 +57,11 @@ class SharePlanner:
         self._compatibility = "" if self._is_auto else compatibility
         self._said: set[str] = set()
         self._left_out: set[str] = set()
+        self._owners_seen: Mapping[TopicPartition, str] | None = None
 
     def needs_owners(self) -> bool:
         """Whether the form of roundrobin is still to be recognised."""
-        return self._is_auto and not self._compatibility
+        return self._is_undecided
 
     def whole_group(self) -> bool:
         """Under roundrobin every topic of the group matters, under range only our own."""
@@ -92,7 +100,10 @@ class SharePlanner:
             notes += self._once(
                 "WARNING", "topics-tied", f"topics={sorted(assignment.tied)}: equal hashes, members may disagree"
             )
-        return Share({tp: str(thread) for tp, thread in assignment.mine.items()}, notes=tuple(notes))
+        mine = {tp: str(thread) for tp, thread in assignment.mine.items()}
+        if not self._is_undecided:
+            return Share(mine, notes=tuple(notes))
+        return self._undecided_share(mine, view, context, notes)
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
@@ -104,11 +115,15 @@ class SharePlanner:
             return ()
         context = self._context(view, counts)
         if self._is_auto:
-            fitting = recognise_form(view.owners, context)
-            better = next((form for form in PREFERRED if form in fitting), None)
-            if better is not None and self._compatibility not in {form.compatibility for form in fitting}:
-                self._compatibility = better.compatibility
-                return (Tell("WARNING", "roundrobin-form", f"form={better.value}: the owners that are there say so"),)
+            fitting = self._fitting(view, context)
+            if fitting and self._compatibility not in {form.compatibility for form in fitting}:
+                self._compatibility = fitting[0].compatibility
+                words = f"form={fitting[0].value}: the owners that are there say so"
+                return (Tell("WARNING", "roundrobin-form", words),)
+            if self._is_undecided:
+                self._compatibility = PREFERRED[0].compatibility
+                words = f"form={PREFERRED[0].value}: the owners that are there tell nothing"
+                return (Tell("WARNING", "roundrobin-form", words),)
         try:
             assignment = self._assign(context)
         except AssignmentRefused:
@@ -172,17 +187,57 @@ class SharePlanner:
             return str(error)
         return ""
 
+    @property
+    def _is_undecided(self) -> bool:
+        return self._is_auto and not self._compatibility
+
+    def _undecided_share(
+        self, mine: Mapping[TopicPartition, str], view: GroupView, context: AssignmentContext, notes: list[Command]
+    ) -> Share:
+        """What every form gives to this member; all of it when all others are members of ours that wait like this one.
+
+        An original member has its whole share or nothing for longer than a moment; exactly the part that is certain,
+        at two looks in a row, is only held by somebody who waits.
+        """
+        forms = [_shares(create_instance(form.strategy, form.compatibility).assign(context)) for form in ORDERS]
+        certain = {
+            name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
+            for name, share in forms[0].items()
+        }
+        own = certain.pop(self._member, {})
+        if all(len(own) == len(form.get(self._member, ())) for form in forms):
+            return Share(mine, notes=tuple(notes))
+        held = _held(view, context)
+        is_same_look, self._owners_seen = self._owners_seen == view.owners, view.owners
+        if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
+            self._compatibility = PREFERRED[0].compatibility
+            words = f"form={PREFERRED[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
+            return Share(mine, notes=(*notes, Tell("INFO", "roundrobin-form", words)))
+        words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
+        return Share(own, notes=(*notes, *self._once("INFO", "roundrobin-form", words)), is_waiting=True)
+
     def _recognise(self, view: GroupView, context: AssignmentContext) -> list[Command]:
-        if not self.needs_owners() or view.owners is None:
+        """Decide for a form when the owners fit it, and not the other order as well."""
+        fitting = self._fitting(view, context) if self._is_undecided else []
+        if not fitting or all(form in fitting for form in ORDERS):
             return []
-        fitting = recognise_form(view.owners, context)
-        form = next((form for form in PREFERRED if form in fitting), None)
-        if form is None:
-            form, why = PREFERRED[0], "the owners that are there tell nothing"
-        else:
-            why = "the owners that are there are as it gives"
-        self._compatibility = form.compatibility
-        return [Tell("INFO", "roundrobin-form", f"form={form.value}: {why} (roundrobin.compatibility=auto)")]
+        self._compatibility = fitting[0].compatibility
+        words = f"form={fitting[0].value}: the owners that are there are as it gives (roundrobin.compatibility=auto)"
+        return [Tell("INFO", "roundrobin-form", words)]
+
+    def _fitting(self, view: GroupView, context: AssignmentContext) -> list[Form]:
+        """The forms that no owner contradicts and that give some other member exactly what it owns.
+
+        Exactly, because in the middle of a rebalance one or two owners fit many forms.
+        """
+        held = _held(view, context)
+        fitting: list[Form] = []
+        for form in PREFERRED:
+            if form in recognise_form(view.owners or {}, context):
+                shares = _shares(create_instance(form.strategy, form.compatibility).assign(context))
+                if any(held.get(name) == share for name, share in shares.items() if name != self._member):
+                    fitting.append(form)
+        return fitting
 
     def _once(self, level: str, name: str, words: str) -> list[Command]:
         if words in self._said:
@@ -191,3 +246,23 @@ class SharePlanner:
         return [Tell(level, name, words)]
 
 
+Shares: TypeAlias = "dict[str, dict[TopicPartition, str]]"
+"""Member -> what its threads have."""
+
+
+def _shares(assignment: Assignment) -> Shares:
+    """What each member is given."""
+    found: Shares = {}
+    for tp, thread in assignment.owners.items():
+        found.setdefault(thread.consumer, {})[tp] = str(thread)
+    return found
+
+
+def _held(view: GroupView, context: AssignmentContext) -> Shares:
+    """What each member of the group owns."""
+    consumers = {str(thread): thread.consumer for thread in context.ring}
+    found: Shares = {}
+    for tp, thread in (view.owners or {}).items():
+        if thread in consumers:
+            found.setdefault(consumers[thread], {})[tp] = thread
+    return found
