@@ -577,6 +577,21 @@ def test_a_stream_that_has_ended_is_not_fetched_for(cluster: FakeCluster, bench:
     assert info.fetch_offset == 1
 
 
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
+def test_a_limit_for_the_whole_answer_hits_each_partition_in_turn(release: str, bench: MakeBench) -> None:
+    """With more to read than fits, those at the end of the request must not wait until the others have caught up."""
+    cluster = FakeCluster(release=release)
+    cluster.create_topic(TOPIC, 6)
+    for partition in range(6):
+        for _ in range(40):
+            cluster.append(TOPIC, partition, [bytes(900)])
+    made = bench(cluster, chunks_max=100, max_bytes_each=1_000, max_bytes=2_500)
+    made.start(*range(6))
+    counts = {partition: len(offsets) for partition, offsets in made.take(90).items()}
+    assert set(counts) == set(range(6))
+    assert max(counts.values()) - min(counts.values()) <= 3
+
+
 # --- brokers that do not behave ---------------------------------------------------------------------------------
 
 NONSENSE: dict[str, Fault] = {

@@ -45,6 +45,7 @@ from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
 )
 
@@ -258,9 +259,9 @@ class ConsumerFetcherThread:
             settings.socket_timeout_ms + max_wait_ms,
             response_bytes_max=settings.response_bytes_max(len(placed)),
         )
-        self._rotate(placed)
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
+        self._rotate(placed, answer)
         leaderless: list[PartitionTopicInfo] = []
         out_of_range: list[PartitionTopicInfo] = []
         for topic in answer.responses:
@@ -335,10 +336,16 @@ class ConsumerFetcherThread:
         if leaderless:
             self._give_up(leaderless)
 
-    def _rotate(self, asked: list[PartitionTopicInfo]) -> None:
-        """Whoever was asked goes behind the others, so that a limit leaves out each of them in turn."""
+    def _rotate(self, asked: list[PartitionTopicInfo], answer: FetchResponse) -> None:
+        """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn."""
+        full = {
+            TopicPartition(topic.topic, part.partition_index)
+            for topic in answer.responses
+            for part in topic.partitions
+            if part.records
+        }
         with self._changed:
-            for info in asked:
+            for info in sorted(asked, key=lambda info: info.tp in full):
                 if self._partitions.get(info.tp) is info:
                     self._partitions[info.tp] = self._partitions.pop(info.tp)
 
