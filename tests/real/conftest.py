@@ -59,4 +59,4 @@ def clusters() -> Iterator[Clusters]:
 def names() -> tuple[str, str]:
     """A group and a topic for this test alone; short, because every owner in an error text holds them."""
     number = next(_numbers)
-    return f"g{number}", f"clicks{number}"
+    return f"g{number}", f"orders{number}"

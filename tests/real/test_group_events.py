@@ -109,6 +109,25 @@ def test_an_original_that_slept_rewinds_our_offsets_and_they_are_written_again(
 # --- other people's settings and hands ----------------------------------------------------------------------------
 
 
+def test_a_group_that_is_set_otherwise_is_named_with_its_setting(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    settings = {"partition.assignment.strategy": "roundrobin"}
+    with GroupLab(
+        clusters.get(BROKER), group, {topic: 13}, folder=tmp_path, strategy="roundrobin", compatibility="1.0",
+        ours={"partition.assignment.strategy": "range", "rebalance.max.retries": "4"}, scala=settings,
+    ) as lab:  # fmt: skip
+        with lab.change("scala-1 starts"):
+            lab.start_scala("scala-1", SCALA)
+        with lab.change("scala-2 starts"):
+            lab.start_scala("scala-2", SCALA)
+        lab.start_ours("ours-1")
+        line = wait_for_line(lab, "ours-1", "owners-differ", 20_000)
+        assert "all of them are as partition.assignment.strategy=roundrobin" in line
+        assert "roundrobin.compatibility=1.0" in line
+
+
 def test_an_owner_node_made_by_hand_is_refused_named_and_taken_when_it_goes(
     clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -16,7 +16,8 @@ from zkconsumer.testing.lab import GroupLab
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
-PARTITIONS = 16
+# With more than ten partitions, and an odd number, roundrobin of 1.0 deals otherwise than that of 0.10.2.
+PARTITIONS = 13
 PER_SECOND = 400
 
 # The node of a partition is held for a while after its last commit, so that an original successor, which reads the
@@ -116,3 +117,64 @@ def test_a_group_of_both_kinds_lives_through_every_change(
             lab.finish()
         finally:
             print(lab.report())
+
+
+# --- which roundrobin is it? --------------------------------------------------------------------------------------
+
+
+AUTO = [pytest.param("1.1.1", id="as-1.0"), pytest.param("0.10.2.2", id="as-0.10.2", marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("scala", AUTO)
+def test_a_lone_original_thread_is_let_show_how_it_deals(
+    scala: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    # It owned everything, which fits every form; one node of ours in its way would make it give up all of them.
+    require_releases(scala)
+    group, topic = names
+    with GroupLab(
+        clusters.get("1.1.1"),
+        group,
+        {topic: PARTITIONS},
+        folder=tmp_path,
+        strategy="roundrobin",
+        compatibility=form_of(scala),
+        policy=STRICT | {"ours_to_scala": None},
+    ) as lab:
+        lab.load(topic, PER_SECOND)
+        with lab.change("scala-1 starts the group with one thread"):
+            lab.start_scala("scala-1", scala)
+        with lab.change("ours-1 joins", timeout_ms=8_000):
+            lab.start_ours("ours-1")
+        with lab.change("ours-2 joins", timeout_ms=8_000):
+            lab.start_ours("ours-2")
+        lab.finish()
+        print(lab.report())
+
+
+@pytest.mark.parametrize("scala", AUTO)
+def test_an_original_member_may_join_a_group_that_one_of_ours_began(
+    scala: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    require_releases(scala)
+    group, topic = names
+    with GroupLab(
+        clusters.get("1.1.1"),
+        group,
+        {topic: PARTITIONS},
+        folder=tmp_path,
+        strategy="roundrobin",
+        compatibility=form_of(scala),
+        policy=STRICT | {"ours_to_scala": None},
+    ) as lab:
+        lab.load(topic, PER_SECOND)
+        with lab.change("ours-1 starts the group"):
+            lab.start_ours("ours-1")
+        with lab.change("scala-1 joins", timeout_ms=8_000):
+            lab.start_scala("scala-1", scala)
+        with lab.change("scala-1 leaves"):
+            lab.leave("scala-1")
+        with lab.change("ours-2 joins", timeout_ms=8_000):
+            lab.start_ours("ours-2")
+        lab.finish()
+        print(lab.report())
