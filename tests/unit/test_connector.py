@@ -378,17 +378,25 @@ def test_a_topic_that_is_created_after_the_subscription_is_read(
     assert take(stream, 1)[0].value == b"v"
 
 
+@pytest.mark.parametrize("brokers_first", [True, False])
 def test_a_topic_that_is_deleted_is_one_warning_and_the_others_go_on(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    brokers_first: bool, world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 2)
     world.create_topic("other", 2)
     connector = connect(group_id=GROUP, consumer_id="a")
     streams = connector.create_message_streams({TOPIC: 1, "other": 1})
     with caplog.at_level(logging.WARNING):
+        append(world, 0, "before", topic="other")
+        take(streams["other"][0], 1)
+        if brokers_first:
+            world.cluster.delete_topic(TOPIC)
+            append(world, 0, "between", topic="other")
+            take(streams["other"][0], 1)
         world.zookeeper.remove(paths.topic(TOPIC))
         wait_until(lambda: {tp.topic for tp in connector.assignment} == {"other"}, "its partitions are given back")
-        world.cluster.delete_topic(TOPIC)
+        if not brokers_first:
+            world.cluster.delete_topic(TOPIC)
         append(world, 0, "v", topic="other")
         assert take(streams["other"][0], 1)[0].value == b"v"
     [line] = caplog.messages
@@ -673,6 +681,24 @@ def test_members_that_come_and_go_under_load_lose_and_repeat_nothing(
     for partition, offset in seen:
         by_partition.setdefault(partition, []).append(offset)
     assert all(offsets == sorted(offsets) for offsets in by_partition.values())
+
+
+def test_a_broker_without_a_plaintext_address_is_said_once(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers are looked up again and again while some partition has no leader."""
+    node = b'{"version":2,"host":null,"port":-1,"endpoints":["SSL://secret.invalid:9093"]}'
+    world.zookeeper.ensure(paths.broker(7), node)
+    world.zookeeper.ensure(paths.broker(8), b"nonsense")
+    world.create_topic(TOPIC, 2)
+    world.cluster.move_leader(TOPIC, 0, None)
+    [stream] = streams_of(connect(refresh_leader_backoff_ms=5))
+    append(world, 1, "v")
+    take(stream, 1)
+    looks = len(world.cluster.requests)
+    wait_until(lambda: len(world.cluster.requests) > looks + 5, "brokers are looked up again and again")
+    assert len([line for line in caplog.messages if "broker=7" in line]) == 1
+    assert len([line for line in caplog.messages if "broker=8" in line]) == 1
 
 
 @pytest.mark.parametrize("has_multi_read", [True, False])

@@ -248,12 +248,18 @@ def test_a_leader_that_moves_is_found_again(cluster: FakeCluster, bench: MakeBen
     assert made.take(4) == {0: [1, 2], 1: [0, 1]}
 
 
-def test_a_partition_without_a_leader_is_looked_for_until_it_has_one(cluster: FakeCluster, bench: MakeBench) -> None:
+def test_a_partition_without_a_leader_is_looked_for_until_it_has_one(
+    cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster.move_leader(TOPIC, 0, None)
     made = bench(cluster)
     made.start(0, 1)
     append(cluster, 1, 1)
     assert made.take(1) == {1: [0]}
+    looks = len(cluster.requests)
+    wait_until(lambda: len(cluster.requests) > looks + 5, "it is looked for again and again")
+    [line] = caplog.messages
+    assert "no-leader partitions=1 first=clicks/0" in line
     cluster.move_leader(TOPIC, 0, 1)
     append(cluster, 0, 1)
     assert made.take(1) == {0: [0]}
@@ -460,6 +466,7 @@ def test_an_error_of_one_partition_does_not_stop_the_others(cluster: FakeCluster
 def test_an_error_of_many_partitions_is_one_line(
     cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     made = bench(cluster)
     made.start(0, 2)
     append(cluster, 0, 1)
@@ -473,9 +480,10 @@ def test_an_error_of_many_partitions_is_one_line(
     append(cluster, 0, 1)
     append(cluster, 2, 1)
     made.take(2)
-    [line] = caplog.messages
+    [line] = [line for line in caplog.messages if "leader-moved" in line]
     assert "partitions=2 first=clicks/0" in line
     assert "NOT_LEADER" in line
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "nothing is wrong"
 
 
 def test_an_oversize_message_is_queued_once_and_not_asked_for_again(bench: MakeBench) -> None:

@@ -71,6 +71,7 @@ class ConsumerFetcherManager:
         self._closed = False
         self._said_no_broker = ""
         self._said_failed: dict[BrokerAddress, str] = {}
+        self._said_unled: set[TopicPartition] = set()
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these from their fetch offsets on."""
@@ -201,6 +202,14 @@ class ConsumerFetcherManager:
                         del self._leaderless[info.tp]
             for key, infos in given.items():
                 self._fetcher(key).add(infos)
+        self._say_unled({tp for tp in wanted if tp in leaders.partitions and tp not in leaders.led})
+
+    def _say_unled(self, unled: set[TopicPartition]) -> None:
+        """Say once that nobody leads these, and again only after somebody did in between."""
+        fresh = sorted(unled - self._said_unled)
+        self._said_unled = unled
+        if fresh:
+            log.warning("no-leader partitions=%d first=%s why='nobody leads them now'", len(fresh), fresh[0])
 
     def _fetcher(self, key: tuple[BrokerAddress, int]) -> ConsumerFetcherThread:
         if key not in self._fetchers:

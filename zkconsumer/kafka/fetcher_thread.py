@@ -28,8 +28,11 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.chunks import FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.error_codes import (
+    LEADER_NOT_AVAILABLE,
     NONE,
+    NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode,
     error_code,
@@ -68,6 +71,11 @@ IDLE_WAIT_MS = 1_000
 """How long to wait for a queue to have room, or for a partition, before looking again."""
 
 log = logging.getLogger("zkconsumer.fetcher")
+
+NOT_HERE = frozenset(
+    str(error) for error in (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
+)
+"""What a broker answers about a partition that is led elsewhere now, or was deleted: no trouble by itself."""
 
 PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException)
 
@@ -363,13 +371,11 @@ class ConsumerFetcherThread:
     def _say_all(self) -> None:
         to_say, self._to_say = self._to_say, {}
         for why, partitions in to_say.items():
-            log.warning(
-                "partition-trouble broker=%s partitions=%d first=%s why=%r",
-                self.broker,
-                len(partitions),
-                partitions[0],
-                why,
-            )
+            values = (self.broker, len(partitions), partitions[0], why)
+            if why in NOT_HERE:
+                log.info("leader-moved broker=%s partitions=%d first=%s why=%r", *values)
+            else:
+                log.warning("partition-trouble broker=%s partitions=%d first=%s why=%r", *values)
 
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""

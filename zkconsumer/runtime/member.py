@@ -76,6 +76,7 @@ class Member:
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
         self._giving_up: Worker | None = None
+        self._said_of_brokers: dict[int, str] = {}
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, str]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
@@ -255,11 +256,19 @@ class Member:
             try:
                 broker = parse_broker(number, node.data)
             except errors.MalformedZnode as error:
-                log.warning("broker-unreadable broker=%d why=%r", number, str(error))
+                if self._is_news(number, str(error)):
+                    log.warning("broker-unreadable broker=%d why=%r", number, str(error))
                 continue
             if broker.plaintext is None:
-                log.warning("broker-unusable broker=%d why=%r", number, broker.problem)
+                if self._is_news(number, broker.problem):
+                    log.warning("broker-unusable broker=%d why=%r", number, broker.problem)
             else:
+                self._said_of_brokers.pop(number, None)
                 found.append(broker.plaintext)
         return found
+
+    def _is_news(self, broker: int, why: str) -> bool:
+        """Whether this has not been said of the broker yet: they are looked up often while a leader is missing."""
+        before, self._said_of_brokers[broker] = self._said_of_brokers.get(broker), why
+        return before != why
 
