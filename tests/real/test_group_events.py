@@ -79,6 +79,24 @@ def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
         assert len(lines_of(lab, "ours-1", "session-lost")) == 1
 
 
+def test_a_message_that_is_not_finished_in_time_is_handed_out_once_more_and_no_other(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    cluster = clusters.get(BROKER)
+    group, topic = names
+    with GroupLab(cluster, group, {topic: 4}, folder=tmp_path, ours={"rebalance.drain.timeout.ms": "200"}) as lab:
+        for partition in (2, 3):  # those that will go to ours-2
+            cluster.produce(topic, partition, 2)
+        with lab.change("ours-1 starts"):
+            lab.start_ours("ours-1", handle_ms=2_500)
+        lab.members["ours-1"].wait_handed(1)
+        with lab.change("ours-2 starts"):
+            lab.start_ours("ours-2")
+        verdict = lab.finish()
+        assert verdict.counts.duplicates == {"drain_timeout": 1}
+        assert len(lines_of(lab, "ours-1", "drain-timeout")) == 1
+
+
 def test_an_original_that_slept_rewinds_our_offsets_and_they_are_written_again(
     clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
