@@ -20,9 +20,9 @@ from zkconsumer.errors import (
     WorldError,
 )
 from zkconsumer.kafka import fetcher_thread
-from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo, ShutdownMarker
+from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
-from zkconsumer.kafka.fetcher_thread import LEFT_OUT_WAIT_MS, FetchSettings
+from zkconsumer.kafka.fetcher_thread import FRAME_SHARE_MIN, LEFT_OUT_WAIT_MS, FetchSettings
 from zkconsumer.streams import KafkaStream
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import (
@@ -461,6 +461,33 @@ def test_an_error_of_one_partition_does_not_stop_the_others(cluster: FakeCluster
     assert made.take(2) == {2: [0, 1]}
     cluster.lift(error)
     assert made.take(2) == {0: [0, 1]}
+
+
+def test_a_partition_that_can_never_be_read_is_asked_for_with_pauses(cluster: FakeCluster, bench: MakeBench) -> None:
+    """Metadata names a leader, and that leader refuses: no storm of questions to either."""
+    backoff_ms = 20
+    error = cluster.inject(PartitionError(TopicPartition(TOPIC, 0), 29), api=FETCH, times=None)
+    made = bench(cluster, backoff_ms=backoff_ms)
+    made.start(0)
+    wait_until(lambda: error.hits, "it is refused")
+    first, started_ms = error.hits, SYSTEM_CLOCK.now_ms()
+    wait_until(lambda: error.hits >= first + 10, "again and again")
+    assert SYSTEM_CLOCK.now_ms() - started_ms >= 9 * backoff_ms
+
+
+def test_a_small_record_set_does_not_keep_the_whole_answer_in_memory(bench: MakeBench) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic(TOPIC, 20)
+    made = bench(cluster, chunks_max=100)
+    for partition in range(20):
+        cluster.append(TOPIC, partition, [bytes(1_000 if partition else 1_000_000)])
+    made.start(*range(20))
+    wait_until(lambda: len(made.queues[0]) == 20, "all have arrived")
+    for _ in range(20):
+        chunk = made.queues[0].take(0)
+        assert isinstance(chunk, FetchedDataChunk)
+        kept = memoryview(chunk.records.obj).nbytes if isinstance(chunk.records, memoryview) else len(chunk.records)
+        assert kept <= len(chunk.records) * FRAME_SHARE_MIN
 
 
 def test_an_error_of_many_partitions_is_one_line(

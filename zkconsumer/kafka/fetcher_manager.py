@@ -72,20 +72,30 @@ class ConsumerFetcherManager:
         self._said_no_broker = ""
         self._said_failed: dict[BrokerAddress, str] = {}
         self._said_unled: set[TopicPartition] = set()
+        self._given_at_ms: dict[TopicPartition, int] = {}
+        self._came_back_at_once = False
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these from their fetch offsets on."""
-        self.add_partitions_with_error(infos)
         with self._changed:
+            self._look_for(infos)
             if self._finder is None and not self._closed:
                 name = f"{self._name}-leader-finder-thread"
                 self._finder = spawn(name, self._find_leaders, self._on_death, wake=self._wake_finder)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """The leader of these is not known, or not any more."""
+        given = list(infos)
+        since_ms = self._clock.now_ms() - self._settings.backoff_ms
         with self._changed:
-            self._leaderless.update({info.tp: info for info in infos if info.is_live})
-            self._changed.notify_all()
+            self._given_at_ms = {tp: at_ms for tp, at_ms in self._given_at_ms.items() if at_ms > since_ms}
+            self._came_back_at_once |= any(info.tp in self._given_at_ms for info in given)
+            self._look_for(given)
+
+    def _look_for(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """With the lock held."""
+        self._leaderless.update({info.tp: info for info in infos if info.is_live})
+        self._changed.notify_all()
 
     def wake(self) -> None:
         """A queue has room, or partitions have left: let every fetcher look again."""
@@ -135,6 +145,10 @@ class ConsumerFetcherManager:
                 self._changed.wait_for(lambda: self._leaderless or stop.is_set())
                 self._leaderless = {tp: info for tp, info in self._leaderless.items() if info.is_live}
                 wanted = dict(self._leaderless)
+                again, self._came_back_at_once = self._came_back_at_once, False
+            if again:
+                # The leader that was found a moment ago cannot be read: asking at once would be asking without end.
+                stop.wait(self._settings.backoff_ms)
             if wanted and not stop.is_set():
                 leaders = self._ask(sorted({tp.topic for tp in wanted}), stop)
                 if leaders is not None:
@@ -201,6 +215,7 @@ class ConsumerFetcherManager:
                     if self._leaderless.get(info.tp) is info:
                         del self._leaderless[info.tp]
             for key, infos in given.items():
+                self._given_at_ms |= {info.tp: self._clock.now_ms() for info in infos}
                 self._fetcher(key).add(infos)
         self._say_unled({tp for tp in wanted if tp in leaders.partitions and tp not in leaders.led})
 

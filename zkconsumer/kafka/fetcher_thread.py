@@ -70,6 +70,10 @@ TOTAL_LIMIT_FROM = 3
 IDLE_WAIT_MS = 1_000
 """How long to wait for a queue to have room, or for a partition, before looking again."""
 
+FRAME_SHARE_MIN = 4
+"""A record set that is less than this part of its answer is copied out of it: it would keep all of it in memory for as
+long as it waits in a queue."""
+
 log = logging.getLogger("zkconsumer.fetcher")
 
 NOT_HERE = frozenset(
@@ -317,6 +321,8 @@ class ConsumerFetcherThread:
             self._pause(info, f"corrupt record set at fetch offset {offset}: {error}")
             return
         self._said.pop(info.tp, None)
+        if isinstance(records, memoryview) and len(records) * FRAME_SHARE_MIN < memoryview(records.obj).nbytes:
+            records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
         chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
         if found.entries:
