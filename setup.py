@@ -27,7 +27,14 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*"]),
     package_data={"zkconsumer": ["py.typed", "testing/java/*.java"], "bridge": ["py.typed"]},
-    install_requires=["click>=8.1", "cramjam>=2.8", "google-crc32c>=1.5", "google-re2>=1.1", "kazoo>=2.10", "six>=1.16"],
+    install_requires=[
+        "click>=8.1",
+        "cramjam>=2.8",
+        "google-crc32c>=1.5",
+        "google-re2>=1.1",
+        "kazoo>=2.10",
+        "six>=1.16",
+    ],
     extras_require={"test": TEST},
     entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
     classifiers=[

@@ -1,1 +1,1 @@
-"""The modern side: coordinator client, embedded broker, migration, Spark.  Imports zkconsumer, never the other way round."""
+"""The modern side of the same groups: what knows the group coordinator.  Imports zkconsumer, never the other way round."""
