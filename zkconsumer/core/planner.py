@@ -1,7 +1,8 @@
 """From a view of the group to this member's share: the assignor, and what only experience tells about the others.
 
-The strategy stands nowhere in ZooKeeper.  When owners and assignment differ for long, ``diagnose`` says which setting
-the others seem to use.
+The strategy stands nowhere in ZooKeeper.  So the owners of a group at rest are compared with ours before this member
+joins: once it has joined a group that is set otherwise, the others own nothing for longer than a moment.  When owners
+and assignment differ for long, ``diagnose`` says which setting the others seem to use.
 
 With ``roundrobin.compatibility=auto`` the form is recognised from the owners.  While they fit several forms (those of
 a lone thread always do) only what all these forms give to this member is claimed: an original member that finds one
@@ -57,11 +58,12 @@ class SharePlanner:
         self._compatibility = "" if self._is_auto else compatibility
         self._said: set[str] = set()
         self._left_out: set[str] = set()
+        self._has_scouted = False
         self._owners_seen: Mapping[TopicPartition, str] | None = None
 
     def needs_owners(self) -> bool:
-        """Whether the form of roundrobin is still to be recognised."""
-        return self._is_undecided
+        """Whether the form of roundrobin is still to be recognised, or the group was never looked at."""
+        return self._is_undecided or not self._has_scouted
 
     def whole_group(self) -> bool:
         """Under roundrobin every topic of the group matters, under range only our own."""
@@ -75,7 +77,8 @@ class SharePlanner:
             return Share({}, unevaluable=str(error))
         counts.pop(self._member, None)
         before = self._context(view, counts)
-        notes += self._recognise(view, before)
+        notes += self._recognise(view, before) if self._is_auto else self._compare(view, before)
+        self._has_scouted = True
         refused = self._refusal(before)
         if not refused:
             counts[self._member] = StaticTopicCount(self._member, dict(threads))
@@ -238,6 +241,20 @@ class SharePlanner:
                 if any(held.get(name) == share for name, share in shares.items() if name != self._member):
                     fitting.append(form)
         return fitting
+
+    def _compare(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+        """Say it when all owners, before we come, are as another setting gives, and not as ours."""
+        owners = view.owners or {}
+        fitting = recognise_form(owners, context)
+        try:
+            computed = self._assign(context)
+        except AssignmentRefused:
+            return []
+        given = [create_instance(form.strategy, form.compatibility).assign(context).owners for form in fitting]
+        is_at_rest = any({tp: str(thread) for tp, thread in each.items()} == owners for each in given)
+        if computed.form in fitting or not is_at_rest:
+            return []
+        return self._once("WARNING", "owners-differ", explain_mismatch(owners, computed, context))
 
     def _once(self, level: str, name: str, words: str) -> list[Command]:
         if words in self._said:
