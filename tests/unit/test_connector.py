@@ -635,54 +635,6 @@ def test_a_move_between_threads_of_one_member_fetches_nothing_again_and_loses_no
     assert world.offsets(GROUP, TOPIC)[2] == 2
 
 
-def test_members_that_come_and_go_under_load_lose_and_repeat_nothing(
-    make_world: MakeWorld, connect: MakeConnector
-) -> None:
-    """S4, S7, S9: every drain ends in time, so each record is handed out exactly once."""
-    world = make_world(brokers=2)
-    world.create_topic(TOPIC, 6)
-    total = 6 * 400
-    lock = threading.Lock()
-    seen: list[tuple[int, int]] = []
-    readings = []
-
-    def read(stream: Stream) -> None:
-        for message in stream:
-            with lock:
-                seen.append((message.partition, message.offset))
-
-    def member(name: str, threads: int) -> ZookeeperConsumerConnector:
-        connector = connect(on=world, group_id=GROUP, consumer_id=name, consumer_timeout_ms=-1, fetch_wait_max_ms=10)
-        streams = connector.create_message_streams({TOPIC: threads})[TOPIC]
-        readings.extend(run_in_thread(lambda stream=stream: read(stream)) for stream in streams)
-        return connector
-
-    def produce() -> None:
-        for number in range(400):
-            for partition in range(6):
-                append(world, partition, f"{partition}-{number}")
-
-    producing = run_in_thread(produce)
-    middle = member("m", 2)
-    early = member("c", 1)
-    late = member("x", 2)
-    early.close()
-    member("a", 1)
-    middle.close()
-    producing()
-    wait_until(lambda: len(seen) >= total, f"all {total} records")
-    late.close()
-    world.stop()
-    for reading in readings:
-        reading()
-    assert len(seen) == len(set(seen)) == total
-    assert world.offsets(GROUP, TOPIC) == dict.fromkeys(range(6), 400)
-    by_partition: dict[int, list[int]] = {}
-    for partition, offset in seen:
-        by_partition.setdefault(partition, []).append(offset)
-    assert all(offsets == sorted(offsets) for offsets in by_partition.values())
-
-
 def test_a_broker_without_a_plaintext_address_is_said_once(
     world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
