@@ -96,7 +96,8 @@ class Deregister:
 class ReadGroup:
     """Read members and topics, leaving watches; the owners too when asked.
 
-    ``topics`` are our own; with ``whole_group`` those that only others subscribe to are read as well.
+    ``topics`` are our own; with ``whole_group`` those that only others subscribe to are read as well.  Of the owners
+    ``owners_max`` are read, spread evenly; None: all of them.
     """
 
     ticket: int
@@ -104,6 +105,7 @@ class ReadGroup:
     topics: tuple[str, ...]
     whole_group: bool
     with_owners: bool
+    owners_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

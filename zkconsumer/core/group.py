@@ -85,6 +85,9 @@ class Planner(Protocol):
     def needs_owners(self) -> bool:
         """Whether the next view must tell the owners (a hash text is to be recognised)."""
 
+    def owners_max(self) -> int | None:
+        """How many of them are enough; None: all must be told."""
+
     def whole_group(self) -> bool:
         """Whether topics that only others subscribe to matter."""
 
@@ -437,6 +440,7 @@ class Group:
                 tuple(self.threads or ()),
                 whole_group=self.planner.whole_group(),
                 with_owners=self.planner.needs_owners() or self._diagnose_due,
+                owners_max=None if self._diagnose_due else self.planner.owners_max(),
             )
         )
 

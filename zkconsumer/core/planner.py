@@ -43,6 +43,7 @@ PREFERRED = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0, Form.ROUNDROBIN_0_8_2)
 """What ``auto`` chooses from, the first that fits.  0.8.2 deals as 0.10.2 does where it deals at all, save for topics
 whose names have equal hashes; so it is taken only when it alone explains the owners.
 """
+OWNERS_COMPARED_MAX = 16
 ORDERS = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0)
 """The two orders in which partitions are dealt; as long as both may be the group's, the form is unknown."""
 
@@ -64,6 +65,10 @@ class SharePlanner:
     def needs_owners(self) -> bool:
         """Whether the form of roundrobin is still to be recognised, or the group was never looked at."""
         return self._is_undecided or not self._has_scouted
+
+    def owners_max(self) -> int | None:
+        """How many owners are enough to see that the others are set otherwise; to recognise a form takes all."""
+        return None if self._is_auto else OWNERS_COMPARED_MAX
 
     def whole_group(self) -> bool:
         """Under roundrobin every topic of the group matters, under range only our own."""
@@ -250,9 +255,9 @@ class SharePlanner:
             computed = self._assign(context)
         except AssignmentRefused:
             return []
-        given = [create_instance(form.strategy, form.compatibility).assign(context).owners for form in fitting]
-        is_at_rest = any({tp: str(thread) for tp, thread in each.items()} == owners for each in given)
-        if computed.form in fitting or not is_at_rest:
+        # Fewer are owned in the middle of a rebalance, and a few of them fit many forms.
+        is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
+        if not fitting or computed.form in fitting or not is_at_rest:
             return []
         return self._once("WARNING", "owners-differ", explain_mismatch(owners, computed, context))
 

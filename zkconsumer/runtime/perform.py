@@ -151,7 +151,10 @@ class ZooKeeperHalf:
             return ev.GroupRead(command.ticket, view)
 
         procedure = self._reader.read(
-            command.topics, whole_group=command.whole_group, with_owners=command.with_owners
+            command.topics,
+            whole_group=command.whole_group,
+            with_owners=command.with_owners,
+            owners_max=command.owners_max,
         )
         self._run(procedure, command.session_id, finish)
 

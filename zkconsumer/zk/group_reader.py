@@ -74,11 +74,13 @@ class GroupReader:
         self._all_topics = None
         self._control_known = False
 
-    def read(self, topics: Iterable[str], *, whole_group: bool, with_owners: bool) -> Procedure[GroupView | str]:
-        """The group as it is now, or why it could not be read."""
+    def read(
+        self, topics: Iterable[str], *, whole_group: bool, with_owners: bool, owners_max: int | None = None
+    ) -> Procedure[GroupView | str]:
+        """The group as it is now, or why it could not be read; ``owners_max`` as in ``core.commands.ReadGroup``."""
         fired = self._fired = set()
         try:
-            return (yield from self._read(set(topics), whole_group, with_owners))
+            return (yield from self._read(set(topics), whole_group, with_owners, owners_max))
         except Unreadable as error:
             return str(error)
         finally:
@@ -86,7 +88,9 @@ class GroupReader:
             for path in fired:
                 self.invalidate(path)
 
-    def _read(self, wanted: set[str], whole_group: bool, with_owners: bool) -> Procedure[GroupView]:
+    def _read(
+        self, wanted: set[str], whole_group: bool, with_owners: bool, owners_max: int | None
+    ) -> Procedure[GroupView]:
         breaks = self._breaks
         members = yield from self._read_members()
         all_topics: tuple[str, ...] | None = None
@@ -99,7 +103,7 @@ class GroupReader:
         yield from self._read_topics(wanted)
         control = yield from self._read_control()
         found = {topic: numbers for topic in sorted(wanted) if (numbers := self._topics.get(topic)) is not None}
-        owners = (yield from self._read_owners(found)) if with_owners else None
+        owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
         if breaks != self._breaks:
             raise Unreadable("the connection broke while the group was read")
         subscriptions: dict[str, Subscription] = {}
@@ -200,7 +204,7 @@ class GroupReader:
             self._control_known = True
         return self._control
 
-    def _read_owners(self, topics: Iterable[str]) -> Procedure[dict[TopicPartition, str]]:
+    def _read_owners(self, topics: Iterable[str], owners_max: int | None) -> Procedure[dict[TopicPartition, str]]:
         names = sorted(topics)
         requests: list[Request] = [Children(paths.owners_of_topic(self._group, topic)) for topic in names]
         answers = (yield requests) if requests else []
@@ -213,6 +217,8 @@ class GroupReader:
         ]
         if not owned:
             return {}
+        if owners_max is not None:
+            owned = owned[:: -(-len(owned) // owners_max)]
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
         assert isinstance(nodes, list), "reading many gives a list"
         return {tp: _owner_words(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
