@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
 COMMIT_TIMEOUT_MS = 10_000
+OFFSET_MAX = 2**63 - 1
 
 log = logging.getLogger("zkconsumer.connector")
 
@@ -197,16 +198,18 @@ class ZookeeperConsumerConnector:
         """Write the consumed offset of every partition that moved, or the given next offsets (0.9 and later).
 
         Of streams that the calling thread read last, the message in hand is covered as well, as old code expects;
-        of other streams only what their threads have moved past.
+        of other streams only what their threads have moved past.  What is stored never goes back: a given offset below
+        it is passed over.
 
         ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
         apart, for partitions that are still ours.  (Documented so in the original, and turned round since 0.9.)
 
         Raises ``OffsetsNotCommitted``, with the reason for each partition, when something was not written: it is
-        then handed out again, here or elsewhere.  (The original returned normally.)
+        then handed out again, here or elsewhere.  (The original returned normally.)  Raises ``UsageError`` for what is
+        no partition or no offset, before anything is written.
         """
         self._check_usable()
-        positions = dict(offsets) if offsets is not None else self._positions()
+        positions = self._positions() if offsets is None else _checked_offsets(offsets)
         refused = self._member.commit(positions, COMMIT_TIMEOUT_MS)
         for _ in range(self.config.offsets_commit_max_retries if retry_on_failure else 0):
             again = {tp: positions[tp] for tp in refused if tp in self.assignment}
@@ -218,9 +221,10 @@ class ZookeeperConsumerConnector:
             raise OffsetsNotCommitted(refused)
 
     def _positions(self) -> dict[TopicPartition, int]:
-        """Of what is on its way out as well: with ``auto.commit.enable=false`` nobody else commits that."""
+        """What is on its way out is committed with its release; without automatic commits only this can do it."""
         infos = self._member.streams.held()
-        positions = {tp: info.consumed_offset for tp, info in infos.items()}
+        everything = not self.config.auto_commit_enable
+        positions = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
         here = calling_thread()
         for stream in self._streams:
             in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None
@@ -338,6 +342,20 @@ class ZookeeperConsumerConnector:
             backoff_ms=config.refresh_leader_backoff_ms,
             reset_to_earliest=config.auto_offset_reset == "smallest",
         )
+
+
+def _checked_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    checked: dict[TopicPartition, int] = {}
+    for tp, offset in offsets.items():
+        match tp:
+            case (str() as topic, int() as partition) if not isinstance(partition, bool):
+                pass
+            case _:
+                raise UsageError(f"{tp!r} is no partition: give TopicPartition(topic, number)")
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
+            raise UsageError(f"{topic}/{partition}: {offset!r} is no offset: a number from 0 to {OFFSET_MAX}")
+        checked[TopicPartition(topic, partition)] = offset
+    return checked
 
 
 def _end_streams_in_child() -> None:

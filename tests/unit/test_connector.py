@@ -731,40 +731,93 @@ def test_a_message_in_hand_is_not_committed_by_itself(world: FakeWorld, connect:
     wait_until(lambda: world.offsets(GROUP, TOPIC) == {0: 2}, "and goes on with it")
 
 
-def test_a_commit_of_a_partition_on_its_way_out_is_written(world: FakeWorld, connect: MakeConnector) -> None:
-    """Without automatic commits the program's own is the only one; the next owner starts there."""
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_a_commit_of_a_partition_on_its_way_out_is_written(
+    auto_commit: bool, world: FakeWorld, connect: MakeConnector
+) -> None:
+    """The next owner starts there; without automatic commits the program's own is the only one."""
     world.create_topic(TOPIC, 2)
     append(world, 1, *map(str, range(4)))
-    first = connect(group_id=GROUP, consumer_id="a", auto_commit_enable=False)
+    first = connect(group_id=GROUP, consumer_id="a", auto_commit_enable=auto_commit)
     [stream1] = streams_of(first)
     take(stream1, 2)
-    second = connect(group_id=GROUP, consumer_id="b", auto_commit_enable=False)
+    second = connect(group_id=GROUP, consumer_id="b", auto_commit_enable=auto_commit)
     joining = run_in_thread(lambda: streams_of(second))
     wait_until(lambda: not infos(first)[1].is_live, "the partition is being given back")
     first.commit_offsets()
+    assert world.offsets(GROUP, TOPIC)[1] == 2
     assert not has_next_soon(stream1)
     [stream2] = joining()
     assert [message.offset for message in take(stream2, 2)] == [2, 3]
 
 
-def test_without_automatic_commits_nothing_is_written_that_was_not_asked_for(
-    world: FakeWorld, connect: MakeConnector
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_a_commit_in_the_middle_of_a_release_complains_of_nothing(
+    auto_commit: bool, world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 2)
+    append(world, 1, *map(str, range(4)))
+    first = connect(group_id=GROUP, consumer_id="a", auto_commit_enable=auto_commit)
+    [stream1] = streams_of(first)
+    take(stream1, 2)
+    first.commit_offsets()
+    stream1.iterator().has_next()
+    store = world.store_of(first)
+
+    def hold_its_answer(request: Request) -> bool:
+        if isinstance(request, Multi) and any(isinstance(op, DeleteOp) for op in request.ops):
+            world.zookeeper.hold("answers", store)
+        return False
+
+    world.zookeeper.refuse_next(hold_its_answer, NoAuth, store=store)
+    joining = run_in_thread(lambda: streams_of(connect(group_id=GROUP, consumer_id="b")))
+    wait_until(lambda: world.owners(GROUP, TOPIC).get(1) != "group1_a-0", "it is released")
+    first.commit_offsets()
+    world.zookeeper.release("answers", store)
+    joining()
+    assert world.offsets(GROUP, TOPIC)[1] == 2
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        {TopicPartition(TOPIC, 0): "5"},
+        {TopicPartition(TOPIC, 0): -1},
+        {TopicPartition(TOPIC, 0): True},
+        {TopicPartition(TOPIC, 0): 5.0},
+        {TopicPartition(TOPIC, 0): 2**63},
+        {TopicPartition(TOPIC, 0): None},
+        {TOPIC: 5},
+        {(TOPIC,): 5},
+        {(TOPIC, "0"): 5},
+        {(TOPIC, True): 5},
+        {(0, TOPIC): 5},
+    ],
+    ids=repr,
+)
+def test_what_is_no_offset_is_refused_and_harms_nothing(
+    offsets: Any, world: FakeWorld, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 1)
-    append(world, 0, "0", "1")
-    with connect(group_id=GROUP, auto_commit_enable=False, auto_commit_interval_ms=10) as connector:
-        take(streams_of(connector)[0], 2)
+    append(world, 0, "v")
+    connector = connect(group_id=GROUP)
+    [stream] = streams_of(connector)
+    with pytest.raises(UsageError):
+        connector.commit_offsets({TopicPartition(TOPIC, 0): 1} | offsets)
     assert world.offsets(GROUP, TOPIC) == {}
+    take(stream, 1)
+    connector.commit_offsets({(TOPIC, 0): 1})  # type: ignore[dict-item]
+    assert world.offsets(GROUP, TOPIC) == {0: 1}
 
 
-def test_given_offsets_are_committed_and_what_is_not_ours_is_named(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_given_offset_below_the_stored_one_is_passed_over(world: FakeWorld, connect: MakeConnector) -> None:
+    """S6: no write of ours moves a stored offset back."""
     world.create_topic(TOPIC, 1)
-    connector = connect(group_id=GROUP, offsets_channel_backoff_ms=1)
-    streams_of(connector)
-    ours, foreign = TopicPartition(TOPIC, 0), TopicPartition("foreign", 3)
-    with pytest.raises(OffsetsNotCommitted) as raised:
-        connector.commit_offsets({ours: 7, foreign: 9})
-    assert list(raised.value.refused) == [foreign]
+    append(world, 0, *map(str, range(10)))
+    connector = connect(group_id=GROUP)
+    take(streams_of(connector)[0], 1)
+    connector.commit_offsets({TopicPartition(TOPIC, 0): 7})
+    connector.commit_offsets({TopicPartition(TOPIC, 0): 3})
     assert world.offsets(GROUP, TOPIC) == {0: 7}
 
 

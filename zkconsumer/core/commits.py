@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 NOT_OURS = "the partition is not ours any more"
+COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED)
 
 
 class Commits:
@@ -55,16 +56,16 @@ class Commits:
         offsets: dict[TopicPartition, do.CommitOf] = {}
         for tp, position in sorted(positions.items()):
             held = self._partitions.get(tp)
-            if held is None or held.state not in (
-                PartitionState.FETCHING,
-                PartitionState.DRAINING,
-                PartitionState.DRAINED,
-            ):
+            if held is None or not held.is_owned:
                 refused[tp] = NOT_OURS
                 continue
             offset = held.offset_to_commit(position)
-            if offset is not None:
+            if offset is None:
+                continue
+            if held.state in COMMITTABLE:
                 offsets[tp] = do.CommitOf(offset, held.stored, held.thread)
+            else:
+                refused[tp] = NOT_OURS
         if not offsets:
             return [] if call is None else [do.CompleteCommit(call.call, refused)]
         self._ticket = self._new_ticket()
