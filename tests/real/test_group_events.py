@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from tests.real.conftest import Clusters
+from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import Claimed, Continued, Handed, read_history
 from zkconsumer.testing.lab import GroupLab
 from zkconsumer.testing.sandbox import PythonMember, wait_until
@@ -107,21 +109,32 @@ def test_an_original_that_slept_rewinds_our_offsets_and_they_are_written_again(
             lab.start_scala("scala-1", SCALA)
         lab.load(topic, 400)
         lab.members["scala-1"].wait_handed(200)
-        with lab.change("scala-1 stands still"):
-            lab.pause("scala-1")
-        moved = {TopicPartition(topic, partition) for partition in range(8)} - {
-            TopicPartition(topic, partition) for partition in range(4)
-        }
-        before = lab.observer.offsets
-        wait_until(
-            lambda: all(lab.observer.offsets[tp] > before[tp] for tp in moved), "ours-1 commits what it took", 15_000
-        )
-        with lab.change("scala-1 goes on"):
-            lab.resume("scala-1")
-        wait_for_line(lab, "ours-1", "offset-rewound", 5_000)
+        # A woken original commits its old positions or forgets them, whichever of its two threads comes first.
+        tries = 4
+        while tries and not lines_of(lab, "ours-1", "offset-rewound"):
+            tries -= 1
+            _let_sleep_and_wake(lab, topic)
+        assert lines_of(lab, "ours-1", "offset-rewound"), "the original forgot its positions four times in a row"
         verdict = lab.finish()
         assert len(lines_of(lab, "ours-1", "offset-rewound")) == 1, "once, not once a partition"
         assert any(a.reason == "scala_zombie" and "went back" in a.text for a in verdict.allowances)
+
+
+def _let_sleep_and_wake(lab: GroupLab, topic: str) -> None:
+    """scala-1 sleeps until ours-1 has committed everything that it took over, and wakes; then wait a little."""
+    with lab.change("scala-1 stands still"):
+        lab.pause("scala-1")
+    before = lab.observer.offsets
+    moved = [TopicPartition(topic, partition) for partition in range(4, 8)]
+    wait_until(
+        lambda: all(lab.observer.offsets.get(tp, -1) > before.get(tp, -1) for tp in moved),
+        "ours-1 commits what it took",
+        15_000,
+    )
+    with lab.change("scala-1 goes on"):
+        lab.resume("scala-1")
+    with contextlib.suppress(SandboxError):
+        wait_for_line(lab, "ours-1", "offset-rewound", 3_000)
 
 
 # --- other people's settings and hands ----------------------------------------------------------------------------
