@@ -160,7 +160,6 @@ class ConsumerIterator(Generic[K, V]):
         self._consumed_when_back = 0
         self._failure: BaseException | None = None
         self.thread_id = 0
-        self.records_handed_out = 0
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self
@@ -183,7 +182,6 @@ class ConsumerIterator(Generic[K, V]):
         self._state = IteratorState.NOT_READY
         self._in_hand = chunk
         self._consumed_when_back = record.offset + 1
-        self.records_handed_out += 1
         return MessageAndMetadata(chunk.info, record, self._key_decoder, self._value_decoder)
 
     next = __next__

@@ -16,7 +16,7 @@ from zkconsumer.errors import MalformedZnode, UnsafeName
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, _owner_words, _words
+from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, owner_words, words_of
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
 from zkconsumer.zk.znodes import parse_control
@@ -122,7 +122,7 @@ class GroupReader:
         if isinstance(listed, NoNode):
             return []
         if not isinstance(listed, ChildrenOf):
-            raise Unreadable(_words(listed))
+            raise Unreadable(words_of(listed))
         present = set(listed.names)
         self._registrations = {name: r for name, r in self._registrations.items() if name in present}
         unread = [name for name in listed.names if name not in self._registrations]
@@ -134,7 +134,7 @@ class GroupReader:
                 except MalformedZnode as error:
                     self._registrations[name] = error
             elif not isinstance(answer, NoNode):
-                raise Unreadable(_words(answer))
+                raise Unreadable(words_of(answer))
         return [name for name in listed.names if name in self._registrations]
 
     def _read_all_topics(self) -> Procedure[tuple[str, ...]]:
@@ -146,7 +146,7 @@ class GroupReader:
                 self._all_topics = tuple(listed.names)
                 return self._all_topics
             if not isinstance(listed, NoNode):
-                raise Unreadable(_words(listed))
+                raise Unreadable(words_of(listed))
             [stat] = yield [Exists(paths.BROKER_TOPICS, watch=True)]
             if stat is None:
                 self._all_topics = ()
@@ -166,7 +166,7 @@ class GroupReader:
                 elif isinstance(answer, NoNode):
                     missing.append(topic)
                 else:
-                    raise Unreadable(_words(answer))
+                    raise Unreadable(words_of(answer))
             unread = (yield from self._watch_missing(missing)) if missing else []
         if unread:
             raise Unreadable(f"{paths.topic(unread[0])} comes and goes")
@@ -177,7 +177,7 @@ class GroupReader:
         came: list[str] = []
         for topic, stat in zip(topics, stats, strict=True):
             if isinstance(stat, StoreError):
-                raise Unreadable(_words(stat))
+                raise Unreadable(words_of(stat))
             if stat is None:
                 self._topics[topic] = None
             else:
@@ -189,13 +189,13 @@ class GroupReader:
             path = paths.control(self._group)
             [stat] = yield [Exists(path, watch=True)]
             if isinstance(stat, StoreError):
-                raise Unreadable(_words(stat))
+                raise Unreadable(words_of(stat))
             self._control = None
             if stat is not None:
                 # With a watch of its own: the first one may have fired in between.
                 [node] = yield [Get(path, watch=True)]
                 if not isinstance(node, Node):
-                    raise Unreadable(_words(node))
+                    raise Unreadable(words_of(node))
                 try:
                     control = parse_control(node.data)
                 except MalformedZnode as error:
@@ -221,7 +221,7 @@ class GroupReader:
             owned = owned[:: -(-len(owned) // owners_max)]
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
         assert isinstance(nodes, list), "reading many gives a list"
-        return {tp: _owner_words(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
+        return {tp: owner_words(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
 
 
 def _is_safe(topic: str) -> bool:

@@ -118,7 +118,7 @@ class Claims:
         self._group = group
         self._session_id = session_id
         self._owners = owners
-        self._control = _control_check(group, control_version)
+        self._control = control_check(group, control_version)
 
     def run(self, *, look_first: bool, look_closely: bool) -> Procedure[None]:
         """Fill ``results``: every partition gets an outcome."""
@@ -154,9 +154,9 @@ class Claims:
                     # The error of one may hide that the parent of another is missing.
                     parents_missing.update(tp.topic for tp in chunk)
                     if is_last or not isinstance(answer.error, NoNode):
-                        self._settle([chunk[at]], Outcome.FAILED, _words(answer.error))
+                        self._settle([chunk[at]], Outcome.FAILED, words_of(answer.error))
             else:
-                self._settle(chunk, _outcome_of(answer), _words(answer))
+                self._settle(chunk, outcome_of(answer), words_of(answer))
         if parents_missing and not is_last:
             yield self._parents(parents_missing)
         if look:
@@ -207,7 +207,7 @@ class Claims:
         for tp, node in zip(refused, nodes, strict=True):
             if not isinstance(node, Node):
                 continue
-            owner = _owner_words(node)
+            owner = owner_words(node)
             if node.stat.ephemeral_owner == self._session_id and owner == self._owners[tp]:
                 self.results[tp] = Claimed(Outcome.DONE, node.stat.czxid)
             elif node.stat.ephemeral_owner == 0:
@@ -274,7 +274,7 @@ def stored_offset(node: Node | StoreError) -> StoredOffset | str:
     if isinstance(node, NoNode):
         return StoredOffset()
     if isinstance(node, StoreError):
-        return _words(node)
+        return words_of(node)
     try:
         offset = parse_offset(node.data)
     except MalformedZnode as error:
@@ -285,7 +285,7 @@ def stored_offset(node: Node | StoreError) -> StoredOffset | str:
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
-def _control_check(group: str, version: int | None) -> tuple[Op, ...]:
+def control_check(group: str, version: int | None) -> tuple[Op, ...]:
     return () if version is None else (CheckOp(paths.control(group), version),)
 
 
@@ -309,17 +309,17 @@ def multi_of(plan: Plan, control: Sequence[Op]) -> Multi:
     return Multi((*control, *(op for _, ops in plan for op in ops)))
 
 
-def _outcome_of(answer: Result) -> Outcome:
+def outcome_of(answer: Result) -> Outcome:
     return Outcome.UNKNOWN if isinstance(answer, ConnectionLost | SessionGone) else Outcome.FAILED
 
 
-def _words(answer: Result) -> str:
+def words_of(answer: Result) -> str:
     if isinstance(answer, StoreError):
         return f"{type(answer).__name__} {answer.path}"
     return repr(answer)
 
 
-def _owner_words(node: Node) -> str:
+def owner_words(node: Node) -> str:
     try:
         return parse_owner(node.data)
     except MalformedZnode:

@@ -25,12 +25,12 @@ from zkconsumer.zk.procedures import (
     ROUNDS_MAX,
     Plan,
     Procedure,
-    _control_check,
-    _outcome_of,
-    _words,
+    control_check,
     multi_of,
+    outcome_of,
     packed,
     stored_offset,
+    words_of,
 )
 from zkconsumer.zk.requests import (
     BadVersion,
@@ -86,7 +86,7 @@ class Writes:
         self._group = group
         self._session_id = session_id
         self._writes = writes
-        self._control = _control_check(group, control_version)
+        self._control = control_check(group, control_version)
 
     def run(self) -> Procedure[None]:
         """At most three rounds of writing, each followed by a look at what failed."""
@@ -116,7 +116,7 @@ class Writes:
             if isinstance(answer, MultiOk):
                 self._done(plan, answer)
             elif not isinstance(answer, MultiFailed):
-                self._settle(partitions, _outcome_of(answer), _words(answer))
+                self._settle(partitions, outcome_of(answer), words_of(answer))
             elif answer.failed < len(self._control):
                 self._settle(partitions, Outcome.FAILED, "the control znode of the group changed")
             else:
@@ -131,7 +131,7 @@ class Writes:
         for tp, ops in plan:
             if at < len(ops):
                 if is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
-                    self._settle([tp], Outcome.FAILED, _words(answer.error))
+                    self._settle([tp], Outcome.FAILED, words_of(answer.error))
                 return
             at -= len(ops)
 
@@ -181,7 +181,7 @@ class Writes:
             self._settle([tp], Outcome.NOT_OURS, "the owner node is gone")
             return
         if isinstance(owner, StoreError):
-            self._settle([tp], _outcome_of(owner), _words(owner))
+            self._settle([tp], outcome_of(owner), words_of(owner))
             return
         if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
             self._settle([tp], Outcome.NOT_OURS, f"the owner node is another's: {owner.data[:200]!r}")
@@ -194,7 +194,7 @@ class Writes:
             write.rewound_from = -1
         elif isinstance(found, str):
             assert isinstance(offset, StoreError), "a node that was read has data"
-            self._settle([tp], _outcome_of(offset), found)
+            self._settle([tp], outcome_of(offset), found)
         else:
             self._reconcile(tp, write, found)
 
