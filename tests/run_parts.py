@@ -50,10 +50,11 @@ UNIT = Part(
 TRANSCRIPTS = Part("transcripts", ((*PYTEST, *NO_JAVA, "tests/transcripts"),), 0.5)
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
+WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
 SUITES = {
-    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL),
+    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE),
     "unit": (LINT, TYPES, UNIT, TRANSCRIPTS),
     "nightly": (NIGHTLY,),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import Clusters
+from tests.fix_sandbox import Clusters
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import Claimed, Continued, Handed, read_history
 from zkconsumer.testing.lab import GroupLab

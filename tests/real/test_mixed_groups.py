@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.real.conftest import Clusters
+from tests.fix_sandbox import Clusters, require_releases
 from zkconsumer.testing.lab import GroupLab
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
