@@ -1,13 +1,14 @@
 """What a setting is: its type, what it may be, and how it is read.  Pure.
 
-``zkconsumer.config`` holds the table that is made of these.
+The tables that are made of these are in ``zkconsumer.config_tables``; ``zkconsumer.config`` reads them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
+from enum import Enum
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -17,6 +18,17 @@ NAME = re.compile(r"[a-zA-Z0-9._-]*")
 """What group and client ids may hold, in every release; the empty text too."""
 
 JAVA_BLANKS = "".join(map(chr, range(0x21)))
+
+HIDDEN = "[hidden]"
+"""What stands in every text in the place of a secret, as in Kafka."""
+
+
+class Origin(Enum):
+    """Whose key a setting is."""
+
+    ORIGINAL = "the original, 0.8 to 1.1"
+    NEWER_CLIENTS = "Kafka's newer clients"
+    OURS = "this program"
 
 
 class HasValues(Protocol):
@@ -36,7 +48,8 @@ class Setting(Generic[T]):
     """One line of the table, and the attribute of the configuration that reads it.
 
     ``read`` takes what the user gave and returns the value; it raises ``ValueError`` whose text, if any, says what
-    to do.  ``default`` is None when there is none, ``...`` when the key must be given.
+    to do.  ``default`` is None when there is none, ``...`` when the key must be given.  The value of one that
+    ``is_secret`` is shown nowhere.
     """
 
     def __init__(
@@ -50,9 +63,12 @@ class Setting(Generic[T]):
         self.default = default
         self.unit = unit
         self.attribute = ""
+        self.origin = Origin.ORIGINAL
+        self.is_secret = False
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type[SettingsTable], name: str) -> None:
         self.attribute = name
+        self.origin = owner.ORIGIN
 
     @overload
     def __get__(self, config: None, owner: type) -> Setting[T]: ...
@@ -66,6 +82,24 @@ class Setting(Generic[T]):
 
     def __set__(self, config: HasValues, value: object) -> None:
         raise AttributeError(f"a configuration does not change; with_overrides({{{self.key!r}: …}}) makes another")
+
+
+class SettingsTable:
+    """Some settings on one subject, as attributes; ``ConsumerConfig`` inherits every table."""
+
+    __slots__ = ()
+
+    ORIGIN: ClassVar[Origin] = Origin.ORIGINAL
+
+    values: Mapping[str, Any]
+
+    @staticmethod
+    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+        """What cannot be set together, a sentence each; ``values`` has every key, a bad one with its default.
+
+        ``given``: the keys that were set.
+        """
+        return []
 
 
 # --- the types ----------------------------------------------------------------------------------------------------
@@ -119,6 +153,13 @@ def text(key: str, default: object, sentence: str, check: Callable[[str], str], 
 def optional_text(key: str, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str | None]:
     """A text that need not be given, and is None then."""
     return cast("Setting[str | None]", text(key, None, sentence, check, allowed))
+
+
+def secret(key: str, sentence: str, allowed: str) -> Setting[str | None]:
+    """A text that need not be given, and that is shown nowhere."""
+    setting = optional_text(key, sentence, lambda given: given, allowed)
+    setting.is_secret = True
+    return setting
 
 
 def choice(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.config import OURS, SETTINGS, ConsumerConfig, render_reference
+from zkconsumer.config import SETTINGS, TABLES, ConsumerConfig, render_reference
 from zkconsumer.errors import InvalidConfigException, UsageError
 from zkconsumer.properties import decode_properties, parse_properties
+from zkconsumer.settings import Origin, SameAs, secret
 
 PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "config.md"
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181"}
@@ -56,6 +57,7 @@ DEFAULTS_OF_THE_ORIGINAL = {
     "exclude.internal.topics": True,
     "partition.assignment.strategy": "range",
 }
+DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {}
 DEFAULTS_OF_OURS = {
     "release.settle.ms": 0,
     "rebalance.drain.timeout.ms": 2000,
@@ -66,8 +68,33 @@ DEFAULTS_OF_OURS = {
 
 
 def test_all_keys_are_there_with_the_originals_defaults() -> None:
-    assert config().values == NEEDED | DEFAULTS_OF_THE_ORIGINAL | DEFAULTS_OF_OURS
-    assert set(DEFAULTS_OF_OURS) == OURS
+    assert config().values == NEEDED | DEFAULTS_OF_THE_ORIGINAL | DEFAULTS_OF_NEWER_CLIENTS | DEFAULTS_OF_OURS
+    for defaults, origin in (
+        (NEEDED | DEFAULTS_OF_THE_ORIGINAL, Origin.ORIGINAL),
+        (DEFAULTS_OF_NEWER_CLIENTS, Origin.NEWER_CLIENTS),
+        (DEFAULTS_OF_OURS, Origin.OURS),
+    ):
+        assert set(defaults) == {key for key, setting in SETTINGS.items() if setting.origin is origin}
+
+
+def test_no_key_stands_in_two_tables_and_defaults_follow_from_what_stands_above() -> None:
+    keys = [setting.key for table in TABLES for setting in vars(table).values() if hasattr(setting, "key")]
+    assert keys == list(SETTINGS)
+    for setting in SETTINGS.values():
+        if isinstance(setting.default, SameAs):
+            assert keys.index(setting.default.key) < keys.index(setting.key)
+
+
+def test_a_secret_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    password = secret("the.password", "A word.", "any text")
+    password.attribute = "the_password"
+    monkeypatch.setitem(SETTINGS, "the.password", password)
+    given = ConsumerConfig.from_properties({**NEEDED, "the.password": "hush-hush"})
+    assert given.values["the.password"] == "hush-hush"
+    assert "the_password=[hidden]" in repr(given)
+    [problem] = problems({**NEEDED, "the.password": ["hush-hush"]})
+    assert problem.startswith("the.password=[hidden]: ")
+    assert "hush" not in repr(given) + str(given.describe()) + problem
 
 
 def test_attributes_are_the_keys_with_underscores() -> None:

@@ -1,0 +1,43 @@
+"""The settings that the original does not have and that no other client of Kafka has.  Pure."""
+
+from __future__ import annotations
+
+from zkconsumer.settings import Origin, SettingsTable, boolean, choice, integer
+
+
+class OwnSettings(SettingsTable):
+    """How this program differs from the original where it may."""
+
+    __slots__ = ()
+
+    ORIGIN = Origin.OURS
+
+    rebalance_drain_timeout_ms = integer(
+        "rebalance.drain.timeout.ms", 2000,
+        "How long the release of a partition waits for the program to finish the message in hand. It must be well "
+        "below the 8 s for which an original member goes on trying.",
+        unit="ms",
+    )
+    release_settle_ms = integer(
+        "release.settle.ms", 0,
+        "How long a partition is still held after its last commit when it is released. More than 0 closes the "
+        "window in which an original successor reads the offset before it owns the partition, and costs it one of "
+        "its pauses.",
+        unit="ms",
+    )
+    rebalance_debounce_ms = integer(
+        "rebalance.debounce.ms", 50,
+        "How long after the first change of the group it is read again, so that many changes cost one reading.",
+        unit="ms",
+    )
+    rebalance_fail_fast = boolean(
+        "rebalance.fail.fast", False,
+        "Whether `create_message_streams` leaves the group and raises `ConsumerRebalanceFailedException` when it "
+        "does not get its full share in time. Else it returns the streams and goes on trying.",
+    )
+    roundrobin_compatibility = choice(
+        "roundrobin.compatibility", ("auto", "0.8.2", "0.10.2", "1.0"),
+        "As which releases `roundrobin` shares out, those from the named one on: 1.0 deals in another order than "
+        "those before, and 0.8.2 to 0.10.1 refuse members that are not alike. `auto` looks at the owners that are "
+        "there.",
+    )  # fmt: skip
