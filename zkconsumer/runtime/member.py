@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from zkconsumer import errors
@@ -24,17 +24,14 @@ from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.control import Control
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
-from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import parse_broker
+from zkconsumer.zk.broker_directory import BrokerDirectory
 from zkconsumer.zk.group_reader import GroupReader
-from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode, StoreError
-from zkconsumer.zk.store import call
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.connection import Connect
     from zkconsumer.kafka.fetcher_thread import FetchSettings
-    from zkconsumer.types import BrokerAddress, TopicPartition
+    from zkconsumer.types import TopicPartition
     from zkconsumer.zk.store import ZkStore
 
 LEAVE_GRACE_MS = 2_000
@@ -70,13 +67,11 @@ class Member:
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._lookup_timeout_ms = lookup_timeout_ms
         self._share_known = threading.Event()
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
         self._giving_up: Worker | None = None
-        self._said_of_brokers: dict[int, str] = {}
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, str]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
@@ -87,7 +82,7 @@ class Member:
             fetch,
             num_fetchers,
             connect,
-            self._find_brokers,
+            BrokerDirectory(store, lookup_timeout_ms).brokers,
             clock,
             lambda info, offset: self.streams.on_reset(info, offset),
             self._thread_died,
@@ -233,42 +228,3 @@ class Member:
 
     def _give_up(self) -> None:
         self._store.close(CLOSE_STEP_MS)
-
-    # --- looking brokers up (on the leader finder's thread) -----------------------------------------------------
-
-    def _find_brokers(self) -> Sequence[BrokerAddress]:
-        [listed] = call(self._store, [Children(paths.BROKER_IDS)], self._lookup_timeout_ms)
-        if isinstance(listed, NoNode):
-            return []
-        if not isinstance(listed, ChildrenOf):
-            raise WorldError(f"{paths.BROKER_IDS}: {listed}")
-        numbers = [number for name in listed.names if (number := paths.partition_number(name)) is not None]
-        if not numbers:
-            return []
-        wanted = tuple(paths.broker(number) for number in numbers)
-        [nodes] = call(self._store, [GetMany(wanted)], self._lookup_timeout_ms)
-        assert isinstance(nodes, list), "reading many gives a list"
-        found: list[BrokerAddress] = []
-        for number, node in zip(numbers, nodes, strict=True):
-            if isinstance(node, StoreError):
-                continue
-            assert isinstance(node, Node), "a read gives a node or an error"
-            try:
-                broker = parse_broker(number, node.data)
-            except errors.MalformedZnode as error:
-                if self._is_news(number, str(error)):
-                    log.warning("broker-unreadable broker=%d why=%r", number, str(error))
-                continue
-            if broker.plaintext is None:
-                if self._is_news(number, broker.problem):
-                    log.warning("broker-unusable broker=%d why=%r", number, broker.problem)
-            else:
-                self._said_of_brokers.pop(number, None)
-                found.append(broker.plaintext)
-        return found
-
-    def _is_news(self, broker: int, why: str) -> bool:
-        """Whether this has not been said of the broker yet: they are looked up often while a leader is missing."""
-        before, self._said_of_brokers[broker] = self._said_of_brokers.get(broker), why
-        return before != why
-

@@ -1,0 +1,73 @@
+"""``BrokerDirectory``: the brokers that are registered in ZooKeeper now, as addresses to connect to.
+
+A broker that cannot be read or spoken to is passed over and named once: the others have partitions as well.  (The
+original fails for all brokers when one has no PLAINTEXT listener, and again at every look.)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from zkconsumer.errors import MalformedZnode, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_broker
+from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
+from zkconsumer.zk.store import call
+
+if TYPE_CHECKING:
+    from zkconsumer.types import BrokerAddress
+    from zkconsumer.zk.store import ZkStore
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class BrokerDirectory:
+    """Looks ``/brokers/ids`` up; for one thread at a time, and never for the control thread: it waits for answers."""
+
+    def __init__(self, store: ZkStore, timeout_ms: int) -> None:
+        self._store = store
+        self._timeout_ms = timeout_ms
+        self._said: dict[int, str] = {}
+
+    def brokers(self) -> list[BrokerAddress]:
+        """All that can be connected to, in no order; empty when none is registered.
+
+        Raises ``WorldError`` when ZooKeeper does not answer within the time-out, or with an error.
+        """
+        [listed] = call(self._store, [Children(paths.BROKER_IDS)], self._timeout_ms)
+        if isinstance(listed, NoNode):
+            return []
+        if not isinstance(listed, ChildrenOf):
+            raise WorldError(f"{paths.BROKER_IDS}: {listed}")
+        numbers = [number for name in listed.names if (number := paths.partition_number(name)) is not None]
+        if not numbers:
+            return []
+        wanted = tuple(paths.broker(number) for number in numbers)
+        [nodes] = call(self._store, [GetMany(wanted)], self._timeout_ms)
+        assert isinstance(nodes, list), "reading many gives a list"
+        found = (
+            self._address(number, node.data)
+            for number, node in zip(numbers, nodes, strict=True)
+            if isinstance(node, Node)
+        )
+        return [address for address in found if address is not None]
+
+    def _address(self, number: int, data: bytes) -> BrokerAddress | None:
+        try:
+            broker = parse_broker(number, data)
+        except MalformedZnode as error:
+            if self._is_news(number, str(error)):
+                log.warning("broker-unreadable broker=%d why=%r", number, str(error))
+            return None
+        if broker.plaintext is None:
+            if self._is_news(number, broker.problem):
+                log.warning("broker-unusable broker=%d why=%r", number, broker.problem)
+        else:
+            self._said.pop(number, None)
+        return broker.plaintext
+
+    def _is_news(self, number: int, why: str) -> bool:
+        """Whether this has not been said of the broker yet: they are looked up often while a leader is missing."""
+        before, self._said[number] = self._said.get(number), why
+        return before != why
