@@ -86,6 +86,10 @@ class NoSuchElementException(UsageError, StopIteration):
     """``next()`` was called after the stream had ended."""
 
 
+class PreconditionFailed(UsageError):
+    """What must hold before anything is changed does not hold, so nothing was changed; the text says what to do."""
+
+
 # --- PeerError --------------------------------------------------------------------------------------------------
 
 

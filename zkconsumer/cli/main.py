@@ -3,8 +3,8 @@
 Nothing heavy is imported before a command is chosen.  Other distributions add commands with entry points of the group
 ``zkconsumer.commands``: the name of the command, and ``module:attribute`` of a click command.
 
-Exit codes: 0 done, 1 something is wrong (commands add codes of their own), 2 the call is wrong, 130 interrupted,
-141 the reader of the output has gone.
+Exit codes: 0 done, 1 something is wrong (commands add codes of their own), 2 the call is wrong, 4 a precondition does
+not hold and nothing was changed, 130 interrupted, 141 the reader of the output has gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from zkconsumer.errors import UsageError, ZkConsumerError
+from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ PLUG_INS = "zkconsumer.commands"
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
+EXIT_PRECONDITION = 4
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -123,6 +124,8 @@ def _fail(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
     """Say what went wrong: the error's own words, or else the sentence of its class."""
     words = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
     click.echo(f"zkconsumer: {words}", err=True)
+    if isinstance(error, PreconditionFailed):
+        ctx.exit(EXIT_PRECONDITION)
     ctx.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR)
 
 

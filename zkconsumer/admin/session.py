@@ -1,0 +1,205 @@
+"""``AdminSession``: what a tool needs of ZooKeeper and of the brokers, with a limit on every wait.
+
+    with AdminSession.open("zk1:2181/kafka") as session:
+        [node] = session.ask([Get("/consumers/g1")])
+        leaders = session.brokers.leaders(["clicks"])
+
+It registers nothing: no member of any group sees it.  Reads that the connection took with it are asked again; writes
+never are, since an answer that was lost does not say whether the write was carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer.admin.brokers import Brokers
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import WorldError
+from zkconsumer.kafka.connection import BlockingConnection, Connect
+from zkconsumer.zk.broker_directory import BrokerDirectory
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.requests import (
+    Children,
+    ChildrenOf,
+    ConnectionLost,
+    Exists,
+    Get,
+    GetMany,
+    Node,
+    NoNode,
+    Request,
+    Result,
+    SessionGone,
+    StoreError,
+)
+from zkconsumer.zk.store import ZkStore, call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SESSION_TIMEOUT_MS = 30_000
+CONNECTION_TIMEOUT_MS = 30_000
+"""What the old tools ask ZooKeeper for (0.8 to 1.1)."""
+
+ANSWER_TIMEOUT_MS = 30_000
+"""How long ZooKeeper may take to answer one round of requests."""
+
+ROUND_REQUESTS_MAX = 1_000
+"""Requests that are on their way at once: enough to hide the network, few enough to hold in memory."""
+
+READ_TRIES_MAX = 3
+"""How often a read is asked that the connection took with it."""
+
+CLOSE_TIMEOUT_MS = 2_000
+
+TOOLS_GROUP = "zkconsumer-admin"
+"""Stands in ``group.id`` of the configuration where a tool has no group; it is written nowhere."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """How servers are reached; ``zkconsumer.testing.FakeWorld`` has other ones."""
+
+    store: Callable[[str, int], ZkStore] = KazooStore
+    connect: Connect = BlockingConnection
+    clock: Clock = SYSTEM_CLOCK
+
+
+class AdminSession:
+    """A tool's session.  A context manager; ``open`` makes and starts one."""
+
+    def __init__(self, config: ConsumerConfig, doors: Doors | None = None) -> None:
+        doors = doors or Doors()
+        self.config = config
+        self.clock = doors.clock
+        self._store = doors.store(config.zookeeper_connect, SESSION_TIMEOUT_MS)
+        directory = BrokerDirectory(self._store, ANSWER_TIMEOUT_MS)
+        self.brokers = Brokers(directory.brokers, doors.connect, doors.clock, client_id=config.client_id)
+
+    @classmethod
+    def open(
+        cls, zookeeper: str | None, config_file: Path | None = None, doors: Doors | None = None
+    ) -> AdminSession:
+        """A session that is connected.
+
+        ``zookeeper`` is host:port/chroot and wins over the file; the file may hold whatever a consumer's file holds,
+        which is where rights and keys come from.  Raises ``InvalidConfigException``, ``ZkTimeoutException`` (naming
+        the addresses) after ``CONNECTION_TIMEOUT_MS``, ``ChrootMissing``.
+        """
+        session = cls(_config(zookeeper, config_file), doors)
+        session.start()
+        return session
+
+    def start(self) -> None:
+        """Connect; raises what ``ZkStore.start`` raises, with nothing left running."""
+        self._store.listen(lambda _: None)
+        try:
+            self._store.start(CONNECTION_TIMEOUT_MS)
+        except BaseException:
+            self._store.close(CLOSE_TIMEOUT_MS)
+            raise
+
+    def close(self) -> None:
+        """End the session and every connection; may be called twice."""
+        self.brokers.close()
+        self._store.close(CLOSE_TIMEOUT_MS)
+
+    def __enter__(self) -> AdminSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- ZooKeeper ----------------------------------------------------------------------------------------------
+
+    def ask(self, requests: Sequence[Request]) -> list[Result]:
+        """The results, in order, one a request; asked in rounds of ``ROUND_REQUESTS_MAX``.
+
+        Reads that a broken connection left without an answer are asked again.  Raises ``ZkTimeoutException``.
+        """
+        results: list[Result] = []
+        for round_ in chunks(requests, ROUND_REQUESTS_MAX):
+            results += self._ask_round(round_)
+        return results
+
+    def _ask_round(self, requests: Sequence[Request]) -> list[Result]:
+        results = call(self._store, requests, ANSWER_TIMEOUT_MS)
+        for _ in range(READ_TRIES_MAX - 1):
+            again = [n for n, request in enumerate(requests) if _is_read(request) and _is_lost(results[n])]
+            if not again:
+                break
+            answers = call(self._store, [requests[n] for n in again], ANSWER_TIMEOUT_MS)
+            for n, result in zip(again, answers, strict=True):
+                results[n] = result
+        return results
+
+    def get(self, path: str) -> Node | None:
+        """A node, None when it is missing.  Raises ``WorldError`` when ZooKeeper does not tell (``NoAuth``)."""
+        [result] = self.ask([Get(path)])
+        return None if isinstance(result, NoNode) else expect(result, Node, path)
+
+    def children(self, path: str) -> ChildrenOf | None:
+        """A node's children, None when it is missing.  Raises ``WorldError`` when ZooKeeper does not tell."""
+        [result] = self.ask([Children(path)])
+        return None if isinstance(result, NoNode) else expect(result, ChildrenOf, path)
+
+    def get_many(self, wanted: Iterable[str]) -> dict[str, Node]:
+        """The nodes that exist, by path.  Raises ``WorldError`` when ZooKeeper does not tell of one."""
+        found: dict[str, Node] = {}
+        for some in chunks(list(wanted), ROUND_REQUESTS_MAX):
+            [results] = self.ask([GetMany(tuple(some))])
+            assert isinstance(results, list), "reading many gives a list"
+            for path, result in zip(some, results, strict=True):
+                if not isinstance(result, NoNode):
+                    found[path] = expect(result, Node, path)
+        return found
+
+    def children_of_many(self, wanted: Iterable[str]) -> dict[str, ChildrenOf]:
+        """The children of each node that exists, by path.  Raises ``WorldError`` when ZooKeeper does not tell."""
+        paths_ = list(wanted)
+        answers = zip(paths_, self.ask([Children(path) for path in paths_]), strict=True)
+        return {path: expect(one, ChildrenOf, path) for path, one in answers if not isinstance(one, NoNode)}
+
+
+def expect(result: object, kind: type[T], path: str) -> T:
+    """The result, or ``WorldError`` that says what ZooKeeper answered instead."""
+    if isinstance(result, kind):
+        return result
+    raise WorldError(f"ZooKeeper did not tell about {path}: {words_of(result)}")
+
+
+def words_of(result: object) -> str:
+    """An error of ZooKeeper in a word or two."""
+    return type(result).__name__ if isinstance(result, StoreError) else repr(result)
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    """Cut into lists of at most ``size``."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def _is_read(request: Request) -> bool:
+    return isinstance(request, Get | Exists | Children | GetMany)
+
+
+def _is_lost(result: Result) -> bool:
+    if isinstance(result, list):
+        return any(isinstance(one, ConnectionLost | SessionGone) for one in result)
+    return isinstance(result, ConnectionLost | SessionGone)
+
+
+def _config(zookeeper: str | None, config_file: Path | None) -> ConsumerConfig:
+    overrides: Mapping[str, object] = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
+    return ConsumerConfig.from_files(config_file, {"group.id": TOOLS_GROUP, **overrides})

@@ -1,0 +1,82 @@
+"""What the tools' commands have in common: options, exit codes, the session, tables and JSON.
+
+Data goes to standard output, words to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from zkconsumer.admin.session import AdminSession, Doors
+
+EXIT_FAILED = 1
+EXIT_DIFFERS = 3
+"""Something differs, was found, or would be changed by ``--execute``."""
+EXIT_PARTIAL = 6
+"""Some of it was done; the same command does the rest."""
+
+NOTHING = "-"
+"""What a table shows where there is no value."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cluster_options(command: F) -> F:
+    """``--zookeeper`` and ``--config``."""
+    options = (
+        click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect; wins over the file."),
+        click.option(
+            "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+            help="A consumer's .properties file: addresses, rights and keys.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def output_option(command: F) -> F:
+    """``-o table|json``."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+        help="A table for people, or JSON for programs.",
+    )(command)  # fmt: skip
+
+
+def open_session(context: click.Context, zookeeper: str | None, config_file: Path | None) -> AdminSession:
+    """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    session = AdminSession.open(zookeeper, config_file, context.find_object(Doors))
+    context.call_on_close(session.close)
+    return session
+
+
+def tell(words: str) -> None:
+    """A sentence for the person, on standard error."""
+    click.echo(words, err=True)
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as their widest value, two blanks between; None and "" are shown as ``-``."""
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+    for row in (heads, *texts):
+        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: object) -> str:
+    text = NOTHING if value is None or value == "" else str(value)
+    return "".join(c if c.isprintable() else "?" for c in text)
