@@ -6,6 +6,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 import kafka.protocol.consumer.fetch as oracle_fetch
+import kafka.protocol.consumer.group as oracle_group
 import kafka.protocol.consumer.offsets as oracle_offsets
 import kafka.protocol.metadata as oracle_metadata
 import kafka.protocol.producer.produce as oracle_produce
@@ -39,6 +40,9 @@ ORACLES = {
     "Fetch": (oracle_fetch.FetchRequest, oracle_fetch.FetchResponse),
     "ListOffsets": (oracle_offsets.ListOffsetsRequest, oracle_offsets.ListOffsetsResponse),
     "Metadata": (oracle_metadata.MetadataRequest, oracle_metadata.MetadataResponse),
+    "OffsetCommit": (oracle_group.OffsetCommitRequest, oracle_group.OffsetCommitResponse),
+    "OffsetFetch": (oracle_group.OffsetFetchRequest, oracle_group.OffsetFetchResponse),
+    "FindCoordinator": (oracle_metadata.FindCoordinatorRequest, oracle_metadata.FindCoordinatorResponse),
     "ApiVersions": (oracle_metadata.ApiVersionsRequest, oracle_metadata.ApiVersionsResponse),
 }
 

@@ -40,6 +40,9 @@ def test_the_versions_are_those_that_were_promised() -> None:
         "Fetch": (0, 12),
         "ListOffsets": (0, 7),
         "Metadata": (0, 12),
+        "OffsetCommit": (0, 9),
+        "OffsetFetch": (0, 9),
+        "FindCoordinator": (0, 6),
         "ApiVersions": (0, 3),
     }
 

@@ -10,14 +10,40 @@ from typing import Any
 
 from zkconsumer.wire.schemas.api_versions import API_VERSIONS
 from zkconsumer.wire.schemas.fetch import FETCH
+from zkconsumer.wire.schemas.find_coordinator import FIND_COORDINATOR
 from zkconsumer.wire.schemas.list_offsets import LIST_OFFSETS
 from zkconsumer.wire.schemas.metadata import METADATA
+from zkconsumer.wire.schemas.offset_commit import OFFSET_COMMIT
+from zkconsumer.wire.schemas.offset_fetch import OFFSET_FETCH
 from zkconsumer.wire.schemas.produce import PRODUCE
 from zkconsumer.wire.schemas.table import Api
 
 APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
-    {api.key: api for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS)}
+    {
+        api.key: api
+        for api in (
+            PRODUCE,
+            FETCH,
+            LIST_OFFSETS,
+            METADATA,
+            OFFSET_COMMIT,
+            OFFSET_FETCH,
+            FIND_COORDINATOR,
+            API_VERSIONS,
+        )
+    }
 )
 """API key → API."""
 
-__all__ = ["APIS", "API_VERSIONS", "FETCH", "LIST_OFFSETS", "METADATA", "PRODUCE", "Api"]
+__all__ = [
+    "APIS",
+    "API_VERSIONS",
+    "FETCH",
+    "FIND_COORDINATOR",
+    "LIST_OFFSETS",
+    "METADATA",
+    "OFFSET_COMMIT",
+    "OFFSET_FETCH",
+    "PRODUCE",
+    "Api",
+]

@@ -1,0 +1,75 @@
+"""OffsetCommit (8): store how far a group has read (0.8.1).
+
+The version says where: 0 writes the offset znodes of ZooKeeper (brokers that have one), whatever the broker; from
+version 1 on (0.8.2) Kafka's own store is written, at the group's coordinator alone.  Versions from 10 on name topics
+by id and are not spoken here.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import int16, int32, int64, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+NO_GENERATION = -1
+"""``generation_id_or_member_epoch`` of who commits without being a member of a modern group."""
+
+BROKER_RETENTION = -1
+"""``retention_time_ms``: as long as the broker is set to keep offsets."""
+
+
+@message
+class OffsetCommitPartition:
+    """``committed_offset``: of the next record to read.  ``commit_timestamp`` −1: the broker's own time."""
+
+    partition_index: int = f(int32)
+    committed_offset: int = f(int64)
+    committed_leader_epoch: int = f(int32, "6+", default=-1)
+    commit_timestamp: int = f(int64, "1", default=-1, needed=True)
+    committed_metadata: str | None = f(text, nullable="0+", default="")
+
+
+@message
+class OffsetCommitTopic:
+    """The partitions of one topic."""
+
+    name: str = f(text)
+    partitions: list[OffsetCommitPartition] = f(array(OffsetCommitPartition))
+
+
+@message
+class OffsetCommitRequest:
+    """The defaults are those of somebody who is no member of a modern group, as the old consumer is."""
+
+    group_id: str = f(text)
+    generation_id_or_member_epoch: int = f(int32, "1+", default=NO_GENERATION)
+    member_id: str = f(text, "1+", default="")
+    group_instance_id: str | None = f(text, "7+", nullable="7+", default=None, needed=True)
+    retention_time_ms: int = f(int64, "2-4", default=BROKER_RETENTION)
+    topics: list[OffsetCommitTopic] = f(array(OffsetCommitTopic))
+
+
+@message
+class OffsetCommitPartitionResponse:
+    """Whether one offset was stored."""
+
+    partition_index: int = f(int32)
+    error_code: int = f(int16, default=0)
+
+
+@message
+class OffsetCommitTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = f(text)
+    partitions: list[OffsetCommitPartitionResponse] = f(array(OffsetCommitPartitionResponse))
+
+
+@message
+class OffsetCommitResponse:
+    """One entry for each partition; an error of the whole group stands in every one of them."""
+
+    throttle_time_ms: int = f(int32, "3+", default=0)
+    topics: list[OffsetCommitTopicResponse] = f(array(OffsetCommitTopicResponse))
+
+
+OFFSET_COMMIT = Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, highest=9, flexible_from=8)
