@@ -43,6 +43,7 @@ COMMANDS = {
     "consume": Command("zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."),
     "assign": Command("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
     "check": Command("zkconsumer.cli.check:check", "Judge the history of a group under test."),
+    "perf": Command("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),
     "sandbox": Command("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
     "demo": Command("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
 }

@@ -1,0 +1,261 @@
+"""``zkconsumer perf``: how fast a group member reads; what ``kafka-consumer-perf-test --zookeeper`` of 1.1 was.
+
+The columns, their separators and their numbers are those of 1.1 (the old consumer's): scripts that read them go on.
+What is counted differs where the original was wrong; see the docstring of ``perf``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.threads import spawn
+from zkconsumer.cli.java_dates import DateFormat, compile_date_format
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.properties import decode_properties, parse_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from zkconsumer.streams import KafkaStream
+
+HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+DETAILED_HEADER = "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+MB = 1024 * 1024
+
+LOOK_MS = 100
+"""How often an idle stream looks whether the measurement is over."""
+
+STOP_TIMEOUT_MS = 3_000
+RANDOM_GROUPS = 100_000
+
+DEFAULTS = {
+    "socket.receive.buffer.bytes": str(2 * MB),
+    "fetch.message.max.bytes": str(MB),
+    "auto.offset.reset": "smallest",
+    "num.consumer.fetchers": "1",
+}
+"""What the original's options are when they are not given; here a consumer.config wins over them."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one stream has read: in all, and when its latest row was printed."""
+
+    records: int = 0
+    bytes: int = 0
+    reported_records: int = 0
+    reported_bytes: int = 0
+    reported_at_ms: int = 0
+
+
+class Meter:
+    """Reads streams, one thread each, until there were so many records in all, or none for ``timeout_ms``."""
+
+    def __init__(
+        self,
+        messages: int,
+        timeout_ms: int,
+        report_every_ms: int,
+        date: DateFormat,
+        *,
+        is_detailed: bool,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.stop = threading.Event()
+        self.error: BaseException | None = None
+        self.signal: signal.Signals | None = None
+        self._messages = messages
+        self._timeout_ms = timeout_ms
+        self._report_every_ms = report_every_ms
+        self._date = date
+        self._is_detailed = is_detailed
+        self._clock = clock
+        self._tickets = itertools.count()
+        self._tallies: list[Tally] = []
+        self._printing = threading.Lock()
+        self._began_ms = self._last_ms = self._began_wall_ms = 0
+
+    @property
+    def records(self) -> int:
+        """Of all streams."""
+        return sum(tally.records for tally in self._tallies)
+
+    def run(self, streams: Sequence[KafkaStream[bytes, bytes]]) -> None:
+        """Read until the end; called by the main thread, which alone hears signals."""
+        self._began_ms = self._last_ms = self._clock.now_ms()
+        self._began_wall_ms = self._clock.wall_ms()
+        workers = [
+            spawn(f"perf-{number}", lambda _, number=number, stream=stream: self.read(number, stream), self.failed)  # type: ignore[misc]
+            for number, stream in enumerate(streams)
+        ]
+        while not self.stop.wait(LOOK_MS / 1000):
+            if self.signal is not None:
+                self.stop.set()
+        for worker in workers:
+            worker.join(STOP_TIMEOUT_MS)
+
+    def read(self, number: int, stream: KafkaStream[bytes, bytes]) -> None:
+        """Read one stream to the end of the measurement; runs on its own thread."""
+        tally = Tally(reported_at_ms=self._began_ms)
+        self._tallies.append(tally)
+        iterator = stream.iterator()
+        while not self.stop.is_set():
+            try:
+                message = next(iterator)
+            except ConsumerTimeoutException:
+                self._idle()
+                continue
+            except StopIteration:
+                break
+            ticket = next(self._tickets)  # one step of the interpreter: no lock is needed
+            if ticket >= self._messages:
+                iterator.give_back()
+                break
+            now_ms = self._last_ms = self._clock.now_ms()
+            tally.records += 1
+            tally.bytes += len(message.value or b"")
+            if ticket == self._messages - 1:
+                self.stop.set()
+            if now_ms - tally.reported_at_ms >= self._report_every_ms:
+                self._report(number, tally, now_ms)
+        iterator.come_back()
+        self._report(number, tally, self._last_ms)
+
+    def failed(self, _: str, error: BaseException) -> None:
+        """A reading thread ended by an error."""
+        self.error = self.error or error
+        self.stop.set()
+
+    def on_signal(self, number: int, _: Any) -> None:
+        """Only notes it: this runs in the main thread, which may hold the lock of the event that it would set."""
+        self.signal = signal.Signals(number)
+
+    def summary(self) -> str:
+        """The one row of a run without details.  It ends with the last record: waiting in vain takes no time."""
+        elapsed_ms = self._last_ms - self._began_ms
+        count = sum(tally.bytes for tally in self._tallies)
+        began, ended = self._date(self._began_wall_ms), self._date(self._began_wall_ms + elapsed_ms)
+        return f"{began}, {ended}, {_rates(count, count, self.records, self.records, elapsed_ms)}"
+
+    def _report(self, number: int, tally: Tally, now_ms: int) -> None:
+        if self._is_detailed:
+            records, count = tally.records - tally.reported_records, tally.bytes - tally.reported_bytes
+            rates = _rates(tally.bytes, count, tally.records, records, now_ms - tally.reported_at_ms)
+            at = self._date(self._began_wall_ms + now_ms - self._began_ms)
+            with self._printing:
+                click.echo(f"{at}, {number}, {rates}")
+        tally.reported_records, tally.reported_bytes, tally.reported_at_ms = tally.records, tally.bytes, now_ms
+
+    def _idle(self) -> None:
+        if self._clock.now_ms() - self._last_ms >= self._timeout_ms:
+            self.stop.set()
+
+
+def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: int, elapsed_ms: int) -> str:
+    """The four columns of every row; without time there is no rate (the original prints NaN and Infinity)."""
+    per_s = 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+    return f"{bytes_in_all / MB:.4f}, {bytes_now / MB * per_s:.4f}, {records_in_all}, {records_now * per_s:.4f}"
+
+
+@click.command()
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect")
+@click.option("--topic", required=True, help="The topic to read.")
+@click.option("--messages", type=click.IntRange(min=1), required=True, help="How many, of all threads together.")
+@click.option("--group", metavar="G", help="group.id.  [default: that of the file, or perf-consumer-NUMBER]")
+@click.option("--threads", type=click.IntRange(min=1), default=10, show_default=True, help="Streams and their threads.")
+@click.option("--fetch-size", type=click.IntRange(min=1), metavar="BYTES", help="fetch.message.max.bytes  [1048576]")
+@click.option("--from-latest", is_flag=True, help="Where there is no offset, begin at the end, not at the beginning.")
+@click.option("--num-fetch-threads", type=click.IntRange(min=1), help="num.consumer.fetchers  [1]")
+@click.option("--socket-buffer-size", type=int, metavar="BYTES", help="socket.receive.buffer.bytes  [2097152]")
+@click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, show_default=True, metavar="MS",
+              help="End when no message came for so long.")
+@click.option("--show-detailed-stats", "is_detailed", is_flag=True, help="A row a thread and interval, and no summary.")
+@click.option("--reporting-interval", type=click.IntRange(min=1), default=5_000, show_default=True, metavar="MS")
+@click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="As SimpleDateFormat's.")
+@click.option("--hide-header", is_flag=True, help="Do not print the names of the columns.")
+@click.option("--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
+              help="A .properties file; options that are given win over it.")
+def perf(
+    zookeeper: str | None,
+    topic: str,
+    messages: int,
+    group: str | None,
+    threads: int,
+    fetch_size: int | None,
+    from_latest: bool,
+    num_fetch_threads: int | None,
+    socket_buffer_size: int | None,
+    timeout_ms: int,
+    is_detailed: bool,
+    reporting_interval: int,
+    date_format: str,
+    hide_header: bool,
+    config_file: Path | None,
+) -> None:
+    """Measure how fast a member of a ZooKeeper consumer group reads a topic.
+
+    Prints the columns of Kafka 1.1's kafka-consumer-perf-test --zookeeper.  MB are 1048576 bytes of values, without
+    keys.  Better than there: --messages is for all threads together, the group is never deleted, what a
+    --consumer.config says is not overwritten by defaults, a message without a value counts 0 bytes, the row that ends
+    a thread tells its last interval, and an error is told by the exit code.
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    date = compile_date_format(date_format)
+    options = {
+        "zookeeper.connect": zookeeper,
+        "group.id": group,
+        "fetch.message.max.bytes": fetch_size,
+        "num.consumer.fetchers": num_fetch_threads,
+        "socket.receive.buffer.bytes": socket_buffer_size,
+        "auto.offset.reset": "largest" if from_latest else None,
+    }
+    config = _config(config_file, {key: str(value) for key, value in options.items() if value is not None}, timeout_ms)
+    meter = Meter(messages, timeout_ms, reporting_interval, date, is_detailed=is_detailed)
+    if not hide_header:
+        click.echo(DETAILED_HEADER if is_detailed else HEADER)
+    before = {number: signal.signal(number, meter.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with ZookeeperConsumerConnector(config) as connector:
+            meter.run(connector.create_message_streams({topic: threads})[topic])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if not is_detailed:
+        click.echo(meter.summary())
+    if meter.error is not None:
+        raise meter.error
+    if meter.signal is not None:
+        click.echo(f"stopped by {meter.signal.name}", err=True)
+    elif meter.records < messages:
+        click.echo(f"{meter.records} of {messages} messages: none came for {timeout_ms} ms (--timeout)", err=True)
+
+
+def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> ConsumerConfig:
+    """What is given on the command line wins over the file, and the file over ``DEFAULTS``."""
+    settings = {"group.id": f"perf-consumer-{random.randrange(RANDOM_GROUPS)}", **DEFAULTS}
+    for key in _keys_of(file):
+        settings.pop(key, None)
+    settings |= options
+    settings["consumer.timeout.ms"] = str(min(LOOK_MS, timeout_ms))
+    return ConsumerConfig.from_files(file, settings)
+
+
+def _keys_of(file: Path | None) -> Mapping[str, str]:
+    """Nothing when it cannot be read: whoever reads it in earnest says why."""
+    try:
+        return parse_properties(decode_properties(file.read_bytes())) if file is not None else {}
+    except (OSError, ValueError):
+        return {}
