@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pytest
+from kafka import KafkaConsumer
 
 from tests.fix_sandbox import require_releases
 from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection
 from zkconsumer.kafka.versions import ApiRanges, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_releases import RELEASES, Release
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.testing.sandbox.artifacts import SETS
+from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire import compression
 
 TIMEOUT_MS = 10_000
@@ -33,6 +37,12 @@ class Topics(Protocol):
 
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
         """Append to its partition 0; a real producer may make several batches of it."""
+
+    def znode(self, path: str) -> bytes | None:
+        """The data of a znode."""
+
+    def modern_member(self, group: str, topic: str) -> AbstractContextManager[object]:
+        """A modern consumer that is a member of the group for as long as this lasts."""
 
 
 @dataclass(slots=True)
@@ -77,11 +87,21 @@ class BrokerUnderTest:
 class FakeTopics:
     """On a fake cluster."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster, zookeeper: FakeZooKeeper) -> None:
         self._cluster = cluster
+        self._zookeeper = zookeeper
 
     def create(self, topic: str) -> None:
         self._cluster.create_topic(topic)
+
+    def znode(self, path: str) -> bytes | None:
+        return self._zookeeper.data(path)
+
+    @contextmanager
+    def modern_member(self, group: str, topic: str) -> Iterator[None]:
+        self._cluster.set_modern_members(group, True)
+        yield
+        self._cluster.set_modern_members(group, False)
 
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
         numbers = {name: number for number, name in compression.NAMES.items()}
@@ -97,6 +117,19 @@ class RealTopics:
     def create(self, topic: str) -> None:
         self._sandbox.create_topic(topic, 1)
 
+    def znode(self, path: str) -> bytes | None:
+        return self._sandbox.admin.get(path)
+
+    @contextmanager
+    def modern_member(self, group: str, topic: str) -> Iterator[None]:
+        member = KafkaConsumer(bootstrap_servers=self._sandbox.bootstrap, group_id=group, enable_auto_commit=False)
+        try:
+            member.subscribe([topic])
+            wait_until(lambda: member.poll(100) is not None and bool(member.assignment()), "it has joined", TIMEOUT_MS)
+            yield
+        finally:
+            member.close()
+
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
         self._sandbox.produce(topic, 0, values, codec=codec)
 
@@ -104,9 +137,10 @@ class RealTopics:
 @contextmanager
 def fake(release: str) -> Iterator[BrokerUnderTest]:
     """A fake broker without sockets."""
-    cluster = FakeCluster(release=release)
+    zookeeper = FakeZooKeeper()
+    cluster = FakeCluster(release=release, zookeeper=zookeeper)
     _, host, port = cluster.address(0)
-    yield BrokerUnderTest(RELEASES[release], cluster.connect, host, port, FakeTopics(cluster))
+    yield BrokerUnderTest(RELEASES[release], cluster.connect, host, port, FakeTopics(cluster, zookeeper))
 
 
 @contextmanager
@@ -128,14 +162,14 @@ def _real(release: str) -> object:
 
 
 @pytest.fixture(
-    scope="module",
+    scope="session",
     params=[
         *(pytest.param((fake, release), id=f"fake-{release}") for release in RELEASES),
-        *(_real(release) for release in RELEASES),
+        *(_real(release) for release in RELEASES if release in SETS),
     ],
 )
 def broker_under_test(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
-    """Each broker in turn, for all tests of a module."""
+    """Each broker in turn, for all tests of this folder that take it."""
     make, release = request.param
     with make(release) as broker:
         yield broker

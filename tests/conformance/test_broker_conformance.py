@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest, broker_under_test
+from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
@@ -22,8 +22,6 @@ from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
-
-__all__ = ["broker_under_test"]
 
 PLENTY = 1_000_000
 FETCHES_MAX = 20

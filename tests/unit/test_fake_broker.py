@@ -436,7 +436,7 @@ def test_brokers_of_several_releases_in_one_cluster() -> None:
 
 
 def test_a_release_that_is_not_known() -> None:
-    with pytest.raises(UsageError, match=r"the fake brokers know no release 0\.7; they know 0\.8\.2\.2, "):
+    with pytest.raises(UsageError, match=r"the fake brokers know no release 0\.7; they know 0\.8\.1\.1, "):
         FakeCluster(release="0.7")
     with pytest.raises(UsageError, match="there is no broker 9"):
         FakeCluster().stop_broker(9)

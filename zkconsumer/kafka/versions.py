@@ -8,9 +8,10 @@
       '--> ApiVersions v0 --closed--> ListOffsets v0 --answered--> assumed             0.8
                                            '--closed--> no broker, or no PLAINTEXT port
 
-"Assumed" is version 0 of everything.  On a request that they do not know, brokers of 0.8 close the connection, as does
-nearly everything that is no broker at all, and brokers of 0.9 say nothing and go on to the next request.  ListOffsets
-v0 without topics is the question that all of them can answer and that changes nothing.
+"Assumed" is version 0 of everything, and up to version 1 of what reads and writes a group's offsets (0.8.2 and 0.9
+speak it; 0.8.1 closes the connection).  On a request that they do not know, brokers of 0.8 close the connection, as
+does nearly everything that is no broker at all, and brokers of 0.9 say nothing and go on to the next request.
+ListOffsets v0 without topics is the question that all of them can answer and that changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from typing import Any, NamedTuple
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
-from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+    Api,
+)
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsRequest
 
@@ -56,8 +67,8 @@ class ApiRanges:
     ranges: Mapping[int, VersionRange]
     is_assumed: bool = False
 
-    def pick(self, api: Api[Any, Any], at_most: int | None = None) -> int:
-        """The highest version that the broker and this program both speak, and that is not above ``at_most``.
+    def pick(self, api: Api[Any, Any], at_most: int | None = None, at_least: int = 0) -> int:
+        """The highest version that the broker and this program both speak, from ``at_least`` to ``at_most``.
 
         ``KafkaException``: there is none; the text has both ranges.
         """
@@ -65,11 +76,12 @@ class ApiRanges:
         there = self.ranges.get(api.key)
         if there is None:
             raise KafkaException(f"the broker does not know {api.name} (API {api.key})")
+        lowest_here = max(api.lowest, at_least)
         version = min(there.highest, highest_here)
-        if version < max(there.lowest, api.lowest):
+        if version < max(there.lowest, lowest_here):
             raise KafkaException(
                 f"no common version of {api.name}: the broker speaks v{there.lowest} to v{there.highest}, "
-                f"this program v{api.lowest} to v{highest_here}"
+                f"this program v{lowest_here} to v{highest_here}"
             )
         return version
 
@@ -80,10 +92,15 @@ class ApiRanges:
 
 
 ASSUMED_BEFORE_0_10 = ApiRanges(
-    MappingProxyType({api.key: VersionRange(0, 0) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA)}),
+    MappingProxyType(
+        {
+            **{api.key: VersionRange(0, 0) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR)},
+            **{api.key: VersionRange(0, 1) for api in (OFFSET_COMMIT, OFFSET_FETCH)},
+        }
+    ),
     is_assumed=True,
 )
-"""What every broker from 0.8 to 0.9 speaks, none of which can be asked."""
+"""What brokers from 0.8 to 0.9 speak, none of which can be asked; what concerns groups only from 0.8.2 on."""
 
 
 def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:

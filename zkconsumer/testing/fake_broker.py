@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.testing import fake_apis
+from zkconsumer.kafka.error_codes import ErrorCode, error_code
+from zkconsumer.testing import fake_apis, fake_groups
 from zkconsumer.testing.fake_faults import (
     CloseConnection,
     CorruptRecords,
     Delay,
     Garbage,
+    GroupError,
     Hold,
     Injected,
     NullRecords,
@@ -40,7 +42,17 @@ from zkconsumer.wire.frames import (
     encode_response,
     frame_size,
 )
-from zkconsumer.wire.schemas import API_VERSIONS, APIS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    APIS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+)
 from zkconsumer.wire.schemas.fetch import FetchRequest
 from zkconsumer.wire.schemas.produce import ProduceRequest
 
@@ -147,11 +159,14 @@ class FakeBroker:
         hit = []
         for injected in self._state.faults:
             is_of_partition = isinstance(injected.fault, PartitionError | NullRecords | CorruptRecords)
-            if injected.concerns(request.api.key, self.broker_id) and (
-                not is_of_partition or _names(request, cast(PartitionFault, injected.fault).tp)
-            ):
-                injected.hits += 1
-                hit.append(injected)
+            if not injected.concerns(request.api.key, self.broker_id):
+                continue
+            if is_of_partition and not _names(request, cast(PartitionFault, injected.fault).tp):
+                continue
+            if isinstance(injected.fault, GroupError) and injected.fault.group not in _groups(request):
+                continue
+            injected.hits += 1
+            hit.append(injected)
         return hit
 
     def _answering(self, request: Request, version: int, faults: list[Injected]) -> Callable[[bool], bytes | None]:
@@ -163,9 +178,14 @@ class FakeBroker:
             for injected in faults
             if isinstance(injected.fault, PartitionError | NullRecords | CorruptRecords)
         }
+        group_errors = {
+            injected.fault.group: error_code(injected.fault.code)
+            for injected in faults
+            if isinstance(injected.fault, GroupError)
+        }
 
         def poll(is_final: bool) -> bytes | None:
-            body = self._body(request, version, partition_faults, is_final)
+            body = self._body(request, version, partition_faults, group_errors, is_final)
             if body is None:
                 return None
             if isinstance(request.body, ProduceRequest) and request.body.acks == 0:
@@ -175,7 +195,12 @@ class FakeBroker:
         return poll
 
     def _body(
-        self, request: Request, version: int, faults: dict[TopicPartition, PartitionFault], is_final: bool
+        self,
+        request: Request,
+        version: int,
+        faults: dict[TopicPartition, PartitionFault],
+        group_errors: dict[str, ErrorCode],
+        is_final: bool,
     ) -> Any:
         state, me, body = self._state, self.broker_id, request.body
         match request.api.key:
@@ -189,6 +214,12 @@ class FakeBroker:
                 return fake_apis.produce(state, me, body, faults)
             case FETCH.key:
                 return fake_apis.fetch(state, me, self.release, version, body, faults, is_final=is_final)
+            case FIND_COORDINATOR.key:
+                return fake_groups.find_coordinator(state, version, body, group_errors)
+            case OFFSET_COMMIT.key:
+                return fake_groups.offset_commit(state, me, self.release, version, body, group_errors)
+            case OFFSET_FETCH.key:
+                return fake_groups.offset_fetch(state, me, self.release, version, body, group_errors)
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
@@ -205,6 +236,19 @@ def _names(request: Request, tp: TopicPartition) -> bool:
         case METADATA.key:
             return not body.topics or tp.topic in {t.name for t in body.topics}
     return False
+
+
+def _groups(request: Request) -> set[str]:
+    """The groups that the request is about."""
+    body = request.body
+    match request.api.key:
+        case FIND_COORDINATOR.key:
+            return {body.key, *body.coordinator_keys}
+        case OFFSET_COMMIT.key:
+            return {body.group_id}
+        case OFFSET_FETCH.key:
+            return {body.group_id, *(group.group_id for group in body.groups)}
+    return set()
 
 
 class BrokerSession:

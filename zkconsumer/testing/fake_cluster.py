@@ -10,8 +10,9 @@ through the same codec and the same connection code that a socket would use.  ``
 for programs that need them.
 
 What is emulated: Produce, Fetch (long poll, limits, at least one message from version 3, conversion to older formats),
-ListOffsets, Metadata, ApiVersions, in the versions of a release; leaders that move, brokers that stop, logs that lose
-their start or end.  What is not: replication (the high watermark is the end), groups, transactions, fetch sessions (a
+ListOffsets, Metadata, ApiVersions, the offsets of groups and their coordinators, in the versions of a release; leaders
+and coordinators that move, brokers that stop, logs that lose their start or end.  What is not: replication (the high
+watermark is the end), members of modern groups, transactions, fetch sessions (a
 client is told to go on without), authorisation.
 """
 
@@ -27,6 +28,7 @@ from zkconsumer.kafka.connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES
 from zkconsumer.kafka.transport import Transport
 from zkconsumer.testing.fake_broker import FakeBroker
 from zkconsumer.testing.fake_faults import Fault, Injected
+from zkconsumer.testing.fake_groups import Committed, FakeGroup, Znodes, coordinator_of
 from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.testing.fake_releases import NEWEST, release_named
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, Seen
@@ -52,6 +54,7 @@ class FakeCluster:
     """``brokers``: how many, with ids from 0, or which ids.  ``release``: of all of them, or by id.
 
     ``auto_create_partitions``: how many partitions a topic gets that is made by asking for it; 0: none is made.
+    ``zookeeper``: where commits of version 0 go, a ``FakeZooKeeper`` or the like; None: a place of the cluster's own.
     Every method may be called from any thread.
     """
 
@@ -61,10 +64,13 @@ class FakeCluster:
         *,
         release: str | Mapping[int, str] = NEWEST,
         auto_create_partitions: int = 0,
+        zookeeper: Znodes | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
         self._state = ClusterState(clock, auto_create_partitions, CLUSTER_ID)
+        if zookeeper is not None:
+            self._state.znodes = zookeeper
         self._brokers: dict[int, FakeBroker] = {}
         self._servers: dict[int, TcpServer] = {}
         self._is_serving = False
@@ -240,6 +246,33 @@ class FakeCluster:
         with self._changing():
             self._partition(topic, partition).log.truncate(offset)
 
+    # --- groups ---
+
+    def coordinator(self, group: str) -> int | None:
+        """The broker that coordinates the group; None: it is stopped."""
+        with self._state.changed:
+            return coordinator_of(self._state, group)
+
+    def move_coordinator(self, group: str, broker_id: int) -> None:
+        """Let another broker coordinate the group; the old one answers error 16 from now on."""
+        with self._changing():
+            self._group(group).moved_to = self._known(broker_id)
+
+    def set_modern_members(self, group: str, are_there: bool) -> None:
+        """Let modern consumers be members of the group, or leave: while they are there commits answer error 25."""
+        with self._changing():
+            self._group(group).has_members = are_there
+
+    def committed(self, group: str) -> dict[TopicPartition, Committed]:
+        """What the group has in Kafka's own store."""
+        with self._state.changed:
+            return dict(self._state.groups[group].offsets) if group in self._state.groups else {}
+
+    def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+        """Store an offset in Kafka's own store, as some other client would."""
+        with self._changing():
+            self._group(group).offsets[TopicPartition(topic, partition)] = Committed(offset, metadata)
+
     # --- faults and what was seen ---
 
     def inject(
@@ -298,6 +331,9 @@ class FakeCluster:
         if broker_id not in self._brokers:
             raise UsageError(f"there is no broker {broker_id}; there are {sorted(self._brokers)}")
         return broker_id
+
+    def _group(self, group: str) -> FakeGroup:
+        return self._state.groups.setdefault(group, FakeGroup())
 
     def _partition(self, topic: str, partition: int) -> FakePartition:
         found = self._state.partition(TopicPartition(topic, partition))

@@ -69,9 +69,20 @@ class CorruptRecords:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class GroupError:
+    """Answer this error code to what is asked about one group: 14 (loading), 15 (nobody), 16 (another broker) ...
+
+    It stands where the version of the request has it: for the whole group, or in every partition.
+    """
+
+    group: str
+    code: int
+
+
 FrameFault: TypeAlias = CloseConnection | Garbage | Delay | Hold | WrongCorrelationId
 PartitionFault: TypeAlias = PartitionError | NullRecords | CorruptRecords
-Fault: TypeAlias = FrameFault | PartitionFault
+Fault: TypeAlias = FrameFault | PartitionFault | GroupError
 
 
 class Injected:

@@ -10,7 +10,18 @@ from typing import Any
 
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.versions import VersionRange
-from zkconsumer.wire.schemas import API_VERSIONS, APIS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    APIS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+    Api,
+)
 
 NEWEST = "3.9.1"
 """The last release with ZooKeeper mode."""
@@ -18,7 +29,7 @@ NEWEST = "3.9.1"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How the brokers of one release behave; every line was seen on a real one.
+    """How the brokers of one release behave; every line was seen on a real one (0.8.1.1: read in its source).
 
     ``magic``: the message format of their logs.
     """
@@ -63,6 +74,21 @@ class Release:
         return self.version >= (2, 1)
 
     @property
+    def knows_members(self) -> bool:
+        """Groups have members, and while some are there nobody else may commit (0.9)."""
+        return self.version >= (0, 9)
+
+    @property
+    def knows_partitions_of_commits(self) -> bool:
+        """A commit for a partition that does not exist is refused; older ones look at the topic only."""
+        return self.version >= (2,)
+
+    @property
+    def checks_partitions_of_fetches(self) -> bool:
+        """OffsetFetch v1 answers error 3 for partitions that do not exist; later ones say that nothing is stored."""
+        return self.version < (0, 9)
+
+    @property
     def knows_newest_time(self) -> bool:
         """Time −3 of ListOffsets means the newest timestamp, and is refused before v7 (3.0, KIP-734)."""
         return self.version >= (3,)
@@ -77,18 +103,29 @@ class Release:
         return API_VERSIONS.key in self.ranges
 
 
-# release, message format, then the versions of Produce, Fetch, ListOffsets, Metadata, ApiVersions
+# release, message format, then the versions of
+#            Produce Fetch ListOff. Metadata OffsetCommit OffsetFetch FindCoordinator ApiVersions
 _TABLE = """
-0.8.2.2   0  0     0     0     0     -
-0.9.0.1   0  0-1   0-1   0     0     -
-0.10.2.2  1  0-2   0-3   0-1   0-2   0
-0.11.0.3  2  0-3   0-5   0-2   0-4   0-1
-1.1.1     2  0-5   0-7   0-2   0-5   0-1
-2.0.1     2  0-6   0-8   0-3   0-6   0-2
-3.9.1     2  0-11  0-17  0-9   0-12  0-4
-4.1.1     2  0-13  4-18  1-10  0-13  0-4
+0.8.1.1   0  0     0     0     0     0     0     -     -
+0.8.2.2   0  0     0     0     0     0-1   0-1   0     -
+0.9.0.1   0  0-1   0-1   0     0     0-2   0-1   0     -
+0.10.2.2  1  0-2   0-3   0-1   0-2   0-2   0-2   0     0
+0.11.0.3  2  0-3   0-5   0-2   0-4   0-3   0-3   0-1   0-1
+1.1.1     2  0-5   0-7   0-2   0-5   0-3   0-3   0-1   0-1
+2.0.1     2  0-6   0-8   0-3   0-6   0-4   0-4   0-2   0-2
+3.9.1     2  0-11  0-17  0-9   0-12  0-9   0-9   0-6   0-4
+4.1.1     2  0-13  4-18  1-10  0-13  2-9   1-9   0-6   0-4
 """
-_COLUMNS: tuple[Api[Any, Any], ...] = (PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS)
+_COLUMNS: tuple[Api[Any, Any], ...] = (
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FIND_COORDINATOR,
+    API_VERSIONS,
+)
 
 
 def release_named(name: str) -> Release:

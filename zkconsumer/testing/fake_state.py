@@ -10,6 +10,7 @@ from typing import Any
 
 from zkconsumer.base.clock import Clock
 from zkconsumer.testing.fake_faults import Injected
+from zkconsumer.testing.fake_groups import FakeGroup, Znodes, ZnodesInMemory
 from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
@@ -50,6 +51,8 @@ class ClusterState:
     up: set[int] = field(default_factory=set)
     magics: dict[int, int] = field(default_factory=dict)
     topics: dict[str, list[FakePartition]] = field(default_factory=dict)
+    groups: dict[str, FakeGroup] = field(default_factory=dict)
+    znodes: Znodes = field(default_factory=ZnodesInMemory)
     faults: list[Injected] = field(default_factory=list)
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REQUESTS_KEPT))
 

@@ -34,7 +34,7 @@ class FakeWorld:
 
     def __init__(self, brokers: int = 1, *, release: str = NEWEST, has_multi_read: bool = True) -> None:
         self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
-        self.cluster = FakeCluster(brokers, release=release)
+        self.cluster = FakeCluster(brokers, release=release, zookeeper=self.zookeeper)
         self.stores: list[FakeZkStore] = []
         self.connectors: list[ZookeeperConsumerConnector] = []
         for address in self.cluster.addresses:

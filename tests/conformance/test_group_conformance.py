@@ -1,0 +1,243 @@
+"""What brokers of each release do with the offsets of groups: the same tests for the fake ones and the real ones."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest
+from zkconsumer.errors import KafkaException
+from zkconsumer.kafka import error_codes as codes
+from zkconsumer.kafka.connection import ConnectionFailed
+from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.kafka.group_offsets import (
+    GroupOffsets,
+    OffsetAndMetadata,
+    commit_offsets,
+    fetch_offsets,
+    find_coordinator,
+)
+from zkconsumer.kafka.versions import ApiRanges, VersionRange
+from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
+from zkconsumer.testing.fake_releases import Release
+from zkconsumer.testing.sandbox.waiting import wait_until
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Api
+from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from zkconsumer.zk import paths
+
+_numbers = itertools.count()
+
+
+def a_group() -> str:
+    return f"conformance-group-{next(_numbers)}"
+
+
+def versions_of(broker: BrokerUnderTest, api: Api[Any, Any], at_least: int = 0) -> list[int]:
+    """The versions that the broker speaks: those that it says, or that were seen of a release that cannot say."""
+    there = broker.release.range_of(api)
+    return [] if there is None else list(range(max(there.lowest, at_least), there.highest + 1))
+
+
+def only(api: Api[Any, Any], version: int) -> ApiRanges:
+    return ApiRanges({api.key: VersionRange(version, version)})
+
+
+def has_groups(broker: BrokerUnderTest) -> bool:
+    return broker.release.range_of(FIND_COORDINATOR) is not None
+
+
+def coordinator(broker: BrokerUnderTest, group: str, version: int = 0) -> BrokerAddress:
+    """The first question makes the topic of the offsets, and is answered by error 15 until it has leaders."""
+    found: list[BrokerAddress | ErrorCode] = []
+
+    def is_found() -> bool:
+        found[:] = [find_coordinator(broker.connection(), only(FIND_COORDINATOR, version), group, TIMEOUT_MS)]
+        assert isinstance(found[0], BrokerAddress) or found[0] == codes.COORDINATOR_NOT_AVAILABLE
+        return isinstance(found[0], BrokerAddress)
+
+    wait_until(is_found, f"group {group} has a coordinator", TIMEOUT_MS)
+    assert isinstance(found[0], BrokerAddress)
+    return found[0]
+
+
+def ready_group(broker: BrokerUnderTest) -> str:
+    """A group whose coordinator has loaded what it keeps."""
+    group = a_group()
+    coordinator(broker, group)
+    version = max(versions_of(broker, OFFSET_FETCH))
+
+    def is_loaded() -> bool:
+        answer = fetch(broker, group, TopicPartition("no-such-topic", 0), version)
+        assert answer.error in (codes.NONE, codes.COORDINATOR_LOAD_IN_PROGRESS, codes.NOT_COORDINATOR)
+        return answer.error == codes.NONE
+
+    wait_until(is_loaded, f"the offsets of group {group} are loaded", TIMEOUT_MS)
+    return group
+
+
+def fetch(broker: BrokerUnderTest, group: str, tp: TopicPartition, version: int) -> GroupOffsets:
+    return fetch_offsets(broker.connection(), only(OFFSET_FETCH, version), group, [tp], TIMEOUT_MS)
+
+
+def commit(
+    broker: BrokerUnderTest, group: str, tp: TopicPartition, version: int, offset: int, metadata: str = ""
+) -> ErrorCode:
+    offsets = {tp: OffsetAndMetadata(offset, metadata)}
+    return commit_offsets(broker.connection(), only(OFFSET_COMMIT, version), group, offsets, TIMEOUT_MS)[tp]
+
+
+def commit_v0(broker: BrokerUnderTest, group: str, tp: TopicPartition, offset: int, metadata: str = "") -> int:
+    row = OffsetCommitPartition(
+        partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata
+    )
+    body = OffsetCommitRequest(group_id=group, topics=[OffsetCommitTopic(name=tp.topic, partitions=[row])])
+    response = broker.connection().request(OFFSET_COMMIT, 0, body, TIMEOUT_MS)
+    return int(response.topics[0].partitions[0].error_code)
+
+
+def fetch_v0(broker: BrokerUnderTest, group: str, tp: TopicPartition) -> tuple[int, str | None, int]:
+    body = OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchTopic(name=tp.topic, partition_indexes=[tp.partition])]
+    )
+    row = broker.connection().request(OFFSET_FETCH, 0, body, TIMEOUT_MS).topics[0].partitions[0]
+    return row.committed_offset, row.metadata, row.error_code
+
+
+def test_the_coordinator_in_every_version(broker_under_test: BrokerUnderTest) -> None:
+    for version in versions_of(broker_under_test, FIND_COORDINATOR):
+        found = coordinator(broker_under_test, a_group(), version)
+        assert found[1:] == (broker_under_test.host, broker_under_test.port)
+
+
+def test_a_broker_that_knows_no_groups_closes_the_connection(broker_under_test: BrokerUnderTest) -> None:
+    if has_groups(broker_under_test):
+        return
+    with pytest.raises(ConnectionFailed):
+        find_coordinator(broker_under_test.connection(), broker_under_test.ranges, a_group(), TIMEOUT_MS)
+
+
+def test_what_was_committed_is_fetched_in_every_version(broker_under_test: BrokerUnderTest) -> None:
+    if not has_groups(broker_under_test):
+        return
+    tp = TopicPartition(broker_under_test.topic(), 0)
+    group = ready_group(broker_under_test)
+    for version in versions_of(broker_under_test, OFFSET_COMMIT, 1):
+        assert commit(broker_under_test, group, tp, version, 100 + version, f"by v{version}") == codes.NONE
+        for fetching in versions_of(broker_under_test, OFFSET_FETCH, 1):
+            answer = fetch(broker_under_test, group, tp, fetching)
+            assert answer == GroupOffsets(codes.NONE, {tp: OffsetAndMetadata(100 + version, f"by v{version}")})
+
+
+def test_a_partition_without_an_offset(broker_under_test: BrokerUnderTest) -> None:
+    """Nothing is stored, says every version but 0, of unknown topics too; 0.8.2 alone has error 3 for those."""
+    if not has_groups(broker_under_test):
+        return
+    known, unknown = TopicPartition(broker_under_test.topic(), 0), TopicPartition("no-such-topic", 0)
+    group = ready_group(broker_under_test)
+    for version in versions_of(broker_under_test, OFFSET_FETCH, 1):
+        for tp in (known, unknown):
+            assert fetch(broker_under_test, group, tp, version) == GroupOffsets(codes.NONE, {tp: None})
+    body = OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchTopic(name=tp.topic, partition_indexes=[0]) for tp in (known, unknown)]
+    )
+    answered = broker_under_test.connection().request(OFFSET_FETCH, 1, body, TIMEOUT_MS)
+    rows = {topic.name: topic.partitions[0] for topic in answered.topics}
+    error = codes.UNKNOWN_TOPIC_OR_PARTITION if broker_under_test.release.checks_partitions_of_fetches else codes.NONE
+    assert (rows[known.topic].committed_offset, rows[known.topic].error_code) == (-1, 0)
+    assert (rows[unknown.topic].committed_offset, rows[unknown.topic].error_code) == (-1, error.code)
+
+
+def test_all_that_a_group_has_stored(broker_under_test: BrokerUnderTest) -> None:
+    if not has_groups(broker_under_test):
+        return
+    group = ready_group(broker_under_test)
+    stored = {TopicPartition(broker_under_test.topic(), 0): OffsetAndMetadata(number, "") for number in (3, 4)}
+    version = max(versions_of(broker_under_test, OFFSET_COMMIT))
+    commit_offsets(broker_under_test.connection(), only(OFFSET_COMMIT, version), group, stored, TIMEOUT_MS)
+    for fetching in versions_of(broker_under_test, OFFSET_FETCH, 1):
+        ranges = only(OFFSET_FETCH, fetching)
+        if fetching < 2:
+            with pytest.raises(KafkaException, match="no common version"):
+                fetch_offsets(broker_under_test.connection(), ranges, group, None, TIMEOUT_MS)
+        else:
+            answer = fetch_offsets(broker_under_test.connection(), ranges, group, None, TIMEOUT_MS)
+            assert answer == GroupOffsets(codes.NONE, stored)
+            nothing = fetch_offsets(broker_under_test.connection(), ranges, a_group_of(group), None, TIMEOUT_MS)
+            assert nothing == GroupOffsets(codes.NONE, {})
+
+
+def a_group_of(group: str) -> str:
+    """Another group, which has stored nothing."""
+    return f"{group}-empty"
+
+
+def test_commits_for_what_does_not_exist(broker_under_test: BrokerUnderTest) -> None:
+    if not has_groups(broker_under_test):
+        return
+    topic = broker_under_test.topic()
+    group = ready_group(broker_under_test)
+    error = codes.UNKNOWN_TOPIC_OR_PARTITION
+    for version in versions_of(broker_under_test, OFFSET_COMMIT, 1):
+        assert commit(broker_under_test, group, TopicPartition("no-such-topic", 0), version, 1) == error
+        expected = error if broker_under_test.release.knows_partitions_of_commits else codes.NONE
+        assert commit(broker_under_test, group, TopicPartition(topic, 77), version, 1) == expected
+
+
+def test_a_note_that_is_too_long(broker_under_test: BrokerUnderTest) -> None:
+    if not has_groups(broker_under_test):
+        return
+    tp = TopicPartition(broker_under_test.topic(), 0)
+    group = ready_group(broker_under_test)
+    for version in versions_of(broker_under_test, OFFSET_COMMIT, 1):
+        assert commit(broker_under_test, group, tp, version, 1, "ä" * METADATA_CHARS_MAX) == codes.NONE
+        too_long = commit(broker_under_test, group, tp, version, 2, "x" * (METADATA_CHARS_MAX + 1))
+        assert too_long == codes.OFFSET_METADATA_TOO_LARGE
+
+
+def test_while_a_modern_group_of_the_name_is_alive(broker_under_test: BrokerUnderTest) -> None:
+    """Its members alone may commit in Kafka's store; anybody may read."""
+    if not has_groups(broker_under_test) or not broker_under_test.release.knows_members:
+        return
+    tp = TopicPartition(broker_under_test.topic(b"a"), 0)
+    group = ready_group(broker_under_test)
+    newest = max(versions_of(broker_under_test, OFFSET_COMMIT))
+    assert commit(broker_under_test, group, tp, newest, 5) == codes.NONE
+    with broker_under_test.topics.modern_member(group, tp.topic):
+        for version in versions_of(broker_under_test, OFFSET_COMMIT, 1):
+            assert commit(broker_under_test, group, tp, version, 6) == codes.UNKNOWN_MEMBER_ID
+        for version in versions_of(broker_under_test, OFFSET_FETCH, 1):
+            answer = fetch(broker_under_test, group, tp, version)
+            assert answer == GroupOffsets(codes.NONE, {tp: OffsetAndMetadata(5)})
+    assert commit(broker_under_test, group, tp, newest, 7) == codes.NONE
+
+
+def speaks_version_0(release: Release) -> bool:
+    commits = release.range_of(OFFSET_COMMIT)
+    return commits is not None and commits.lowest == 0
+
+
+def test_version_0_is_zookeeper(broker_under_test: BrokerUnderTest) -> None:
+    """The note is dropped, and Kafka's own store knows nothing of it, nor ZooKeeper of what is in there."""
+    if not speaks_version_0(broker_under_test.release):
+        return
+    tp = TopicPartition(broker_under_test.topic(), 0)
+    group = ready_group(broker_under_test) if has_groups(broker_under_test) else a_group()
+    path = paths.offset(group, tp)
+    assert fetch_v0(broker_under_test, group, tp) == (-1, "", codes.UNKNOWN_TOPIC_OR_PARTITION.code)
+    assert commit_v0(broker_under_test, group, tp, 42, "note") == 0
+    assert broker_under_test.topics.znode(path) == b"42"
+    assert fetch_v0(broker_under_test, group, tp) == (42, "", 0)
+    unknown = TopicPartition("no-such-topic", 0)
+    assert commit_v0(broker_under_test, group, unknown, 1) == codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    assert fetch_v0(broker_under_test, group, unknown) == (-1, "", codes.UNKNOWN_TOPIC_OR_PARTITION.code)
+    too_long = commit_v0(broker_under_test, group, tp, 43, "x" * (METADATA_CHARS_MAX + 1))
+    assert too_long == codes.OFFSET_METADATA_TOO_LARGE.code
+    if has_groups(broker_under_test):
+        version = max(versions_of(broker_under_test, OFFSET_FETCH))
+        assert fetch(broker_under_test, group, tp, version) == GroupOffsets(codes.NONE, {tp: None})
+        assert commit(broker_under_test, group, tp, max(versions_of(broker_under_test, OFFSET_COMMIT)), 9) == codes.NONE
+        assert broker_under_test.topics.znode(path) == b"42"

@@ -1,0 +1,214 @@
+"""How far a group has read, as Kafka's own offset store has it: questions and commits over a connection.
+
+Each function asks one thing in the best version that both sides speak, and gives one plain answer, whatever the
+version was.  The store is kept by the group's *coordinator* (Kafka 0.8.2 and later): ask any broker who that is, then
+ask it.  Nothing is tried again here: ``MOVED`` and ``WAIT`` say which errors call for what.
+
+Offsets in ZooKeeper are none of this: those are znodes (``zkconsumer.zk``), or version 0 of the same requests, which
+``zkconsumer.simple_consumer`` can send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
+    NOT_COORDINATOR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+    error_code,
+)
+from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
+from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM
+from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest
+from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from zkconsumer.wire.schemas.offset_fetch import (
+    ALL_TOPICS_IS_NULL_FROM,
+    BATCHED_FROM,
+    NO_EPOCH,
+    OffsetFetchGroup,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+)
+
+KAFKA_STORE_FROM = 1
+"""The version of OffsetCommit and OffsetFetch from which they mean Kafka's own store; 0 means ZooKeeper."""
+
+NO_OFFSET = -1
+
+MOVED = frozenset({NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE})
+"""Errors after which the coordinator is looked for again."""
+
+WAIT = frozenset({COORDINATOR_LOAD_IN_PROGRESS})
+"""Errors after which the same coordinator is asked again, a little later."""
+
+_OF_THE_GROUP = MOVED | WAIT | {GROUP_AUTHORIZATION_FAILED}
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What is stored for a partition: the offset of the next record to read, and a note of the group's own.
+
+    ``leader_epoch``: of the record before it, −1 where unknown; kept by brokers from 2.1 on.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+Stored: TypeAlias = OffsetAndMetadata | ErrorCode | None
+"""What is stored for one partition; None: nothing; or why it was not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """An answer to ``fetch_offsets``.
+
+    ``error``: of the whole group, ``NONE`` if there is none; beside one, ``partitions`` is empty.
+    """
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, Stored]
+
+
+def find_coordinator(
+    connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int
+) -> BrokerAddress | ErrorCode:
+    """Which broker keeps the group's offsets, or why there is none.
+
+    Error 15 is normal for the first question ever asked of a cluster: the broker makes the topic of the offsets then.
+    Raises ``KafkaException`` for a broker that knows no coordinators (before 0.8.2), and what ``Connection.request``
+    raises; a broker of 0.8.1, which cannot be asked what it knows, closes the connection.
+    """
+    version = ranges.pick(FIND_COORDINATOR)
+    if version < COORDINATORS_BATCHED_FROM:
+        answer = connection.request(FIND_COORDINATOR, version, FindCoordinatorRequest(key=group), timeout_ms)
+        error, address = answer.error_code, BrokerAddress(answer.node_id, answer.host, answer.port)
+    else:
+        batched = connection.request(
+            FIND_COORDINATOR, version, FindCoordinatorRequest(coordinator_keys=[group]), timeout_ms
+        )
+        found = next((one for one in batched.coordinators if one.key == group), None)
+        if found is None:
+            raise RemoteProtocolError(f"FindCoordinator v{version} was not answered for group {group}")
+        error, address = found.error_code, BrokerAddress(found.node_id, found.host, found.port)
+    return address if error == NONE.code else error_code(error)
+
+
+def fetch_offsets(
+    connection: Connection,
+    ranges: ApiRanges,
+    group: str,
+    partitions: Collection[TopicPartition] | None,
+    timeout_ms: int,
+) -> GroupOffsets:
+    """What the group has stored for these partitions (None: for all that it has; needs a broker from 0.10.2 on).
+
+    ``connection`` is one to the coordinator; any other broker answers the group error 16.  Raises
+    ``RemoteProtocolError`` when a partition is missing in the answer, ``KafkaException`` when the broker is too old,
+    and what ``Connection.request`` raises.
+    """
+    at_least = ALL_TOPICS_IS_NULL_FROM if partitions is None else KAFKA_STORE_FROM
+    version = ranges.pick(OFFSET_FETCH, at_least=at_least)
+    topics = None if partitions is None else _topics(partitions)
+    if version < BATCHED_FROM:
+        body = OffsetFetchRequest(group_id=group, topics=topics)
+    else:
+        body = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=group, topics=topics)])
+    error, told = _of_group(connection.request(OFFSET_FETCH, version, body, timeout_ms), version, group)
+    if error != NONE:
+        return GroupOffsets(error, {})
+    answered = {TopicPartition(topic.name, row.partition_index): row for topic in told for row in topic.partitions}
+    wanted = answered if partitions is None else partitions
+    missing = [tp for tp in wanted if tp not in answered]
+    if missing:
+        raise RemoteProtocolError(f"OffsetFetch v{version} of group {group} was not answered for {missing[0]}")
+    # Before version 2 an error of the group stands in every partition.
+    codes = {answered[tp].error_code for tp in wanted}
+    of_the_group = next((error for error in _OF_THE_GROUP if error.code in codes), None)
+    if of_the_group is not None:
+        return GroupOffsets(of_the_group, {})
+    return GroupOffsets(NONE, {tp: _stored(answered[tp]) for tp in wanted})
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
+    return [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()]
+
+
+def _of_group(
+    response: OffsetFetchResponse, version: int, group: str
+) -> tuple[ErrorCode, list[OffsetFetchTopicResponse]]:
+    if version < BATCHED_FROM:
+        return error_code(response.error_code), response.topics
+    for answered in response.groups:
+        if answered.group_id == group:
+            return error_code(answered.error_code), answered.topics
+    raise RemoteProtocolError(f"OffsetFetch v{version} was not answered for group {group}")
+
+
+def _stored(row: OffsetFetchPartitionResponse) -> Stored:
+    # Brokers of 0.8.2 say error 3 for a partition that they do not know; nothing is stored for it either way.
+    if row.error_code not in (NONE.code, UNKNOWN_TOPIC_OR_PARTITION.code):
+        return error_code(row.error_code)
+    if row.committed_offset == NO_OFFSET:
+        return None
+    return OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
+
+
+def commit_offsets(
+    connection: Connection,
+    ranges: ApiRanges,
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    timeout_ms: int,
+) -> dict[TopicPartition, ErrorCode]:
+    """Store these offsets, as somebody who is no member of a modern group; what became of each.
+
+    Error 25 for all of them: a modern group of this name is alive, and only its members may commit.  12: the note is
+    longer than the broker allows (4096 characters as shipped).  3: there is no such topic.  Errors of the whole group
+    (``MOVED``, ``WAIT``) stand beside every partition.  How long the offsets are kept is the broker's matter.  Raises
+    as ``fetch_offsets`` does; after an error of the connection nobody knows whether they were stored.
+    """
+    version = ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
+    rows: dict[str, list[OffsetCommitPartition]] = {}
+    for tp, stored in offsets.items():
+        row = OffsetCommitPartition(
+            partition_index=tp.partition,
+            committed_offset=stored.offset,
+            committed_leader_epoch=stored.leader_epoch,
+            committed_metadata=stored.metadata,
+        )
+        rows.setdefault(tp.topic, []).append(row)
+    topics = [OffsetCommitTopic(name=topic, partitions=partitions) for topic, partitions in rows.items()]
+    body = OffsetCommitRequest(group_id=group, topics=topics)
+    response = connection.request(OFFSET_COMMIT, version, body, timeout_ms)
+    answered = {
+        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    missing = [tp for tp in offsets if tp not in answered]
+    if missing:
+        raise RemoteProtocolError(f"OffsetCommit v{version} of group {group} was not answered for {missing[0]}")
+    return {tp: answered[tp] for tp in offsets}
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, in the order in which they were given."""
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics

@@ -1,0 +1,287 @@
+"""What a fake broker answers about groups: coordinators and offsets.  Called with the cluster's lock held.
+
+    version 0         the offset znodes of ZooKeeper, by whichever broker is asked
+    version 1 and up  the cluster's own store, by the group's coordinator alone
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from zkconsumer.kafka import error_codes as codes
+from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas.find_coordinator import (
+    BATCHED_FROM as COORDINATORS_BATCHED_FROM,
+)
+from zkconsumer.wire.schemas.find_coordinator import (
+    KEY_IS_GROUP,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from zkconsumer.wire.schemas.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from zkconsumer.wire.schemas.offset_fetch import (
+    BATCHED_FROM,
+    GROUP_ERROR_FROM,
+    NO_EPOCH,
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+)
+from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import parse_offset
+
+if TYPE_CHECKING:
+    from zkconsumer.testing.fake_releases import Release
+    from zkconsumer.testing.fake_state import ClusterState
+
+METADATA_CHARS_MAX = 4096
+"""``offset.metadata.max.bytes`` as brokers ship; they count characters."""
+
+NO_BROKER = BrokerAddress(-1, "", -1)
+NO_OFFSET = -1
+
+GroupErrors: TypeAlias = Mapping[str, ErrorCode]
+"""Injected errors by group."""
+
+
+class Znodes(Protocol):
+    """The part of a ZooKeeper that brokers need for the offsets of version 0; ``FakeZooKeeper`` is one."""
+
+    def data(self, path: str) -> bytes | None:
+        """The data of a node, None when it is missing."""
+
+    def ensure(self, path: str, data: bytes = b"") -> None:
+        """Make a node and its parents, or give it this data."""
+
+
+class ZnodesInMemory:
+    """For a cluster that is given no ZooKeeper."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, bytes] = {}
+
+    def data(self, path: str) -> bytes | None:
+        return self._nodes.get(path)
+
+    def ensure(self, path: str, data: bytes = b"") -> None:
+        self._nodes[path] = data
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One stored offset."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(slots=True)
+class FakeGroup:
+    """``moved_to``: who coordinates it, if not the broker that its name says.  ``has_members``: modern ones."""
+
+    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    moved_to: int | None = None
+    has_members: bool = False
+
+
+# --- FindCoordinator ---------------------------------------------------------------------------------------------
+
+
+def coordinator_of(state: ClusterState, group: str) -> int | None:
+    """The broker that coordinates a group, if it is up.  By its name: which of the brokers is no matter of theirs."""
+    known = state.groups.get(group)
+    ids = sorted(state.addresses)
+    chosen = known.moved_to if known is not None and known.moved_to is not None else None
+    if chosen is None:
+        chosen = ids[zlib.crc32(group.encode()) % len(ids)]
+    return chosen if chosen in state.up else None
+
+
+def find_coordinator(
+    state: ClusterState, version: int, body: FindCoordinatorRequest, errors: GroupErrors
+) -> FindCoordinatorResponse:
+    """Who coordinates what was asked for."""
+    if version >= COORDINATORS_BATCHED_FROM:
+        rows = [_coordinator(state, key, body.key_type, errors) for key in body.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=rows)
+    found = _coordinator(state, body.key, body.key_type, errors)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(state: ClusterState, key: str, key_type: int, errors: GroupErrors) -> Coordinator:
+    broker_id = coordinator_of(state, key)
+    # Transactions and share groups are not emulated: nobody coordinates them.
+    error = errors.get(key) or (codes.NONE if key_type == KEY_IS_GROUP else codes.COORDINATOR_NOT_AVAILABLE)
+    if error == codes.NONE and broker_id is None:
+        error = codes.COORDINATOR_NOT_AVAILABLE
+    address = NO_BROKER if error != codes.NONE or broker_id is None else state.addresses[broker_id]
+    return Coordinator(
+        key=key,
+        node_id=address.broker_id,
+        host=address.host,
+        port=address.port,
+        error_code=error.code,
+        error_message=None if error == codes.NONE else error.name,
+    )
+
+
+def _refusal(state: ClusterState, broker_id: int, group: str, errors: GroupErrors) -> ErrorCode:
+    """Why this broker does not serve the group; ``NONE``: it does."""
+    if group in errors:
+        return errors[group]
+    return codes.NONE if coordinator_of(state, group) == broker_id else codes.NOT_COORDINATOR
+
+
+# --- OffsetCommit ------------------------------------------------------------------------------------------------
+
+
+def offset_commit(
+    state: ClusterState, broker_id: int, release: Release, version: int, body: OffsetCommitRequest, errors: GroupErrors
+) -> OffsetCommitResponse:
+    """Store offsets, where the version says."""
+    refused = codes.NONE if version == 0 else _refused_commit(state, broker_id, release, body, errors)
+
+    def commit(tp: TopicPartition, row: OffsetCommitPartition) -> OffsetCommitPartitionResponse:
+        error = _unknown(state, release, tp)
+        if error == codes.NONE:
+            error = refused
+        if error == codes.NONE and len(row.committed_metadata or "") > METADATA_CHARS_MAX:
+            error = codes.OFFSET_METADATA_TOO_LARGE
+        if error == codes.NONE:
+            _store(state, body.group_id, tp, row, version)
+        return OffsetCommitPartitionResponse(partition_index=tp.partition, error_code=error.code)
+
+    topics = [
+        OffsetCommitTopicResponse(
+            name=topic.name,
+            partitions=[commit(TopicPartition(topic.name, row.partition_index), row) for row in topic.partitions],
+        )
+        for topic in body.topics
+    ]
+    return OffsetCommitResponse(topics=topics)
+
+
+def _refused_commit(
+    state: ClusterState, broker_id: int, release: Release, body: OffsetCommitRequest, errors: GroupErrors
+) -> ErrorCode:
+    refused = _refusal(state, broker_id, body.group_id, errors)
+    if refused != codes.NONE or not release.knows_members:
+        return refused
+    group = state.groups.get(body.group_id)
+    if group is not None and group.has_members:
+        return codes.UNKNOWN_MEMBER_ID
+    return codes.NONE
+
+
+def _unknown(state: ClusterState, release: Release, tp: TopicPartition) -> ErrorCode:
+    is_known = state.partition(tp) is not None if release.knows_partitions_of_commits else tp.topic in state.topics
+    return codes.NONE if is_known else codes.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _store(state: ClusterState, group: str, tp: TopicPartition, row: OffsetCommitPartition, version: int) -> None:
+    if version == 0:
+        state.znodes.ensure(paths.offset(group, tp), b"%d" % row.committed_offset)
+        return
+    state.groups.setdefault(group, FakeGroup()).offsets[tp] = Committed(
+        row.committed_offset, row.committed_metadata or "", row.committed_leader_epoch
+    )
+
+
+# --- OffsetFetch -------------------------------------------------------------------------------------------------
+
+
+def offset_fetch(
+    state: ClusterState, broker_id: int, release: Release, version: int, body: OffsetFetchRequest, errors: GroupErrors
+) -> OffsetFetchResponse:
+    """What is stored, where the version says."""
+    if version >= BATCHED_FROM:
+        groups = [_of_group(state, broker_id, group, errors) for group in body.groups]
+        return OffsetFetchResponse(groups=groups)
+    if version == 0:
+        return OffsetFetchResponse(topics=_rows(body.topics or [], lambda tp: _from_znode(state, body.group_id, tp)))
+    if version >= GROUP_ERROR_FROM:
+        answer = _of_group(state, broker_id, OffsetFetchGroup(group_id=body.group_id, topics=body.topics), errors)
+        return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+    error = _refusal(state, broker_id, body.group_id, errors)
+
+    def one(tp: TopicPartition) -> OffsetFetchPartitionResponse:
+        if release.checks_partitions_of_fetches and state.partition(tp) is None:
+            return _no_offset(tp, codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return _no_offset(tp, error) if error != codes.NONE else _from_store(state, body.group_id, tp)
+
+    return OffsetFetchResponse(topics=_rows(body.topics or [], one))
+
+
+def _of_group(
+    state: ClusterState, broker_id: int, asked: OffsetFetchGroup, errors: GroupErrors
+) -> OffsetFetchGroupResponse:
+    error = _refusal(state, broker_id, asked.group_id, errors)
+    if error != codes.NONE:
+        return OffsetFetchGroupResponse(group_id=asked.group_id, topics=[], error_code=error.code)
+    topics = asked.topics
+    if topics is None:
+        known: dict[str, list[int]] = {}
+        for tp in sorted(state.groups.get(asked.group_id, FakeGroup()).offsets):
+            known.setdefault(tp.topic, []).append(tp.partition)
+        topics = [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in known.items()]
+    rows = _rows(topics, lambda tp: _from_store(state, asked.group_id, tp))
+    return OffsetFetchGroupResponse(group_id=asked.group_id, topics=rows)
+
+
+def _rows(
+    topics: list[OffsetFetchTopic], one: Callable[[TopicPartition], OffsetFetchPartitionResponse]
+) -> list[OffsetFetchTopicResponse]:
+    return [
+        OffsetFetchTopicResponse(
+            name=topic.name, partitions=[one(TopicPartition(topic.name, index)) for index in topic.partition_indexes]
+        )
+        for topic in topics
+    ]
+
+
+def _from_znode(state: ClusterState, group: str, tp: TopicPartition) -> OffsetFetchPartitionResponse:
+    data = state.znodes.data(paths.offset(group, tp))
+    if data is None or state.partition(tp) is None:
+        return _no_offset(tp, codes.UNKNOWN_TOPIC_OR_PARTITION)
+    return OffsetFetchPartitionResponse(partition_index=tp.partition, committed_offset=parse_offset(data))
+
+
+def _from_store(state: ClusterState, group: str, tp: TopicPartition) -> OffsetFetchPartitionResponse:
+    known = state.groups.get(group)
+    stored = None if known is None else known.offsets.get(tp)
+    if stored is None:
+        return _no_offset(tp, codes.NONE)
+    return OffsetFetchPartitionResponse(
+        partition_index=tp.partition,
+        committed_offset=stored.offset,
+        committed_leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+    )
+
+
+def _no_offset(tp: TopicPartition, error: ErrorCode) -> OffsetFetchPartitionResponse:
+    return OffsetFetchPartitionResponse(
+        partition_index=tp.partition, committed_offset=NO_OFFSET, error_code=error.code
+    )
