@@ -17,26 +17,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector import ZookeeperConsumerConnector
+    from zkconsumer.core.topic_filter import Blacklist, Whitelist
     from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
     from zkconsumer.types import TopicPartition
 
 _HOMES = {
+    "Blacklist": "zkconsumer.core.topic_filter",
     "ConsumerConfig": "zkconsumer.config",
     "ConsumerIterator": "zkconsumer.streams",
     "KafkaStream": "zkconsumer.streams",
     "MessageAndMetadata": "zkconsumer.streams",
     "TopicPartition": "zkconsumer.types",
+    "Whitelist": "zkconsumer.core.topic_filter",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
 }
 
 __all__ = [
+    "Blacklist",
     "ConsumerConfig",
     "ConsumerIterator",
     "KafkaStream",
     "MessageAndMetadata",
     "TopicPartition",
+    "Whitelist",
     "ZookeeperConsumerConnector",
     "default_decoder",
     "string_decoder",

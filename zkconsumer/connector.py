@@ -25,6 +25,8 @@ from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.core.group import GroupSettings
 from zkconsumer.core.planner import SharePlanner
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
+from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
+from zkconsumer.core.view import STATIC, Subscription
 from zkconsumer.errors import (
     ConnectorClosed,
     ConsumerRebalanceFailedException,
@@ -36,11 +38,12 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.connection import BlockingConnection, Connect
 from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.runtime.member import Member
+from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.registration import format_registration, parse_registration, registration_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -140,28 +143,69 @@ class ZookeeperConsumerConnector:
         """
         self._check_usable()
         threads = self._checked(topic_count_map)
+        self._create_once()
+        streams: dict[str, list[KafkaStream[Any, Any]]] = {}
+        queues: dict[QueueKey, ChunkQueue] = {}
+        for topic, count in threads.items():
+            for number in range(count):
+                thread, queue, stream = self._make_stream(number, key_decoder, value_decoder)
+                queues[topic, thread] = queue
+                streams.setdefault(topic, []).append(stream)
+        self._member.join(Subscription(STATIC, threads), queues)
+        self._wait_for_first_share()
+        return streams
+
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int = 1,
+        key_decoder: Decoder = default_decoder,
+        value_decoder: Decoder = default_decoder,
+    ) -> list[KafkaStream[Any, Any]]:
+        """Register with a ``Whitelist`` or a ``Blacklist``, and give so many streams, shared by all topics it allows.
+
+        Topics that are created, that grow and that go later are taken up and given back by themselves; what stays is
+        not paused.  Waits, and raises, as ``create_message_streams`` does; each connector makes streams once, in one
+        of the two ways, else ``MessageStreamsExistException`` (a plain ``RuntimeException`` in the original).
+
+        Raises ``UsageError``, before anything is written, for a number of streams that cannot be (0 stops the whole
+        group in the original, as soon as a topic matches) and for a pattern that other members would read otherwise
+        than it stands.  A pattern that no Java compiles, or that cannot be evaluated exactly here, is refused where
+        the filter is made.
+        """
+        self._check_usable()
+        subscription = self._checked_filter(topic_filter, num_streams)
+        self._create_once()
+        streams: list[KafkaStream[Any, Any]] = []
+        queues: dict[QueueKey, ChunkQueue] = {}
+        for number in range(num_streams):
+            thread, queue, stream = self._make_stream(number, key_decoder, value_decoder)
+            queues[ANY_TOPIC, thread] = queue
+            streams.append(stream)
+        self._member.join(subscription, queues)
+        self._wait_for_first_share()
+        return streams
+
+    def _create_once(self) -> None:
         with self._lock:
             if self._created:
                 raise MessageStreamsExistException(
-                    f"{type(self).__name__} can create message streams at most once; make another connector for other "
-                    "topics"
+                    f"{type(self).__name__} can create message streams at most once, by topics or by a filter; make "
+                    "another connector for other topics"
                 )
             self._created = True
-        streams: dict[str, list[KafkaStream[Any, Any]]] = {}
-        queues: dict[tuple[str, str], ChunkQueue] = {}
-        for topic, count in threads.items():
-            for number in range(count):
-                thread = make_thread_id(self.consumer_id, number)
-                queue = ChunkQueue(self.config.queued_max_message_chunks)
-                queues[topic, thread] = queue
-                stream: KafkaStream[Any, Any] = KafkaStream(
-                    thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
-                )
-                streams.setdefault(topic, []).append(stream)
-                self._streams.append(stream)
-        self._member.join(threads, queues)
-        self._wait_for_first_share()
-        return streams
+
+    def _make_stream(
+        self, number: int, key_decoder: Decoder, value_decoder: Decoder
+    ) -> tuple[str, ChunkQueue, KafkaStream[Any, Any]]:
+        """A stream with its thread id and its queue."""
+        thread = make_thread_id(self.consumer_id, number)
+        queue = ChunkQueue(self.config.queued_max_message_chunks)
+        stream: KafkaStream[Any, Any] = KafkaStream(
+            thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
+        )
+        self._streams.append(stream)
+        return thread, queue, stream
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):
@@ -175,6 +219,23 @@ class ZookeeperConsumerConnector:
         if sum(topic_count_map.values()) > THREADS_PER_TOPIC_MAX:
             raise UsageError(f"a registration may ask for at most {THREADS_PER_TOPIC_MAX} threads in all")
         return dict(topic_count_map)
+
+    def _checked_filter(self, topic_filter: TopicFilter, num_streams: int) -> Subscription:
+        """What is registered; refused when it would not be read back as it stands."""
+        if not isinstance(topic_filter, Whitelist | Blacklist):
+            raise UsageError(f"{topic_filter!r} is no topic filter: give Whitelist(pattern) or Blacklist(pattern)")
+        if isinstance(num_streams, bool) or not isinstance(num_streams, int) or num_streams < 1:
+            raise UsageError(f"{num_streams!r} is not a number of streams: 1 to {THREADS_PER_TOPIC_MAX}")
+        if num_streams > THREADS_PER_TOPIC_MAX:
+            raise UsageError(f"{num_streams} streams are too many: 1 to {THREADS_PER_TOPIC_MAX}")
+        subscription = Subscription(topic_filter.pattern, {topic_filter.regex: num_streams})
+        read = parse_registration(format_registration(registration_of(subscription, "0")))
+        if normalise(topic_filter.regex) != topic_filter.regex or read.subscription != subscription.topics:
+            raise UsageError(
+                f"the filter {topic_filter.regex!r} would be read back otherwise than it stands: every reader strips "
+                "blanks and quotes at its ends once more; write it without them"
+            )
+        return subscription
 
     def _wait_for_first_share(self) -> None:
         config = self.config

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from zkconsumer import config as _config
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
     ConsumerTimeoutException,
@@ -37,6 +38,7 @@ from zkconsumer.streams import MessageAndMetadata as _Message
 from zkconsumer.types import TopicPartition
 
 __all__ = [
+    "Blacklist",
     "Consumer",
     "ConsumerConfig",
     "ConsumerConnector",
@@ -55,7 +57,9 @@ __all__ = [
     "MessageStreamsExistException",
     "NoSuchElementException",
     "StringDecoder",
+    "TopicFilter",
     "TopicPartition",
+    "Whitelist",
     "ZkTimeoutException",
 ]
 
@@ -209,6 +213,18 @@ class ConsumerConnector:
         decoders = (keyDecoder or DefaultDecoder()).fromBytes, (valueDecoder or DefaultDecoder()).fromBytes
         streams = self.connector.create_message_streams(topicCountMap, *decoders)
         return {topic: [KafkaStream(stream) for stream in row] for topic, row in streams.items()}
+
+    def createMessageStreamsByFilter(
+        self,
+        topicFilter: TopicFilter,
+        numStreams: int = 1,
+        keyDecoder: Decoder | None = None,
+        valueDecoder: Decoder | None = None,
+    ) -> list[KafkaStream]:
+        """``createMessageStreamsByFilter(topicFilter[, numStreams[, keyDecoder, valueDecoder]])``."""
+        decoders = (keyDecoder or DefaultDecoder()).fromBytes, (valueDecoder or DefaultDecoder()).fromBytes
+        streams = self.connector.create_message_streams_by_filter(topicFilter, numStreams, *decoders)
+        return [KafkaStream(stream) for stream in streams]
 
     def commitOffsets(
         self, offsets_or_retry: Mapping[TopicPartition, int] | bool = True, retryOnFailure: bool = True

@@ -181,7 +181,7 @@ class Conversation:
         member = self.group.settings.member
         members = self._view(view).members
         self.hear("connected")
-        self.hear(f"join {' '.join(f'{t}:{n}' for t, n in members[member].topics.items())}")
+        self.hear(f"join {_show_subscription(members[member])}")
         self.hear("answered sent=0")
         self.hear(f"view {view}")
         self.hear("registered")
@@ -228,7 +228,7 @@ class Conversation:
         return ev.SessionAnswered(int(given.get("session", self._last_session)), int(given.get("sent", self.now_ms)))
 
     def _hear_join(self, rest: str) -> ev.Event:
-        return ev.JoinWanted({topic: int(n) for topic, _, n in (item.rpartition(":") for item in rest.split())})
+        return ev.JoinWanted(_subscription(rest.replace(" ", ",")))
 
     def _hear_leave(self, _: str) -> ev.Event:
         return ev.LeaveWanted()
@@ -345,12 +345,7 @@ class Conversation:
         members: dict[str, Subscription] = {}
         for item in shlex.split(head):
             name, _, inside = item.partition("{")
-            inside = inside.removesuffix("}")
-            kind, is_list, pattern = inside.partition("=")
-            if is_list and kind in ("white_list", "black_list"):
-                members[name] = Subscription(kind, dict([_count(pattern)]))
-            else:
-                members[name] = Subscription("static", dict(_count(of) for of in inside.split(",") if of))
+            members[name] = _subscription(inside.removesuffix("}"))
         topics: dict[str, tuple[int, ...]] = {}
         more: dict[str, Any] = {}
         for part in parts:
@@ -398,12 +393,13 @@ def show(command: do.Command) -> str:
             return f"count {name} {by}"
         case do.Probe():
             return "probe"
-        case do.Register(threads=threads):
-            return f"register {' '.join(f'{topic}:{n}' for topic, n in threads.items())}"
+        case do.Register(subscription=subscription):
+            return f"register {_show_subscription(subscription)}"
         case do.Deregister():
             return "deregister"
-        case do.ReadGroup(topics=topics, whole_group=whole, with_owners=owners):
-            return f"read group {','.join(topics)}{' whole-group' if whole else ''}{' with-owners' if owners else ''}"
+        case do.ReadGroup(subscription=own, whole_group=whole, with_owners=owners):
+            wanted = f"{own.pattern}={','.join(own.topics)}" if own.is_filter else ",".join(own.topics)
+            return f"read group {wanted}{' whole-group' if whole else ''}{' with-owners' if owners else ''}"
         case do.ListOwners(topics=topics):
             return f"list owners {','.join(topics)}"
         case do.ReadPositions(partitions=partitions):
@@ -484,6 +480,19 @@ def _numbers(text: str) -> Iterator[int]:
 def _count(text: str) -> tuple[str, int]:
     name, _, number = text.rpartition(":")
     return name, int(number)
+
+
+def _subscription(text: str) -> Subscription:
+    """``t1:2,t2:1``, or ``white_list=PATTERN:1``."""
+    kind, is_list, pattern = text.partition("=")
+    if is_list and kind in ("white_list", "black_list"):
+        return Subscription(kind, dict([_count(pattern)]))
+    return Subscription("static", dict(_count(of) for of in text.split(",") if of))
+
+
+def _show_subscription(subscription: Subscription, between: str = " ") -> str:
+    words = between.join(f"{topic}:{n}" for topic, n in subscription.topics.items())
+    return f"{subscription.pattern}={words}" if subscription.is_filter else words
 
 
 def _stored(text: str) -> StoredOffset:

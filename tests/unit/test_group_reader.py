@@ -38,7 +38,7 @@ class Reading:
 
     def read(
         self,
-        topics: Iterable[str] = (TOPIC,),
+        topics: Iterable[str] | Subscription = (TOPIC,),
         between: Callable[[int], object] | None = None,
         *,
         whole_group: bool = False,
@@ -50,13 +50,14 @@ class Reading:
 
     def try_to_read(
         self,
-        topics: Iterable[str] = (TOPIC,),
+        topics: Iterable[str] | Subscription = (TOPIC,),
         between: Callable[[int], object] | None = None,
         *,
         whole_group: bool = False,
         with_owners: bool = False,
     ) -> GroupView | str:
-        procedure = self.reader.read(topics, whole_group=whole_group, with_owners=with_owners)
+        own = topics if isinstance(topics, Subscription) else Subscription("static", dict.fromkeys(topics, 1))
+        procedure = self.reader.read(own, whole_group=whole_group, with_owners=with_owners)
         return self.party.run(procedure, between)
 
     @property

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zkconsumer.core.events import StoredOffset, Timer
+    from zkconsumer.core.view import Subscription
     from zkconsumer.types import TopicPartition
 
 
@@ -78,7 +79,7 @@ class Register:
 
     ticket: int
     session_id: int
-    threads: Mapping[str, int]
+    subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,13 @@ class Deregister:
 class ReadGroup:
     """Read members and topics, leaving watches; the owners too when asked.
 
-    ``topics`` are our own; with ``whole_group`` those that only others subscribe to are read as well.  Of the owners
-    ``owners_max`` are read, spread evenly; None: all of them.
+    Those topics that our own ``subscription`` takes; with ``whole_group`` those that only others subscribe to as well.
+    Of the owners ``owners_max`` are read, spread evenly; None: all of them.
     """
 
     ticket: int
     session_id: int
-    topics: tuple[str, ...]
+    subscription: Subscription
     whole_group: bool
     with_owners: bool
     owners_max: int | None = None

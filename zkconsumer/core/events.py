@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zkconsumer.core.view import GroupView
+    from zkconsumer.core.view import GroupView, Subscription
     from zkconsumer.types import TopicPartition
 
 
@@ -58,9 +58,9 @@ class SessionClosed:
 
 @dataclass(frozen=True, slots=True)
 class JoinWanted:
-    """Streams were created: be a member with these threads per topic."""
+    """Streams were created: be a member with this subscription, topics by name or a filter."""
 
-    threads: Mapping[str, int]
+    subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True)

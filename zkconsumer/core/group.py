@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.view import GroupView
+    from zkconsumer.core.view import GroupView, Subscription
     from zkconsumer.types import TopicPartition
 
 REGISTER_RETRY_MS = 500
@@ -69,7 +69,7 @@ class Share:
 
     ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
     exactly, and why: then this member must not take part.  ``is_waiting``: there will be more when the owners of
-    other members have told how the group deals.
+    other members have told how the group deals.  ``topics`` are those that our subscription takes in this view.
     """
 
     mine: Mapping[TopicPartition, str]
@@ -77,6 +77,7 @@ class Share:
     unevaluable: str = ""
     notes: tuple[Command, ...] = ()
     is_waiting: bool = False
+    topics: frozenset[str] = frozenset()
 
 
 class Planner(Protocol):
@@ -91,8 +92,8 @@ class Planner(Protocol):
     def whole_group(self) -> bool:
         """Whether topics that only others subscribe to matter."""
 
-    def scout(self, view: GroupView, threads: Mapping[str, int]) -> Share:
-        """What would become of the group if we joined with these threads."""
+    def scout(self, view: GroupView, subscription: Subscription) -> Share:
+        """What would become of the group if we joined with this subscription."""
 
     def plan(self, view: GroupView) -> Share:
         """Our share of this view, in which we are registered."""
@@ -121,9 +122,10 @@ class Group:
             commit_first=settings.auto_commit,
         )
         self.owners = OwnersWatch(self._ticket)
-        self.threads: Mapping[str, int] | None = None
+        self.subscription: Subscription | None = None
         self.view: GroupView | None = None
         self.share: dict[TopicPartition, str] = {}
+        self._own_topics: frozenset[str] = frozenset()
         self.refused: dict[TopicPartition, str] = {}
         self.is_leaving = False
         self.has_failed = False
@@ -162,8 +164,8 @@ class Group:
             case ev.SessionClosed():
                 self._say(*self.session.handle(event))
                 self._forget_everything("the connector is closed")
-            case ev.JoinWanted(threads):
-                self.threads = dict(threads)
+            case ev.JoinWanted(subscription):
+                self.subscription = subscription
             case ev.LeaveWanted():
                 self._leave_wanted()
             case ev.CommitWanted():
@@ -225,7 +227,7 @@ class Group:
             self._say(do.StartTimer(Timer.COMMIT, self.settings.auto_commit_interval_ms))
 
     def _advance_membership(self) -> None:
-        if self.threads is None or self.is_leaving:
+        if self.subscription is None or self.is_leaving:
             return
         if self.membership.state is MembershipState.OUT:
             self.membership.handle(mem.Seek())
@@ -234,7 +236,7 @@ class Group:
         if self.membership.state is MembershipState.REGISTERING and not self._asked_register:
             self._asked_register = self._ticket()
             self._may_be_registered = True
-            self._say(do.Register(self._asked_register, self._session_id, self.threads))
+            self._say(do.Register(self._asked_register, self._session_id, self.subscription))
 
     def _advance_leaving(self) -> None:
         """Give everything back, then the registration: the others move only when the registration goes."""
@@ -431,13 +433,14 @@ class Group:
             self.rebalance.handle(reb.Triggered())
 
     def _read_group(self) -> None:
+        assert self.subscription is not None, "only a member with a subscription looks at its group"
         self._changed_since_read = False
         self._asked_read = self._ticket()
         self._say(
             do.ReadGroup(
                 self._asked_read,
                 self._session_id,
-                tuple(self.threads or ()),
+                self.subscription,
                 whole_group=self.planner.whole_group(),
                 with_owners=self.planner.needs_owners() or self._diagnose_due,
                 owners_max=None if self._diagnose_due else self.planner.owners_max(),
@@ -475,7 +478,8 @@ class Group:
                 self._say(do.Count("registrations_left_out"))
                 self._tell("WARNING", "registration-left-out", f"registration={member} why={why!r}")
         self._said_left_out = set(view.left_out)
-        missing = {topic for topic in view.missing if topic in (self.threads or {})}
+        named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
+        missing = {topic for topic in view.missing if topic in named}
         for topic in sorted(missing - self._said_missing):
             self._tell("WARNING", "topic-missing", f"topic={topic}: it was deleted, or is not created yet")
         self._said_missing = missing
@@ -493,8 +497,8 @@ class Group:
         return False
 
     def _scouted(self, view: GroupView) -> None:
-        assert self.threads is not None, "only a member with a subscription scouts"
-        share = self.planner.scout(view, self.threads)
+        assert self.subscription is not None, "only a member with a subscription scouts"
+        share = self.planner.scout(view, self.subscription)
         self._say(*share.notes)
         if share.unevaluable:
             self._withdraw(share.unevaluable)
@@ -525,6 +529,7 @@ class Group:
         self._assignment_refused = share.refused
         self.share = dict(share.mine)
         self._is_waiting = share.is_waiting
+        self._own_topics = share.topics
         self.releases.unreleasable.clear()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
@@ -777,7 +782,7 @@ class Group:
     @property
     def _topics_watched(self) -> set[str]:
         """Whose owners matter: those of our share, and those that are to tell what our share is."""
-        return {tp.topic for tp in self.share} | (set(self.threads or ()) if self._is_waiting else set())
+        return {tp.topic for tp in self.share} | (self._own_topics if self._is_waiting else set())
 
     @property
     def _session_timeout_ms(self) -> int:

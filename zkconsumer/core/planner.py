@@ -25,7 +25,7 @@ from zkconsumer.core.assignment import (
 )
 from zkconsumer.core.commands import Count, Tell
 from zkconsumer.core.group import Share
-from zkconsumer.core.subscription import StaticTopicCount, construct_topic_count
+from zkconsumer.core.subscription import construct_topic_count
 from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.subscription import TopicCount
-    from zkconsumer.core.view import GroupView
+    from zkconsumer.core.view import GroupView, Subscription
     from zkconsumer.types import TopicPartition
 
 ROUNDROBIN = "roundrobin"
@@ -74,8 +74,8 @@ class SharePlanner:
         """Under roundrobin every topic of the group matters, under range only our own."""
         return self._strategy == ROUNDROBIN
 
-    def scout(self, view: GroupView, threads: Mapping[str, int]) -> Share:
-        """Whether the group can be joined with these threads; recognises the form while we own nothing."""
+    def scout(self, view: GroupView, subscription: Subscription) -> Share:
+        """Whether the group can be joined with this subscription; recognises the form while we own nothing."""
         try:
             counts, notes = self._counts(view)
         except PatternNotEvaluable as error:
@@ -86,7 +86,7 @@ class SharePlanner:
         self._has_scouted = True
         refused = self._refusal(before)
         if not refused:
-            counts[self._member] = StaticTopicCount(self._member, dict(threads))
+            counts[self._member] = construct_topic_count(self._member, subscription.pattern, subscription.topics)
             refused = self._refusal(self._context(view, counts))
             if refused:
                 return Share({}, f"this member's subscription cannot join the group: {refused}", notes=tuple(notes))
@@ -109,8 +109,9 @@ class SharePlanner:
                 "WARNING", "topics-tied", f"topics={sorted(assignment.tied)}: equal hashes, members may disagree"
             )
         mine = {tp: str(thread) for tp, thread in assignment.mine.items()}
+        topics = frozenset(context.my_topic_thread_ids)
         if not self._is_undecided:
-            return Share(mine, notes=tuple(notes))
+            return Share(mine, notes=tuple(notes), topics=topics)
         return self._undecided_share(mine, view, context, notes)
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
@@ -207,6 +208,7 @@ class SharePlanner:
         An original member has its whole share or nothing for longer than a moment; exactly the part that is certain,
         at two looks in a row, is only held by somebody who waits.
         """
+        topics = frozenset(context.my_topic_thread_ids)
         forms = [_shares(create_instance(form.strategy, form.compatibility).assign(context)) for form in ORDERS]
         certain = {
             name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
@@ -214,15 +216,16 @@ class SharePlanner:
         }
         own = certain.pop(self._member, {})
         if all(len(own) == len(form.get(self._member, ())) for form in forms):
-            return Share(mine, notes=tuple(notes))
+            return Share(mine, notes=tuple(notes), topics=topics)
         held = _held(view, context)
         is_same_look, self._owners_seen = self._owners_seen == view.owners, view.owners
         if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
             self._compatibility = PREFERRED[0].compatibility
             words = f"form={PREFERRED[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
-            return Share(mine, notes=(*notes, Tell("INFO", "roundrobin-form", words)))
+            return Share(mine, notes=(*notes, Tell("INFO", "roundrobin-form", words)), topics=topics)
         words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
-        return Share(own, notes=(*notes, *self._once("INFO", "roundrobin-form", words)), is_waiting=True)
+        notes = [*notes, *self._once("INFO", "roundrobin-form", words)]
+        return Share(own, notes=tuple(notes), is_waiting=True, topics=topics)
 
     def _recognise(self, view: GroupView, context: AssignmentContext) -> list[Command]:
         """Decide for a form when the owners fit it, and not the other order as well."""

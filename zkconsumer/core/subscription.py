@@ -17,6 +17,8 @@ from zkconsumer.errors import MalformedZnode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from zkconsumer.core.view import Subscription
+
 STATIC_PATTERN = "static"
 WHITE_LIST_PATTERN = Whitelist.pattern
 BLACK_LIST_PATTERN = Blacklist.pattern
@@ -133,6 +135,16 @@ def construct_topic_count(consumer: str, pattern: str, subscription: Mapping[str
         return StaticTopicCount(consumer, subscription)
     raw = immutable_map_order(subscription)[0]
     return WildcardTopicCount(consumer, kind(raw), subscription[raw])
+
+
+def allowed_topics(subscription: Subscription, all_topics: Iterable[str]) -> set[str]:
+    """The topics that a subscription takes: those that it names, or those of the cluster that its filter allows.
+
+    Internal topics are among them: whether they are excluded is the setting of whoever computes the assignment.
+    Raises what ``construct_topic_count`` raises.
+    """
+    count = construct_topic_count("", subscription.pattern, subscription.topics)
+    return set(count.get_consumer_thread_ids_per_topic(all_topics, exclude_internal_topics=False))
 
 
 def make_thread_id(consumer: str, thread: int) -> str:

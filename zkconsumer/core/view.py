@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 
+STATIC = "static"
+"""The pattern kind of a subscription that names its topics; ``white_list`` and ``black_list`` are the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """What one member wants: a pattern kind and topic (or regular expression) -> threads, in document order."""
 
     pattern: str
     topics: Mapping[str, int]
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether the topics are chosen by a regular expression."""
+        return self.pattern != STATIC and bool(self.topics)
 
 
 @dataclass(frozen=True, slots=True)

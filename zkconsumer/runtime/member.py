@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer import errors
 from zkconsumer.base.lease import Lease
@@ -29,6 +29,7 @@ from zkconsumer.zk.group_reader import GroupReader
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
+    from zkconsumer.core.view import Subscription
     from zkconsumer.kafka.connection import Connect
     from zkconsumer.kafka.fetcher_thread import FetchSettings
     from zkconsumer.types import TopicPartition
@@ -39,6 +40,12 @@ LEAVE_GRACE_MS = 2_000
 
 CLOSE_STEP_MS = 1_500
 """How long each of the last steps of a close may take (fetchers, session, control thread)."""
+
+ANY_TOPIC = None
+"""Stands for the topic where a queue takes the chunks of every topic."""
+
+QueueKey: TypeAlias = "tuple[str | None, str]"
+"""Topic, or ``ANY_TOPIC``, and thread id."""
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -63,7 +70,7 @@ class Member:
         self.counters = Counters()
         self.lease = Lease(clock)
         self.group = Group(settings, planner)
-        self.queues: dict[tuple[str, str], ChunkQueue] = {}
+        self.queues: dict[QueueKey, ChunkQueue] = {}
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -87,7 +94,7 @@ class Member:
             lambda info, offset: self.streams.on_reset(info, offset),
             self._thread_died,
         )
-        self.streams = StreamsHalf(self.queues, self.fetchers, self.lease, self.control)
+        self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control)
         self.control.start(
             f"{self.id}-control",
             Performer(self.id, zookeeper, self.streams, self.counters, self),
@@ -106,12 +113,17 @@ class Member:
             self._store.close(CLOSE_STEP_MS)
             raise
 
-    def join(self, threads: Mapping[str, int], queues: Mapping[tuple[str, str], ChunkQueue]) -> None:
-        """Become a member with these threads a topic; queues are by topic and thread id."""
+    def join(self, subscription: Subscription, queues: Mapping[QueueKey, ChunkQueue]) -> None:
+        """Become a member with this subscription; queues are by topic and thread id, those of a filter by thread id."""
         self.queues.update(queues)
         for queue in queues.values():
             queue.on_room = self.fetchers.wake
-        self.control.post(ev.JoinWanted(dict(threads)))
+        self.control.post(ev.JoinWanted(subscription))
+
+    def _queue_of(self, topic: str, thread: str) -> ChunkQueue:
+        """Whose chunks of this topic are this thread's: the streams of a filter take every topic."""
+        queue = self.queues.get((topic, thread))
+        return self.queues[ANY_TOPIC, thread] if queue is None else queue
 
     def wait_for_share(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the member, if one did."""

@@ -19,7 +19,7 @@ from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.zk import paths, writes
 from zkconsumer.zk.procedures import Claims, deregister, list_owners, read_positions, register
-from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import (
     Exists,
     Node,
@@ -113,7 +113,7 @@ class ZooKeeperHalf:
 
     def register(self, command: do.Register) -> None:
         wall_ms = self._clock.wall_ms()
-        data = format_registration(Registration("static", dict(command.threads), str(wall_ms)))
+        data = format_registration(registration_of(command.subscription, str(wall_ms)))
 
         def finish(held: Node | StoreError | None) -> ev.Event:
             if held is None:
@@ -151,7 +151,7 @@ class ZooKeeperHalf:
             return ev.GroupRead(command.ticket, view)
 
         procedure = self._reader.read(
-            command.topics,
+            command.subscription,
             whole_group=command.whole_group,
             with_owners=command.with_owners,
             owners_max=command.owners_max,
@@ -220,13 +220,13 @@ class StreamsHalf:
 
     def __init__(
         self,
-        queues: Mapping[tuple[str, str], ChunkQueue],
+        queue_of: Callable[[str, str], ChunkQueue],
         fetchers: ConsumerFetcherManager,
         lease: Lease,
         control: Control,
     ) -> None:
         self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
-        self._queues = queues
+        self._queue_of = queue_of
         self._fetchers = fetchers
         self._lease = lease
         self._control = control
@@ -238,7 +238,7 @@ class StreamsHalf:
         started: list[PartitionTopicInfo] = []
         for tp, offset in command.positions.items():
             thread = command.threads[tp]
-            info = PartitionTopicInfo(tp, thread, self._queues[tp.topic, thread], offset)
+            info = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), offset)
             self.infos[tp] = info
             started.append(info)
         self._fetchers.start(started)
@@ -284,7 +284,7 @@ class StreamsHalf:
         queues: set[ChunkQueue] = set()
         for tp, thread in command.threads.items():
             old = self.infos[tp]
-            new = PartitionTopicInfo(tp, thread, self._queues[tp.topic, thread], old.consumed_offset)
+            new = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), old.consumed_offset)
             chunks = []
             for chunk in old.not_handed_out():
                 if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:

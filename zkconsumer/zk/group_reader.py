@@ -9,10 +9,13 @@ whatever the size of the group.  (The original reads everything, twice the broke
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from zkconsumer.core.subscription import allowed_topics
+from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.core.view import Control, GroupView, Subscription
-from zkconsumer.errors import MalformedZnode, UnsafeName
+from zkconsumer.errors import InvalidTopicFilter, MalformedZnode, UnsafeName
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
@@ -75,12 +78,12 @@ class GroupReader:
         self._control_known = False
 
     def read(
-        self, topics: Iterable[str], *, whole_group: bool, with_owners: bool, owners_max: int | None = None
+        self, own: Subscription, *, whole_group: bool, with_owners: bool, owners_max: int | None = None
     ) -> Procedure[GroupView | str]:
-        """The group as it is now, or why it could not be read; ``owners_max`` as in ``core.commands.ReadGroup``."""
+        """The group as it is now, or why it could not be read; the arguments as in ``core.commands.ReadGroup``."""
         fired = self._fired = set()
         try:
-            return (yield from self._read(set(topics), whole_group, with_owners, owners_max))
+            return (yield from self._read(own, whole_group, with_owners, owners_max))
         except Unreadable as error:
             return str(error)
         finally:
@@ -89,31 +92,29 @@ class GroupReader:
                 self.invalidate(path)
 
     def _read(
-        self, wanted: set[str], whole_group: bool, with_owners: bool, owners_max: int | None
+        self, own: Subscription, whole_group: bool, with_owners: bool, owners_max: int | None
     ) -> Procedure[GroupView]:
         breaks = self._breaks
         members = yield from self._read_members()
-        all_topics: tuple[str, ...] | None = None
-        if whole_group:
-            readable = [r for r in self._registrations.values() if not isinstance(r, MalformedZnode)]
-            wanted.update(topic for r in readable if r.pattern == "static" for topic in r.subscription)
-            if any(r.pattern != "static" for r in readable):
-                all_topics = yield from self._read_all_topics()
-                wanted.update(all_topics)
+        subscriptions: dict[str, Subscription] = {}
+        left_out: dict[str, str] = {}
+        for member in members:
+            registration = self._registrations[member]
+            if isinstance(registration, MalformedZnode):
+                left_out[member] = str(registration)
+            else:
+                subscriptions[member] = Subscription(registration.pattern, registration.subscription)
+        concerned = [own, *subscriptions.values()] if whole_group else [own]
+        # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
+        needs_all = any(subscription.is_filter for subscription in concerned)
+        all_topics = (yield from self._read_all_topics()) if needs_all else None
+        wanted = _wanted(concerned, all_topics or ())
         yield from self._read_topics(wanted)
         control = yield from self._read_control()
         found = {topic: numbers for topic in sorted(wanted) if (numbers := self._topics.get(topic)) is not None}
         owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
         if breaks != self._breaks:
             raise Unreadable("the connection broke while the group was read")
-        subscriptions: dict[str, Subscription] = {}
-        left_out: dict[str, str] = {}
-        for member in members:
-            registration = self._registrations.get(member)
-            if isinstance(registration, MalformedZnode):
-                left_out[member] = str(registration)
-            elif registration is not None:
-                subscriptions[member] = Subscription(registration.pattern, registration.subscription)
         return GroupView(subscriptions, found, left_out, frozenset(wanted - set(found)), owners, control, all_topics)
 
     def _read_members(self) -> Procedure[list[str]]:
@@ -222,6 +223,21 @@ class GroupReader:
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
         assert isinstance(nodes, list), "reading many gives a list"
         return {tp: owner_words(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
+
+
+def _wanted(subscriptions: Iterable[Subscription], all_topics: Sequence[str]) -> set[str]:
+    """Every topic that one of them takes; a filter that cannot be evaluated is the planner's to judge."""
+    wanted: set[str] = set()
+    filters: dict[tuple[str, str], Subscription] = {}
+    for subscription in subscriptions:
+        if subscription.is_filter:
+            filters[subscription.pattern, next(iter(subscription.topics))] = subscription
+        else:
+            wanted.update(subscription.topics)
+    for subscription in filters.values():
+        with suppress(InvalidTopicFilter, PatternNotEvaluable, MalformedZnode):
+            wanted |= allowed_topics(subscription, all_topics)
+    return wanted
 
 
 def _is_safe(topic: str) -> bool:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from zkconsumer.core.scala_maps import immutable_map_order
 from zkconsumer.errors import Bug
 from zkconsumer.text import to_bytes
 from zkconsumer.zk.java_json import INT32_MAX, Json, OddNumber, Reader, Refused, is_int32, read_object
+
+if TYPE_CHECKING:
+    from zkconsumer.core.view import Subscription
 
 Pattern: TypeAlias = Literal["static", "white_list", "black_list"]
 
@@ -40,6 +43,14 @@ class Registration:
     subscription: Mapping[str, int]
     timestamp: str | None = None
     version: int | None = WRITTEN_VERSION
+
+
+def registration_of(subscription: Subscription, timestamp: str) -> Registration:
+    """What a member with this subscription writes; ``timestamp`` in ms since the epoch, as text."""
+    match subscription.pattern:
+        case "white_list" | "black_list" | "static" as pattern:
+            return Registration(pattern, dict(subscription.topics), timestamp)
+    raise Bug(f"no release writes the pattern kind {subscription.pattern!r}")
 
 
 def format_registration(registration: Registration) -> bytes:

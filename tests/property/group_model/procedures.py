@@ -36,8 +36,7 @@ class Procedures:
             held = self.server.registrations.get(name)
             if held is not None:
                 return (held[0],)
-            subscription = Subscription("static", dict(command.threads))
-            self.server.registrations[name] = (connection.session_id, subscription)
+            self.server.registrations[name] = (connection.session_id, command.subscription)
             self.server.fire("ids")
             return (connection.session_id,)
 
@@ -85,7 +84,7 @@ class Procedures:
         members = yield read_members
         if members is None:
             return lost
-        wanted = set(command.topics)
+        wanted = set(command.subscription.topics)
         if command.whole_group:
             wanted |= {topic for m in members.values() if m.pattern == "static" for topic in m.topics}
         topics = yield read_topics

@@ -214,7 +214,7 @@ class World:
         process = Process(self, name, {topic: self.random.randint(1, 2) for topic in topics})
         self.processes[name] = process
         self.at(self.now_ms + self.delay(), process.connect)
-        process.enqueue(lambda: process.feed(ev.JoinWanted(process.threads)))
+        process.enqueue(lambda: process.feed(ev.JoinWanted(Subscription("static", process.threads))))
         return process
 
     def change(self) -> None:

@@ -1,0 +1,201 @@
+"""Connectors that subscribe with a filter, on a world in memory: which topics they read, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fix_world import MakeConnector, Stream, take, wait_until
+from zkconsumer import Blacklist, Whitelist, javaapi
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.errors import InvalidTopicFilter, MessageStreamsExistException, UsageError
+from zkconsumer.testing.world import FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import ChildrenOf
+
+GROUP = "g1"
+
+
+def registrations(world: FakeWorld) -> list[dict[str, Any]]:
+    children = world.zookeeper.tree.children(paths.ids(GROUP))
+    names = children.names if isinstance(children, ChildrenOf) else []
+    found = (world.zookeeper.data(paths.registration(GROUP, name)) for name in names)
+    return [json.loads(data) for data in found if data is not None]
+
+
+def wait_for_topics(connector: ZookeeperConsumerConnector, *topics: str) -> None:
+    wait_until(lambda: {tp.topic for tp in connector.assignment} == set(topics), f"it reads {topics}")
+
+
+def append(world: FakeWorld, topic: str, partition: int, *values: str) -> None:
+    world.cluster.append(topic, partition, [value.encode() for value in values])
+
+
+def read(stream: Stream, count: int) -> list[tuple[str, bytes]]:
+    return sorted((message.topic, message.value) for message in take(stream, count))
+
+
+# --- which topics -------------------------------------------------------------------------------------------------
+
+
+def test_one_stream_takes_the_records_of_every_topic_that_the_filter_allows(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    for topic in ("clicks", "views", "other"):
+        world.create_topic(topic, 2)
+        append(world, topic, 1, f"of {topic}")
+    connector = connect()
+    [stream] = connector.create_message_streams_by_filter(Whitelist("clicks, views"))
+    assert read(stream, 2) == [("clicks", b"of clicks"), ("views", b"of views")]
+    assert sorted(connector.assignment) == [TopicPartition(t, n) for t in ("clicks", "views") for n in (0, 1)]
+    [registered] = registrations(world)
+    assert (registered["pattern"], registered["subscription"]) == ("white_list", {"clicks|views": 1})
+
+
+def test_a_black_list_takes_all_others_but_no_internal_ones(world: FakeWorld, connect: MakeConnector) -> None:
+    for topic in ("clicks", "secret", "__consumer_offsets", "__transaction_state"):
+        world.create_topic(topic)
+    connector = connect()
+    connector.create_message_streams_by_filter(Blacklist("secret"))
+    wait_for_topics(connector, "clicks")
+    assert registrations(world)[0]["pattern"] == "black_list"
+
+
+def test_internal_topics_are_read_where_they_are_not_excluded(world: FakeWorld, connect: MakeConnector) -> None:
+    for topic in ("clicks", "__consumer_offsets", "__transaction_state"):
+        world.create_topic(topic)
+    connector = connect(exclude_internal_topics=False)
+    connector.create_message_streams_by_filter(Whitelist("__.*"))
+    wait_for_topics(connector, "__consumer_offsets", "__transaction_state")
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_topics_are_taken_up_as_they_come_and_given_back_as_they_go(
+    world: FakeWorld, connect: MakeConnector, strategy: str
+) -> None:
+    world.create_topic("t1", 2)
+    connector = connect(partition_assignment_strategy=strategy)
+    connector.create_message_streams_by_filter(Whitelist("t.*"), 2)
+    wait_for_topics(connector, "t1")
+    infos = dict(connector._member.streams.infos)
+    world.create_topic("t2", 2)
+    wait_for_topics(connector, "t1", "t2")
+    world.create_topic("t2", 3)
+    wait_until(lambda: TopicPartition("t2", 2) in connector.assignment, "what grew is read")
+    world.create_topic("x1")
+    world.zookeeper.remove(paths.topic("t2"))
+    wait_for_topics(connector, "t1")
+    wait_until(lambda: connector._member.streams.infos == infos, "what stays is the same ownership all the time")
+    assert world.zookeeper.tree.children(paths.owners_of_topic(GROUP, "t2")).names == []
+    assert {thread[-1] for thread in connector.assignment.values()} == {"0", "1"}
+
+
+def test_no_topic_at_all_is_a_share_like_any_other(world: FakeWorld, connect: MakeConnector) -> None:
+    world.zookeeper.remove(paths.BROKER_TOPICS)
+    connector = connect()
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t.*"))
+    assert connector.assignment == {}
+    world.zookeeper.ensure(paths.BROKER_TOPICS)
+    world.create_topic("t1")
+    append(world, "t1", 0, "first")
+    assert read(stream, 1) == [("t1", b"first")]
+
+
+def test_members_with_filters_and_with_topics_share_as_range_gives(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic("t1", 4)
+    world.create_topic("t2", 3)
+    one = connect(consumer_id="a")
+    one.create_message_streams_by_filter(Whitelist("t.*"))
+    two = connect(consumer_id="b")
+    two.create_message_streams({"t1": 1})
+    wait_until(
+        lambda: world.owners(GROUP, "t1") == {0: "g1_a-0", 1: "g1_a-0", 2: "g1_b-0", 3: "g1_b-0"},
+        "the first half to each",
+    )
+    assert set(world.owners(GROUP, "t2").values()) == {"g1_a-0"}
+
+
+def test_a_filter_reads_the_topics_that_it_allows_and_watches_no_others(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    for number in range(20):
+        world.create_topic(f"x{number}")
+    world.create_topic("t1")
+    connector = connect()
+    connector.create_message_streams_by_filter(Whitelist("t.*"))
+    wait_for_topics(connector, "t1")
+    before = connector.store.packets_sent
+    world.create_topic("x0", 2)
+    world.create_topic("t1", 2)
+    wait_until(lambda: len(connector.assignment) == 2, "what grew is read")
+    assert connector.store.packets_sent - before < 20
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_streams_are_made_once_by_topics_or_by_a_filter(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic("t1")
+    by_filter = connect()
+    by_filter.create_message_streams_by_filter(Whitelist("t1"))
+    with pytest.raises(MessageStreamsExistException):
+        by_filter.create_message_streams_by_filter(Whitelist("t1"))
+    with pytest.raises(MessageStreamsExistException):
+        by_filter.create_message_streams({"t1": 1})
+    by_topic = connect()
+    by_topic.create_message_streams({"t1": 1})
+    with pytest.raises(MessageStreamsExistException, match="by topics or by a filter"):
+        by_topic.create_message_streams_by_filter(Whitelist("t1"))
+
+
+@pytest.mark.parametrize("streams", [0, -1, True, 1.0, "1", None, 100_001])
+def test_a_number_of_streams_that_cannot_be_is_refused_before_anything_is_written(
+    world: FakeWorld, connect: MakeConnector, streams: Any
+) -> None:
+    connector = connect()
+    with pytest.raises(UsageError, match="streams"):
+        connector.create_message_streams_by_filter(Whitelist("t.*"), streams)
+    assert registrations(world) == []
+    assert len(connector.create_message_streams_by_filter(Whitelist("t.*"), 1)) == 1
+
+
+@pytest.mark.parametrize("given", ["t.*", None, {"t": 1}])
+def test_what_is_no_filter_is_refused(world: FakeWorld, connect: MakeConnector, given: Any) -> None:
+    with pytest.raises(UsageError, match="give Whitelist"):
+        connect().create_message_streams_by_filter(given)
+    assert registrations(world) == []
+
+
+@pytest.mark.parametrize("raw", ["'\ta", "a\t'", "'\x00'a"])
+def test_a_filter_that_would_be_read_back_otherwise_is_refused(
+    world: FakeWorld, connect: MakeConnector, raw: str
+) -> None:
+    with pytest.raises(UsageError, match="read back otherwise"):
+        connect().create_message_streams_by_filter(Whitelist(raw))
+    assert registrations(world) == []
+
+
+def test_a_filter_with_half_a_surrogate_pair_never_reaches_zookeeper(world: FakeWorld, connect: MakeConnector) -> None:
+    connector = connect()
+    with pytest.raises(UsageError):
+        connector.create_message_streams_by_filter(Whitelist("a\ud800"))
+    assert registrations(world) == []
+
+
+# --- the old names ------------------------------------------------------------------------------------------------
+
+
+def test_the_old_names_give_streams_by_a_filter(world: FakeWorld) -> None:
+    world.create_topic("t1")
+    append(world, "t1", 0, "first")
+    connector = javaapi.ConsumerConnector(world.connector(auto_offset_reset="smallest"))
+    streams = connector.createMessageStreamsByFilter(
+        javaapi.Whitelist("t.*"), 2, javaapi.StringDecoder(), javaapi.StringDecoder()
+    )
+    assert len(streams) == 2
+    assert streams[0].iterator().next().message() == "first"
+    with pytest.raises(InvalidTopicFilter, match="is an invalid regex"):
+        javaapi.Blacklist("*")
