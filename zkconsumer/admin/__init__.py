@@ -4,4 +4,6 @@
     brokers      who leads what, and one negotiated connection a broker
     groups       a whole group as values: members, owners, offsets, fences
     listing      every group, a line each, in bounded memory
+    log_ranges   where logs begin, end, and reach a time
+    stores       offsets in ZooKeeper, written under conditions
 """

@@ -73,13 +73,13 @@ class Brokers:
         try:
             return question(*self.at(broker.host, broker.port))
         except (BrokerUnreachable, RemoteProtocolError):
-            self._forget(broker.host, broker.port)
+            self.forget(broker.host, broker.port)
             if not was_open:
                 raise
         try:
             return question(*self.at(broker.host, broker.port))
         except (BrokerUnreachable, RemoteProtocolError):
-            self._forget(broker.host, broker.port)
+            self.forget(broker.host, broker.port)
             raise
 
     def ask_any(self, question: Callable[[Connection, ApiRanges], T]) -> T:
@@ -120,7 +120,8 @@ class Brokers:
             connection.close()
         self._open.clear()
 
-    def _forget(self, host: str, port: int) -> None:
+    def forget(self, host: str, port: int) -> None:
+        """End the connection to a broker; the next question opens another and negotiates again."""
         known = self._open.pop((host, port), None)
         if known is not None:
             known[0].close()

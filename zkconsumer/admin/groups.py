@@ -182,9 +182,9 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
     listed = session.children(paths.ids(group))
     all_topics = session.children(paths.BROKER_TOPICS)
     names = tuple(all_topics.names) if all_topics else ()
-    control, control_version, control_problem = _read_control(session, group)
+    control, control_version, control_problem = read_control(session, group)
     owners, owned_topics, odd_owners = _read_owners(session, group, only)
-    offsets, offset_topics, odd_offsets = _read_offsets(session, group, only)
+    offsets, offset_topics, odd_offsets = read_offsets(session, group, only)
     members, subscriptions = _read_members(session, group, listed.names if listed else [], names, owners)
     wanted = {topic for member in members.values() for topic in member.threads} | owned_topics | offset_topics
     return GroupState(
@@ -325,9 +325,13 @@ def _read_owners(
     return {tp: found[tp] for tp in sorted(found)}, topics, odd
 
 
-def _read_offsets(
-    session: AdminSession, group: str, only: set[str] | None
+def read_offsets(
+    session: AdminSession, group: str, only: set[str] | None = None
 ) -> tuple[dict[TopicPartition, OffsetNode], set[str], list[str]]:
+    """The stored offsets of a group, sorted; the topics that have a node for them; the paths that are no offset's.
+
+    ``only``: of these topics.  Raises ``WorldError`` when ZooKeeper does not tell.
+    """
     where, topics, odd = _partition_paths(session, paths.offsets(group), only)
     found: dict[TopicPartition, OffsetNode] = {}
     for path, node in session.get_many(where).items():
@@ -352,7 +356,8 @@ def _read_topics(session: AdminSession, topics: Iterable[str]) -> dict[str, Topi
     return found
 
 
-def _read_control(session: AdminSession, group: str) -> tuple[Control | None, int | None, str]:
+def read_control(session: AdminSession, group: str) -> tuple[Control | None, int | None, str]:
+    """The group's control znode and its version, None where there is none; and why one that is there is unreadable."""
     node = session.get(paths.control(group))
     if node is None:
         return None, None, ""

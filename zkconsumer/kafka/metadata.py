@@ -20,6 +20,7 @@ from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from zkconsumer.wire.schemas.metadata import (
@@ -115,12 +116,23 @@ def list_offsets(
 ) -> dict[TopicPartition, int | ErrorCode]:
     """``list_offset`` of many partitions that one broker leads, in one request; an error stays with its partition."""
     version = ranges.pick(LIST_OFFSETS)
+    response = connection.request(LIST_OFFSETS, version, offsets_asked(times), timeout_ms)
+    return offsets_answered(response, version, times)
+
+
+def offsets_asked(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
+    """The question of ``list_offsets``, for who sends several before the first answer."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for tp, time in times.items():
         partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=time)
         topics.setdefault(tp.topic, []).append(partition)
-    body = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()])
-    response = connection.request(LIST_OFFSETS, version, body, timeout_ms)
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()])
+
+
+def offsets_answered(
+    response: ListOffsetsResponse, version: int, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | ErrorCode]:
+    """What ``list_offsets`` gives, from an answer in this version.  Raises ``RemoteProtocolError`` if it is none."""
     answered = {
         TopicPartition(topic.name, partition.partition_index): partition
         for topic in response.topics

@@ -1,0 +1,271 @@
+"""Where logs begin and end, and which offset belongs to a time: asked of the leaders, many partitions at once.
+
+Each leader is asked in requests of ``PARTITIONS_MAX``, a few of them on their way at once, all leaders side by side.
+What an answer to a *time* means depends on the leader's release, and ``how`` says which one it was:
+
+    exact     ListOffsets from version 1 on (0.10.1): the first record whose timestamp is at or after the time
+    end       the same, and there is no such record: the end of the log, as kafka-consumer-groups has it (KIP-122)
+    segment   version 0, or a log in message format 0, which has no timestamps: the start of the newest segment that
+              was last written at or before the time.  Earlier than asked for, by up to a segment; never later
+    start     the same, and every segment was written later: the start of the log
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.kafka.error_codes import UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
+from zkconsumer.kafka.metadata import NO_OFFSET, offsets_answered, offsets_asked
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import LIST_OFFSETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from zkconsumer.admin.brokers import Brokers
+    from zkconsumer.kafka.connection import Connection, Pending
+
+PARTITIONS_MAX = 2_000
+"""Partitions in one request: an answer of about 60 kB."""
+
+IN_FLIGHT_MAX = 3
+"""Requests on their way to one broker; their answers fit into the buffers between us."""
+
+TRIES_MAX = 3
+RETRY_PAUSE_MS = 200
+"""How often a partition is asked for whose leader moved or does not answer, and how long is waited in between."""
+
+BY_SEGMENT_VERSION = 0
+
+How: TypeAlias = Literal["exact", "end", "segment", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The offset that belongs to a time, and what that means: see above."""
+
+    offset: int
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """``earliest`` can be read, ``latest`` is what the next record gets; ``at`` when a time was asked for."""
+
+    earliest: int
+    latest: int
+    at: AtTime | None = None
+
+    def holds(self, offset: int) -> bool:
+        """Whether a consumer can go on from this offset; the end counts."""
+        return self.earliest <= offset <= self.latest
+
+
+def log_ranges(
+    brokers: Brokers,
+    partitions: Collection[TopicPartition],
+    time_ms: int | None = None,
+    pause: Callable[[int], object] | None = None,
+) -> dict[TopicPartition, LogRange | str]:
+    """Where each partition begins and ends, and its offset at a time (milliseconds since 1970); or why that is unknown.
+
+    The topics must exist: a broker before 0.11 may create what it is asked for.  Raises ``BrokerUnreachable`` when no
+    broker answers at all.
+    """
+    asker = _Asker(brokers, pause or StopSignal().wait)
+    times = (EARLIEST_TIME, LATEST_TIME) if time_ms is None else (EARLIEST_TIME, LATEST_TIME, time_ms)
+    found = asker.ask(partitions, times)
+    by_segment: dict[TopicPartition, _Answers] = {}
+    if time_ms is not None:
+        without_timestamps = [tp for tp, answers in found.items() if answers.offsets.get(time_ms) == _NO_TIMESTAMPS]
+        by_segment = asker.ask(without_timestamps, (time_ms,), version_max=BY_SEGMENT_VERSION)
+    return {tp: _range(answers, time_ms, by_segment.get(tp)) for tp, answers in found.items()}
+
+
+_NO_TIMESTAMPS = UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What is known of one partition: time → offset, or why not; ``problem`` when nothing could be asked."""
+
+    offsets: dict[int, int | ErrorCode] = field(default_factory=dict)
+    is_by_segment: bool = False
+    problem: str = ""
+    is_worth_another_try: bool = False
+
+
+def _range(answers: _Answers, time_ms: int | None, by_segment: _Answers | None) -> LogRange | str:
+    problem = answers.problem or _first_error(answers, (EARLIEST_TIME, LATEST_TIME))
+    if problem:
+        return problem
+    earliest, latest = answers.offsets[EARLIEST_TIME], answers.offsets[LATEST_TIME]
+    assert isinstance(earliest, int), "an error is a problem"
+    assert isinstance(latest, int), "an error is a problem"
+    if time_ms is None:
+        return LogRange(earliest, latest)
+    if by_segment is not None:
+        answers = by_segment
+    problem = answers.problem or _first_error(answers, (time_ms,))
+    if problem:
+        return problem
+    offset = answers.offsets[time_ms]
+    assert isinstance(offset, int), "an error is a problem"
+    if answers.is_by_segment:
+        at = AtTime(earliest, "start") if offset == NO_OFFSET else AtTime(max(offset, earliest), "segment")
+    else:
+        at = AtTime(latest, "end") if offset == NO_OFFSET else AtTime(offset, "exact")
+    return LogRange(earliest, latest, at)
+
+
+def _first_error(answers: _Answers, times: Sequence[int]) -> str:
+    """A leader answers all times in one breath, so the first error says it."""
+    for time in times:
+        answer = answers.offsets.get(time)
+        if isinstance(answer, ErrorCode):
+            return f"its leader answers {answer}"
+        if answer is None:
+            return "its leader did not answer"
+    return ""
+
+
+# --- asking -----------------------------------------------------------------------------------------------------
+
+
+class _Asker:
+    """Asks leaders, and asks again where the leader had moved."""
+
+    def __init__(self, brokers: Brokers, pause: Callable[[int], object]) -> None:
+        self._brokers = brokers
+        self._pause = pause
+
+    def ask(
+        self, partitions: Collection[TopicPartition], times: tuple[int, ...], version_max: int | None = None
+    ) -> dict[TopicPartition, _Answers]:
+        found: dict[TopicPartition, _Answers] = {}
+        left = sorted(set(partitions))
+        for attempt in range(TRIES_MAX):
+            if not left:
+                break
+            if attempt:
+                self._pause(RETRY_PAUSE_MS)
+            found |= self._try(left, times, version_max)
+            left = [tp for tp in left if found[tp].is_worth_another_try]
+        return found
+
+    def _try(
+        self, partitions: Sequence[TopicPartition], times: tuple[int, ...], version_max: int | None
+    ) -> dict[TopicPartition, _Answers]:
+        leaders = self._brokers.leaders({tp.topic for tp in partitions})
+        found: dict[TopicPartition, _Answers] = {}
+        led: dict[BrokerAddress, list[TopicPartition]] = {}
+        for tp in partitions:
+            leader = leaders.partitions.get(tp)
+            if isinstance(leader, BrokerAddress):
+                led.setdefault(leader, []).append(tp)
+            elif leader is not None:
+                found[tp] = _Answers(problem=f"nobody leads it: {leader}", is_worth_another_try=True)
+            elif tp.topic in leaders.topics:
+                error = leaders.topics[tp.topic]
+                found[tp] = _Answers(problem=f"its topic: {error}", is_worth_another_try=error.is_retriable)
+            else:
+                found[tp] = _Answers(problem="there is no such partition")
+        talks = [self._talk(leader, theirs, times, version_max, found) for leader, theirs in led.items()]
+        open_talks = [talk for talk in talks if talk is not None]
+        while open_talks:
+            for talk in open_talks:
+                talk.send_some()
+            for talk in open_talks:
+                talk.receive_one()
+            open_talks = [talk for talk in open_talks if not talk.is_over]
+        return found
+
+    def _talk(
+        self,
+        leader: BrokerAddress,
+        partitions: Sequence[TopicPartition],
+        times: tuple[int, ...],
+        version_max: int | None,
+        found: dict[TopicPartition, _Answers],
+    ) -> _Talk | None:
+        for tp in partitions:
+            found[tp] = _Answers(problem="its leader did not answer", is_worth_another_try=True)
+        try:
+            connection, ranges = self._brokers.at(leader.host, leader.port)
+            version = ranges.pick(LIST_OFFSETS, version_max)
+            return _Talk(connection, version, partitions, times, found, lambda: self._brokers.forget(*leader[1:]))
+        except PeerTrouble as error:
+            for tp in partitions:
+                found[tp].problem = str(error)
+            return None
+
+
+class _Talk:
+    """One leader's part: a queue of questions, a few of them on their way."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        version: int,
+        partitions: Sequence[TopicPartition],
+        times: tuple[int, ...],
+        found: dict[TopicPartition, _Answers],
+        forget: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._forget = forget
+        self._version = version
+        self._found = found
+        self._questions: deque[tuple[int, Sequence[TopicPartition]]] = deque(
+            (time, partitions[start : start + PARTITIONS_MAX])
+            for start in range(0, len(partitions), PARTITIONS_MAX)
+            for time in times
+        )
+        self._sent: deque[tuple[Pending[Any], int, Sequence[TopicPartition]]] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._questions and not self._sent
+
+    def send_some(self) -> None:
+        try:
+            while self._questions and len(self._sent) < IN_FLIGHT_MAX:
+                time, partitions = self._questions[0]
+                question = offsets_asked(dict.fromkeys(partitions, time))
+                pending = self._connection.send(LIST_OFFSETS, self._version, question, REQUEST_TIMEOUT_MS)
+                self._sent.append((pending, *self._questions.popleft()))
+        except PeerTrouble as error:
+            self._break(error)
+
+    def receive_one(self) -> None:
+        if not self._sent:
+            return
+        pending, time, partitions = self._sent[0]
+        try:
+            response = self._connection.receive(pending, REQUEST_TIMEOUT_MS)
+            answered = offsets_answered(response, self._version, dict.fromkeys(partitions, time))
+        except PeerTrouble as error:
+            self._break(error)
+            return
+        self._sent.popleft()
+        for tp, offset in answered.items():
+            answers = self._found[tp]
+            answers.offsets[time] = offset
+            answers.problem = ""
+            answers.is_by_segment = self._version == BY_SEGMENT_VERSION
+            answers.is_worth_another_try = any(
+                isinstance(each, ErrorCode) and each.is_retriable for each in answers.offsets.values()
+            )
+
+    def _break(self, error: Exception) -> None:
+        """What was not answered is asked again, of whoever leads then."""
+        self._forget()
+        unanswered = [some for _, _, some in self._sent] + [some for _, some in self._questions]
+        for tp in (tp for some in unanswered for tp in some):
+            self._found[tp] = _Answers(problem=str(error), is_worth_another_try=True)
+        self._sent.clear()
+        self._questions.clear()

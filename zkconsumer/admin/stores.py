@@ -1,0 +1,213 @@
+"""A group's offsets in ZooKeeper, written by a tool: only what the plan saw, batch after batch, told exactly.
+
+    look at ids -> parents -> multi -> look at ids -> multi -> ... -> look at ids
+                                |
+               the answer is lost: the znodes are read again, and compared by version and value
+
+A write names what it replaces: the version of the znode that the plan was made from, or that there was none.  So what
+somebody else wrote in between is never overwritten, and a run that was cut off may simply be run again: it finds part
+of its work done.
+
+The look at ``ids`` between two multis is no lock: a member that registers right behind it is noticed one multi later,
+and told.  (Deleting and making ``ids`` anew inside the multi would be one; it would also drop its access list and
+everybody's watches.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.session import ROUND_REQUESTS_MAX, chunks
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import FRESH_VERSION, ROUNDS_MAX, Plan, control_check, multi_of, packed, words_of
+from zkconsumer.zk.requests import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    CreateOp,
+    Delete,
+    DeleteOp,
+    MultiFailed,
+    MultiOk,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    Result,
+    SessionGone,
+    SetOp,
+    StoreError,
+)
+from zkconsumer.zk.znodes import format_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.types import TopicPartition
+
+MISSING = -1
+"""The version of an offset znode that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetWrite:
+    """One offset znode: what to make of it, and the version that it must have (``MISSING``: none at all).
+
+    ``offset`` None: delete it.
+    """
+
+    tp: TopicPartition
+    offset: int | None
+    version: int
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What became of a list of writes; true at every moment, also when the writing was interrupted.
+
+    ``unknown``: sent, and the answer never came.  ``stopped_by`` is empty when nothing stood in the way.
+    """
+
+    written: list[TopicPartition] = field(default_factory=list)
+    unknown: list[TopicPartition] = field(default_factory=list)
+    stopped_by: str = ""
+
+
+def write_offsets(
+    session: AdminSession, group: str, writes: Sequence[OffsetWrite], control_version: int | None, report: WriteReport
+) -> None:
+    """Carry the writes out in their order, until the first thing that stands in the way; ``report`` says how far.
+
+    ``control_version``: that of the group's control znode, which every multi then checks; None if there is none.
+    Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
+    """
+    writer = _Writer(session, group, control_version, report)
+    writer.run(writes)
+
+
+def members_of(session: AdminSession, group: str) -> list[str]:
+    """Who is registered now, sorted.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    listed = session.children(paths.ids(group))
+    return sorted(listed.names) if listed else []
+
+
+class _Writer:
+    def __init__(self, session: AdminSession, group: str, control_version: int | None, report: WriteReport) -> None:
+        self._session = session
+        self._group = group
+        self._control = control_check(group, control_version)
+        self._report = report
+
+    def run(self, writes: Sequence[OffsetWrite]) -> None:
+        if not writes or self._is_stopped_by_members():
+            return
+        by_tp = {write.tp: write for write in writes}
+        self._make_parents(write.tp for write in writes if write.version == MISSING)
+        if self._report.stopped_by:
+            return
+        for plan in packed([(write.tp, [self._op(write)]) for write in writes], self._control, singly=False):
+            self._write(plan, by_tp)
+            if self._report.stopped_by or self._is_stopped_by_members():
+                return
+        self._remove_parents(write.tp for write in writes if write.offset is None)
+
+    def _is_stopped_by_members(self) -> bool:
+        members = members_of(self._session, self._group)
+        if members:
+            self._report.stopped_by = f"{members[0]} is in the group now ({len(members)} registered)"
+        return bool(members)
+
+    def _op(self, write: OffsetWrite) -> Op:
+        path = paths.offset(self._group, write.tp)
+        if write.offset is None:
+            return DeleteOp(path, write.version)
+        data = format_offset(write.offset)
+        return CreateOp(path, data) if write.version == MISSING else SetOp(path, data, write.version)
+
+    def _make_parents(self, partitions: Iterable[TopicPartition]) -> None:
+        topics = sorted({tp.topic for tp in partitions})
+        if not topics:
+            return
+        top = paths.offsets(self._group)
+        wanted = [*paths.parents(top), top, *(paths.offsets_of_topic(self._group, topic) for topic in topics)]
+        for path, answer in zip(wanted, self._session.ask([Create(path) for path in wanted]), strict=True):
+            # What cannot be made shows at the first write below it; a lost answer too.
+            if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionGone):
+                self._report.stopped_by = f"{path} cannot be made: {words_of(answer)}"
+                return
+
+    def _write(self, plan: Plan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
+        """One multi, until it is known to be done or not to be."""
+        partitions = [tp for tp, _ in plan]
+        self._report.unknown = partitions
+        outcome: bool | str = False
+        for _ in range(ROUNDS_MAX):
+            [answer] = self._session.ask([multi_of(plan, self._control)])
+            if isinstance(answer, ConnectionLost | SessionGone):
+                outcome = self._look([by_tp[tp] for tp in partitions])
+            else:
+                outcome = True if isinstance(answer, MultiOk) else self._why(plan, answer)
+            if outcome is not False:
+                break
+        self._report.unknown = []
+        if outcome is True:
+            self._report.written += partitions
+        else:
+            self._report.stopped_by = outcome or "the connection to ZooKeeper broke again and again"
+
+    def _look(self, writes: Sequence[OffsetWrite]) -> bool | str:
+        """Whether a multi whose answer was lost was carried out, or why it never will be.
+
+        All of it was carried out or nothing, so one node that is as written tells.
+        """
+        pairs = list(zip(writes, self._nodes(writes), strict=True))
+        if any(_is_as_written(write, node) for write, node in pairs):
+            return True
+        changed = [write.tp for write, node in pairs if not _is_as_before(write, node)]
+        return _changed(changed[0]) if changed else False
+
+    def _nodes(self, writes: Sequence[OffsetWrite]) -> list[Node | None]:
+        found: list[Node | None] = []
+        for some in chunks(writes, ROUND_REQUESTS_MAX):
+            wanted = [paths.offset(self._group, write.tp) for write in some]
+            nodes = self._session.get_many(wanted)
+            found += [nodes.get(path) for path in wanted]
+        return found
+
+    def _why(self, plan: Plan, answer: Result) -> str:
+        if not isinstance(answer, MultiFailed):
+            return words_of(answer)
+        at = answer.failed - len(self._control)
+        if at < 0:
+            return "the group's control znode changed: a migration is under way"
+        tp = plan[at][0]
+        match answer.error:
+            case BadVersion() | NodeExists() | NoNode():
+                return _changed(tp)
+            case NotEmpty():
+                return f"{paths.offset(self._group, tp)} has children, so it is no offset of a consumer"
+            case error:
+                return words_of(error)
+
+    def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
+        """The nodes of topics that have no offset left; one that has, or is gone, is left alone."""
+        topics = sorted({tp.topic for tp in partitions})
+        self._session.ask([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics])
+
+
+def _changed(tp: TopicPartition) -> str:
+    return f"the offset of {tp} was changed by somebody else after it was read"
+
+
+def _is_as_written(write: OffsetWrite, node: Node | None) -> bool:
+    if write.offset is None:
+        return node is None
+    version = FRESH_VERSION if write.version == MISSING else write.version + 1
+    return node is not None and node.stat.version == version and node.data == format_offset(write.offset)
+
+
+def _is_as_before(write: OffsetWrite, node: Node | None) -> bool:
+    return node is None if write.version == MISSING else node is not None and node.stat.version == write.version
