@@ -35,7 +35,7 @@ setup(
         "kazoo>=2.10",
         "six>=1.16",
     ],
-    extras_require={"test": TEST},
+    extras_require={"test": TEST, "watch": ["rich>=13"]},
     entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

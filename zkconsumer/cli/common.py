@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,11 +71,35 @@ def print_json(value: object) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """``table_lines``, printed."""
+    for line in table_lines(heads, rows):
+        click.echo(line)
+
+
+def table_lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Columns as wide as their widest value, two blanks between; None and "" are shown as ``-``."""
-    texts = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
-    for row in (heads, *texts):
-        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    texts = [heads, *([_cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def when(ms: int | None) -> str | None:
+    """Milliseconds since 1970 as UTC to the second; None stays None."""
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def age(ms: int) -> str:
+    """A span of time in its two largest units: ``3 d 4 h``."""
+    rest = max(0, ms) // 1000
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, seconds)
+        if count or parts or unit == "s":
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
 
 
 def _cell(value: object) -> str:

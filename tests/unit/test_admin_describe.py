@@ -1,0 +1,360 @@
+"""``zkconsumer groups list``, ``groups describe`` and ``lag``: what is shown of a group, and what is said beside it.
+
+The cases of ``ListConsumerGroupTest`` and ``DescribeConsumerGroupTest`` of the original (0.10.2 to 1.1) are among them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fix_admin import RunTool, doors
+from tests.fix_world import MakeConnector, take
+from tests.unit.test_admin_groups import SCALA, scala_member
+from zkconsumer.admin import look as looking
+from zkconsumer.admin.describe import COLUMNS, current_offset
+from zkconsumer.admin.listing import list_groups
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.cli import groups as groups_command
+from zkconsumer.cli import lag as lag_command
+from zkconsumer.cli.main import main
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+
+HEADER = (
+    "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID "
+    "ZK-OFFSET KAFKA-OFFSET AUTHORITY OWNER-KIND"
+)
+
+
+def offset(world: FakeWorld, at: str, value: int, group: str = "g1") -> None:
+    world.zookeeper.ensure(f"/consumers/{group}/offsets/{at}", str(value).encode())
+
+
+def cells(line: str) -> list[str]:
+    return line.split()
+
+
+def rows(output: str) -> list[list[str]]:
+    return [cells(line) for line in output.splitlines()[1:]]
+
+
+def described(tool: RunTool, *words: str) -> dict[str, Any]:
+    result = tool("groups", "describe", *words, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    told: dict[str, Any] = json.loads(result.stdout)
+    return told
+
+
+# --- list -------------------------------------------------------------------------------------------------------
+
+
+def test_it_lists_exactly_the_groups_below_consumers(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+    world.create_topic("clicks", 2)
+    connect(group_id="ours").create_message_streams({"clicks": 1})
+    scala_member(world, "theirs_c", {"clicks": 1}, ("clicks/0",))
+    offset(world, "clicks/0", 1, "done")
+    world.zookeeper.ensure("/consumers/bare")
+    result = tool("groups", "list")
+    assert result.exit_code == 0
+    assert cells(result.stdout.splitlines()[0]) == ["GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT"]
+    assert [row[:4] for row in rows(result.stdout)] == [
+        ["bare", "-", "0", "-"], ["done", "-", "0", "clicks"], ["ours", "zkconsumer", "1", "clicks"],
+        ["theirs", "scala", "1", "clicks"],
+    ]  # fmt: skip
+    assert [row[0] for row in rows(tool("groups", "list", "--active").stdout)] == ["ours", "theirs"]
+    assert [row[0] for row in rows(tool("groups", "list", "--empty").stdout)] == ["bare", "done"]
+
+
+def test_list_as_json_names_the_litter(world: FakeWorld, tool: RunTool) -> None:
+    offset(world, "t/0", 1, "console-consumer-1")
+    told = json.loads(tool("groups", "list", "-o", "json").stdout)
+    [line] = told["groups"]
+    assert (line["group"], line["active"], line["console_litter"], line["topics"]) == (
+        "console-consumer-1", False, True, ["t"],
+    )  # fmt: skip
+    assert line["last_commit_ms"] == line["last_write_ms"] > 0
+    assert "--litter" in told["next_steps"][0]
+
+
+def test_many_groups_are_read_in_few_packets(world: FakeWorld, admin: AdminSession) -> None:
+    for number in range(250):
+        offset(world, "t/0", 1, f"g{number:03}")
+    assert [line.group for line in list_groups(admin)] == [f"g{number:03}" for number in range(250)]
+
+
+def test_owners_of_both_kinds_make_a_mixed_group(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+    world.create_topic("clicks", 2)
+    scala_member(world, SCALA, {"clicks": 1}, ("clicks/0",))
+    connect(consumer_id="z").create_message_streams({"clicks": 1})
+    assert rows(tool("groups", "list").stdout)[0][1] == "mixed"
+
+
+# --- describe ---------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeWorld, tool: RunTool) -> None:
+    offset(world, "t/0", 1, "payments")
+    for words in (("groups", "describe", "payment"), ("lag", "payment")):
+        result = tool(*words)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.splitlines() == [
+            "Error: The consumer group 'payment' does not exist.", "Names that come near: payments",
+        ]  # fmt: skip
+    assert tool("groups", "describe", "zzz").stderr == "Error: The consumer group 'zzz' does not exist.\n"
+
+
+def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 2)
+    world.cluster.append("clicks", 0, [b"x"] * 5)
+    scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
+    offset(world, "clicks/0", 3)
+    result = tool("groups", "describe", "g1")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert cells(result.stdout.splitlines()[0]) == HEADER.split() == list(COLUMNS)
+    assert rows(result.stdout) == [
+        ["g1", "clicks", "0", "3", "5", "2", SCALA, "host", "-", "3", "-", "zookeeper", "scala"],
+        ["g1", "clicks", "1", "-", "0", "-", SCALA, "host", "-", "-", "-", "zookeeper", "scala"],
+    ]
+
+
+def test_a_group_without_members_has_rows_without_owners(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 0)
+    assert rows(tool("groups", "describe", "g1").stdout) == [
+        ["g1", "clicks", "0", "0", "0", "0", "-", "-", "-", "0", "-", "zookeeper", "-"]
+    ]
+
+
+def test_members_without_partitions_are_rows_at_the_end(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    scala_member(world, SCALA, {"clicks": 1}, ("clicks/0",))
+    scala_member(world, "g1_idle", {"clicks": 1, "views": 1})
+    world.zookeeper.ensure("/consumers/g1/ids/g1_broken", b"?")
+    result = tool("groups", "describe", "g1")
+    assert [row[1:3] + row[6:7] for row in rows(result.stdout)] == [
+        ["clicks", "0", SCALA], ["-", "-", "g1_broken"], ["clicks", "-", "g1_idle"], ["views", "-", "g1_idle"],
+    ]  # fmt: skip
+    assert "g1_broken: no release accepts it" in result.stderr
+
+
+def test_members_of_ours_and_nodes_of_nobody_are_told_apart(
+    world: FakeWorld, tool: RunTool, connect: MakeConnector
+) -> None:
+    world.create_topic("clicks", 2)
+    ours = connect(consumer_id="a")
+    ours.create_message_streams({"clicks": 1})
+    world.create_topic("held", 1)
+    world.zookeeper.ensure("/consumers/g1/owners/held/0", b"by hand")
+    found = {(row["topic"], row["partition"]): row["owner_kind"] for row in described(tool, "g1")["rows"]}
+    assert found == {("clicks", 0): "zkconsumer", ("clicks", 1): "zkconsumer", ("held", 0): "persistent"}
+
+
+def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("kept", 1)
+    offset(world, "kept/0", 0)
+    offset(world, "gone/4", 9)
+    result = tool("groups", "describe", "g1")
+    assert [row[1:6] for row in rows(result.stdout)] == [
+        ["gone", "4", "9", "-", "-"], ["kept", "0", "0", "0", "0"],
+    ]  # fmt: skip
+    assert "no such topic any more: gone" in result.stderr
+    assert [row[1] for row in rows(tool("groups", "describe", "g1", "--topic", "kept").stdout)] == ["kept"]
+
+
+def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    scala_member(world, SCALA, {"clicks": 1})
+    told = described(tool, "g1")
+    assert told["schema"] == "zkconsumer/groups-describe/1"
+    assert told["rows"][0] == {
+        "group": "g1", "topic": "clicks", "partition": 0, "current_offset": None, "log_end_offset": 0, "lag": None,
+        "consumer_id": None, "host": None, "client_id": None, "zk_offset": None, "kafka_offset": None,
+        "authority": "zookeeper", "owner_kind": None,
+    }  # fmt: skip
+    [member] = told["members"]
+    assert (member["consumer_id"], member["threads"], member["subscribes_by"]) == (SCALA, {"clicks": 1}, "static")
+    assert told["next_steps"] == ["zkconsumer groups doctor g1", "zkconsumer lag g1 --watch"]
+
+
+def test_brokers_that_are_away_cost_a_dash_and_a_word(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 7)
+    for address in world.cluster.addresses:
+        world.cluster.stop_broker(address.broker_id)
+    result = tool("groups", "describe", "g1")
+    assert result.exit_code == 0
+    assert rows(result.stdout)[0][3:6] == ["7", "-", "-"]
+    assert "none of 2 brokers" in result.stderr
+
+
+def test_nobody_is_asked_about_kafkas_offsets_where_kafka_keeps_none(world: FakeWorld, tool: RunTool) -> None:
+    """The question alone would make old brokers create the topic of the offsets."""
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 7)
+    tool("groups", "describe", "g1")
+    assert not any("Coordinator" in str(seen) for seen in world.cluster.requests)
+
+
+# --- both stores ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "in_kafka", "storage", "authority", "expected"),
+    [
+        (5, 9, "unknown", "zookeeper", (5, "zookeeper")),
+        (None, 9, "unknown", "zookeeper", (9, "kafka")),
+        (None, None, "unknown", "zookeeper", (None, "zookeeper")),
+        (5, 9, "zookeeper", "zookeeper", (5, "zookeeper")),
+        (None, 9, "zookeeper", "zookeeper", (None, "zookeeper")),
+        (5, 9, "kafka", "zookeeper", (9, "kafka")),
+        (5, None, "kafka", "zookeeper", (None, "kafka")),
+        (5, 9, "dual", "zookeeper", (9, "kafka")),
+        (9, 5, "dual", "zookeeper", (9, "zookeeper")),
+        (None, 5, "dual", "zookeeper", (5, "kafka")),
+        (5, None, "dual", "zookeeper", (5, "zookeeper")),
+        (5, 9, "zookeeper", "kafka", (9, "kafka")),
+        (5, None, "unknown", "kafka", (None, "kafka")),
+        (5, 9, "unknown", "?", (None, "?")),
+    ],
+)
+def test_a_restarted_member_starts_from(
+    in_zookeeper: int | None, in_kafka: int | None, storage: Any, authority: str, expected: tuple[int | None, str]
+) -> None:
+    assert current_offset(in_zookeeper, in_kafka, storage, authority) == expected
+
+
+def with_kafka_offsets(monkeypatch: pytest.MonkeyPatch, offsets: dict[Any, int], problem: str = "") -> None:
+    told = looking.KafkaOffsets(offsets, problem)
+    monkeypatch.setattr(looking, "kafka_offsets", lambda *_: told)
+
+
+def test_offsets_of_both_stores_stand_side_by_side(
+    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("clicks", 1)
+    world.cluster.append("clicks", 0, [b"x"] * 20)
+    offset(world, "clicks/0", 7)
+    with_kafka_offsets(monkeypatch, {("clicks", 0): 12})
+    result = tool("groups", "describe", "g1")
+    assert rows(result.stdout)[0][3:6] + rows(result.stdout)[0][9:12] == ["7", "20", "13", "7", "12", "zookeeper"]
+    assert "another offset in Kafka" in result.stderr
+    monkeypatch.setattr(groups_command, "storage_of", lambda _: "kafka")
+    result = tool("groups", "describe", "g1")
+    assert rows(result.stdout)[0][3:6] + rows(result.stdout)[0][9:12] == ["12", "20", "8", "7", "12", "kafka"]
+    assert result.stderr == ""
+
+
+def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
+    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 7)
+    with_kafka_offsets(monkeypatch, {}, "no broker names the coordinator")
+    result = tool("groups", "describe", "g1")
+    assert rows(result.stdout)[0][9:11] == ["7", "-"]
+    assert "offsets in Kafka are not known: no broker names the coordinator" in result.stderr
+
+
+def test_a_control_znode_decides_about_the_authority(
+    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 7)
+    with_kafka_offsets(monkeypatch, {("clicks", 0): 12})
+    control = {"id": "m1", "epoch": 3, "phase": "switched", "authority": "kafka", "strategy": "copy"}
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
+    result = tool("groups", "describe", "g1")
+    assert rows(result.stdout)[0][3] == "12"
+    assert "on the move: phase switched, authority kafka" in result.stderr
+    world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
+    result = tool("groups", "describe", "g1")
+    assert rows(result.stdout)[0][3] == "-"
+    assert rows(result.stdout)[0][11] == "?"
+    assert "control znode cannot be read" in result.stderr
+
+
+# --- lag --------------------------------------------------------------------------------------------------------
+
+
+def test_lag_of_each_partition_and_in_all(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 3)
+    world.cluster.append("clicks", 0, [b"x"] * 5)
+    offset(world, "clicks/0", 3)
+    offset(world, "clicks/1", 4)
+    result = tool("lag", "g1")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "TOTAL 2  (1 of 3 partitions not known)"
+    assert [row[:5] for row in rows(result.stdout)[:-1]] == [
+        ["clicks", "0", "3", "5", "2"], ["clicks", "1", "4", "0", "-4"], ["clicks", "2", "-", "0", "-"],
+    ]  # fmt: skip
+    told = json.loads(tool("lag", "g1", "-o", "json").stdout)
+    assert (told["schema"], told["total"], told["partitions_not_known"]) == ("zkconsumer/lag/1", 2, 1)
+
+
+def test_a_member_that_reads_has_no_lag_left(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+    world.create_topic("clicks", 1)
+    world.cluster.append("clicks", 0, [b"x"] * 5)
+    connector = connect()
+    [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+    take(stream, 5)
+    connector.commit_offsets()
+    assert tool("lag", "g1").stdout.splitlines()[-1] == "TOTAL 0"
+
+
+class Looks:
+    """Stands for the pause between two looks: does what the test says, in its order, and then Ctrl-C."""
+
+    def __init__(self, *between: Any) -> None:
+        self._between = list(between)
+
+    def __call__(self) -> Looks:
+        return self
+
+    def wait(self, timeout_ms: int) -> bool:
+        if not self._between:
+            raise KeyboardInterrupt
+        self._between.pop(0)()
+        return False
+
+
+def watch(world: FakeWorld, monkeypatch: pytest.MonkeyPatch, *words: str, between: tuple[Any, ...]) -> Any:
+    monkeypatch.setattr(lag_command, "StopSignal", Looks(*between))
+    return CliRunner().invoke(main, ["lag", "g1", "--watch", *words, "--zookeeper", ADDRESS], obj=doors(world))
+
+
+def test_watching_survives_a_broker_that_is_away_and_says_so_once(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 0)
+    brokers = [address.broker_id for address in world.cluster.addresses]
+
+    def each(act: Any) -> Any:
+        return lambda: [act(number) for number in brokers]
+
+    between = (each(world.cluster.stop_broker), lambda: None, each(world.cluster.start_broker))
+    result = watch(world, monkeypatch, between=between)
+    assert result.exit_code == 130
+    totals = [line for line in result.stdout.splitlines() if line.startswith("TOTAL")]
+    assert totals == ["TOTAL 0", *["TOTAL -  (1 of 1 partitions not known)"] * 2, "TOTAL 0"]
+    assert result.stderr.count("none of 2 brokers") == 1
+    assert "everything is known again" in result.stderr
+
+
+def test_watching_as_json_is_a_line_a_look(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 0)
+    result = watch(
+        world, monkeypatch, "-o", "json", between=(lambda: world.cluster.append("clicks", 0, [b"x"] * 4),)
+    )
+    assert [json.loads(line)["total"] for line in result.stdout.splitlines()] == [0, 4]
+
+
+def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.zookeeper.ensure("/consumers/g1")
+    result = watch(world, monkeypatch, between=(lambda: world.zookeeper.remove("/consumers/g1"),))
+    assert "the group g1 is gone from ZooKeeper" in result.stderr

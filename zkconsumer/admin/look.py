@@ -1,0 +1,77 @@
+"""One look at a group: its znodes, where its logs begin and end, and what Kafka has stored for it.
+
+ZooKeeper must answer, or there is nothing to show.  What the brokers cannot tell is left out, and ``words`` says why,
+one sentence a reason; so a tool shows what it can while half of the cluster is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.brokers import PeerTrouble
+from zkconsumer.admin.coordinators import KafkaOffsets, kafka_offsets
+from zkconsumer.admin.groups import GroupState, read_group
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen.  ``ranges`` lacks the partitions that no leader told of; ``unknown`` says why."""
+
+    state: GroupState
+    ranges: Mapping[TopicPartition, LogRange]
+    unknown: Mapping[TopicPartition, str]
+    kafka: KafkaOffsets
+    words: tuple[str, ...] = ()
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Log end offsets that are known."""
+        return {tp: one.latest for tp, one in self.ranges.items()}
+
+
+def look_at(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> Look | None:
+    """Look now; None when the group does not exist.
+
+    With ``topics`` only those.  Raises ``UnsafeName`` for what is no group or topic, ``WorldError`` when ZooKeeper does
+    not answer or does not tell.
+    """
+    only = None if topics is None else set(topics)
+    state = read_group(session, group, only)
+    if state is None:
+        return None
+    # A topic that does not exist is not asked for: old brokers would make it.
+    existing = {t: one for t, one in state.topics.items() if only is None or t in only}
+    wanted = [tp for tp in state.partitions if tp.topic in existing and tp.partition in existing[tp.topic].partitions]
+    ranges: dict[TopicPartition, LogRange] = {}
+    unknown: dict[TopicPartition, str] = {}
+    words: list[str] = []
+    try:
+        for tp, told in log_ranges(session.brokers, wanted).items() if wanted else ():
+            if isinstance(told, str):
+                unknown[tp] = told
+            else:
+                ranges[tp] = told
+    except PeerTrouble as error:
+        return Look(state, {}, dict.fromkeys(wanted, str(error)), KafkaOffsets({}, str(error)), (str(error),))
+    kafka = kafka_offsets(session.brokers, group, state.partitions, state.all_topics)
+    words += _grouped(unknown)
+    if kafka.problem:
+        words.append(f"offsets in Kafka are not known: {kafka.problem}")
+    return Look(state, ranges, unknown, kafka, tuple(words))
+
+
+def _grouped(unknown: Mapping[TopicPartition, str]) -> list[str]:
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for tp, why in unknown.items():
+        by_reason.setdefault(why, []).append(tp)
+    return [
+        f"the log end of {len(tps)} partition{'s' if len(tps) > 1 else ''} is not known, {min(tps)} first: {why}"
+        for why, tps in by_reason.items()
+    ]

@@ -1,0 +1,214 @@
+"""``zkconsumer groups delete``: away with groups that nobody is in, and with what console consumers left behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from zkconsumer.admin.delete import Target, execute, plan_group, plan_topic
+from zkconsumer.admin.listing import GroupLine, group_names, is_console_group, list_groups
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_FAILED,
+    EXIT_PARTIAL,
+    age,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    print_table,
+    tell,
+    when,
+)
+from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.errors import PreconditionFailed, UsageError
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+
+SCHEMA = "zkconsumer/groups-delete/1"
+OLDER_THAN = "7d"
+
+_SPAN = re.compile(r"([0-9]{1,6})(d|h|min|s)", re.ASCII)
+_UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000}
+
+
+def span_ms(text: str) -> int:
+    """``7d``, ``12h``, ``30min``, ``90s`` in milliseconds.  Raises ``UsageError``."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--older-than {text}: write 7d, 12h, 30min or 90s")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+@click.command(name="delete")
+@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.option("--topic", metavar="T", help="Only what belongs to this topic; without GROUP in every inactive group.")
+@click.option("--litter", is_flag=True, help="Every console-consumer-<number> that nobody is in.")
+@click.option("--older-than", metavar="SPAN", help=f"With --litter: not written to for so long [{OLDER_THAN}].")
+@click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
+@output_option
+@cluster_options
+@click.pass_context
+def delete(
+    context: click.Context,
+    groups: Sequence[str],
+    topic: str | None,
+    litter: bool,
+    older_than: str | None,
+    do_it: bool,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Delete groups in which nobody is registered, or one topic of them.
+
+    \b
+    delete GROUP...             all of these groups
+    delete GROUP... --topic T   owners and offsets of one topic; a group that has no other topic goes whole
+    delete --topic T            the same in every group; active ones are spared
+    delete --litter             what killed console consumers left behind
+
+    A group with a registered member is never touched: ZooKeeper itself checks that in the transaction that deletes.
+    Without --execute it says what would go, and exits with 3. Exit codes: 0 done, 3 would change something, 4 refused
+    and nothing changed, 6 some groups were deleted and some refused.
+    """
+    _check_call(groups, topic, litter, older_than)
+    session = open_session(context, zookeeper, config_file)
+    for group in groups:
+        if plan_group(session, group).verdict == "missing":
+            no_such_group(context, session, group)
+    targets = _targets(session, groups, topic, litter, span_ms(older_than or OLDER_THAN))
+    if do_it:
+        targets = [_execute(session, target) for target in targets]
+    if output == "json":
+        print_json({"schema": SCHEMA, "executed": do_it, "groups": [_json(each) for each in targets],
+                    "next_steps": _next_steps(targets, do_it)})  # fmt: skip
+    elif do_it:
+        _print_done(targets, groups, topic)
+    else:
+        _print_plan(session, targets)
+    _say_refused(targets)
+    context.exit(_exit_code(targets, is_named=bool(groups), do_it=do_it))
+
+
+def _check_call(groups: Sequence[str], topic: str | None, litter: bool, older_than: str | None) -> None:
+    if litter and (groups or topic):
+        raise UsageError("--litter stands alone: it finds its groups itself")
+    if older_than is not None and not litter:
+        raise UsageError("--older-than belongs to --litter")
+    if not (groups or topic or litter):
+        raise UsageError("what is to be deleted? Name a GROUP, --topic T, or --litter")
+    if len(set(groups)) < len(groups):
+        raise UsageError("a GROUP is named twice")
+
+
+def _targets(
+    session: AdminSession, groups: Sequence[str], topic: str | None, litter: bool, older_than_ms: int
+) -> list[Target]:
+    if litter:
+        return _litter(session, older_than_ms)
+    if groups:
+        return [plan_group(session, group, topic) for group in groups]
+    assert topic is not None, "the call was checked"
+    return plan_topic(session, group_names(session), topic)
+
+
+def _litter(session: AdminSession, older_than_ms: int) -> list[Target]:
+    now_ms = session.clock.wall_ms()
+
+    def target(line: GroupLine) -> Target:
+        if line.is_active:
+            return Target(line.group, None, "active", why=f"{line.members} members are registered")
+        written_ms = now_ms - line.last_write_ms
+        if written_ms < older_than_ms:
+            return Target(line.group, None, "refused", why=f"it was written to {age(written_ms)} ago")
+        return plan_group(session, line.group)
+
+    names = [name for name in group_names(session) if is_console_group(name)]
+    return [target(line) for line in list_groups(session, names)]
+
+
+def _execute(session: AdminSession, target: Target) -> Target:
+    if target.verdict != "would delete":
+        return target
+    try:
+        return execute(session, target)
+    except PreconditionFailed as error:
+        return replace(target, verdict="refused", why=str(error))
+
+
+# --- what is printed --------------------------------------------------------------------------------------------
+
+
+def _print_plan(session: AdminSession, targets: Sequence[Target]) -> None:
+    now_ms = session.clock.wall_ms()
+    rows = (
+        (each.group, each.topic or "(all)", each.verdict, len(each.nodes) or None, when(each.last_write_ms or None),
+         age(now_ms - each.last_write_ms) if each.last_write_ms else None)
+        for each in targets
+    )  # fmt: skip
+    print_table(("GROUP", "TOPIC", "WHAT", "ZNODES", "LAST-WRITE", "AGE"), rows)
+    if any(each.verdict == "would delete" for each in targets):
+        tell("Nothing was changed. Keep the offsets first with zkconsumer offsets export; then add --execute.")
+    elif not targets:
+        tell("There is nothing to delete.")
+
+
+def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | None) -> None:
+    """In the words of the original (0.9 to 1.1)."""
+    for each in targets:
+        if each.verdict != "deleted":
+            continue
+        if each.topic is None:
+            click.echo(f"Deleted all consumer group information for group {each.group} in zookeeper.")
+        else:
+            click.echo(f"Deleted consumer group information for group {each.group} topic {each.topic} in zookeeper.")
+    if topic is not None and not groups:
+        spared = "all inactive consumer groups"
+        click.echo(f"Deleted consumer group information for {spared} for topic {topic} in zookeeper.")
+
+
+def _say_refused(targets: Sequence[Target]) -> None:
+    for each in targets:
+        if each.verdict == "active":
+            tell(f"Delete for group {each.group} failed because its consumers are still active.")
+        elif each.verdict in ("moving", "refused", "missing"):
+            tell(f"Delete for group {each.group} refused: {each.why}")
+
+
+def _exit_code(targets: Sequence[Target], *, is_named: bool, do_it: bool) -> int:
+    verdicts = [each.verdict for each in targets]
+    if not do_it and "would delete" in verdicts:
+        return EXIT_DIFFERS
+    refused = [v for v in verdicts if v not in ("deleted", "would delete")]
+    # Groups that the command found by itself are spared; groups that were named are refused.
+    if not is_named or not refused:
+        return 0
+    if "deleted" in verdicts:
+        return EXIT_PARTIAL
+    return EXIT_FAILED if set(refused) == {"missing"} else EXIT_PRECONDITION
+
+
+def _json(target: Target) -> dict[str, object]:
+    return {
+        "group": target.group,
+        "topic": target.topic,
+        "verdict": target.verdict,
+        "why": target.why or None,
+        "znodes": len(target.nodes),
+        "last_write_ms": target.last_write_ms or None,
+    }
+
+
+def _next_steps(targets: Sequence[Target], do_it: bool) -> list[str]:
+    steps = [f"zkconsumer groups describe {each.group}" for each in targets if each.verdict in ("active", "refused")]
+    if not do_it and any(each.verdict == "would delete" for each in targets):
+        steps.append("the same command with --execute")
+    return steps
