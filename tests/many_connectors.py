@@ -17,6 +17,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -41,7 +42,16 @@ Make = Callable[[str], ZookeeperConsumerConnector]
 def run(*place: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What there is after ``EARLY`` connectors, and after ``COUNT``."""
     words = [sys.executable, "-m", "tests.many_connectors", str(COUNT), *place]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            words,
+            cwd=ROOT,
+            env={**os.environ, "XDG_RUNTIME_DIR": folder},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     early, late = map(json.loads, done.stdout.splitlines())
     return early, late
@@ -85,7 +95,12 @@ def use(make: Make, number: int, topic: str, records: int) -> None:
 
 
 def settings(group: str) -> dict[str, Any]:
-    return {"group_id": group, "auto_offset_reset": "smallest", "consumer_timeout_ms": PATIENCE_MS}
+    return {
+        "group_id": group,
+        "auto_offset_reset": "smallest",
+        "consumer_timeout_ms": PATIENCE_MS,
+        "health_socket": "auto",
+    }
 
 
 def in_memory() -> tuple[Make, str, int]:

@@ -38,6 +38,8 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.connection import BlockingConnection, Connect
 from zkconsumer.kafka.fetcher_thread import FetchSettings
+from zkconsumer.runtime.health import HealthServer, hide, show
+from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
@@ -119,7 +121,16 @@ class ZookeeperConsumerConnector:
         )
         for key, why in config.ignored.items():
             log.warning("setting-ignored key=%s why=%r", key, why)
-        self._member.start(config.zookeeper_connection_timeout_ms)
+        self._health: HealthServer | None = None
+        self._looker = Looker(self._member, config.group_id, self._handed_out_at_ms, clock)
+        try:
+            if config.health_socket is not None:
+                self._health = show(self._looker, config.health_socket)
+            self._member.start(config.zookeeper_connection_timeout_ms)
+        except BaseException:
+            self._hide()
+            self._member.close()
+            raise
         _connectors.add(self)
 
     # --- streams --------------------------------------------------------------------------------------------
@@ -322,6 +333,7 @@ class ZookeeperConsumerConnector:
                     stream.iterator().give_back()
         left = self._member.leave()
         clean = self._member.close()
+        self._hide()
         if not (left and clean):
             log.warning(
                 "close-incomplete member=%s: ZooKeeper did not confirm everything; nodes of this member that are left "
@@ -355,6 +367,14 @@ class ZookeeperConsumerConnector:
         return self._member.counters.snapshot()
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _handed_out_at_ms(self) -> list[int | None]:
+        return [stream.iterator().handed_out_at_ms for stream in list(self._streams)]
+
+    def _hide(self) -> None:
+        server, self._health = self._health, None
+        if server is not None:
+            hide(self._looker, server)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:

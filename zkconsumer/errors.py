@@ -150,6 +150,10 @@ class OffsetsNotCommitted(WorldError):
         super().__init__(f"{len(self.refused)} offsets were not written: {some}{more}")
 
 
+class HealthUnknown(WorldError):
+    """Nothing that is a member answers on a health socket; look whether the process runs, and its ``health.socket``."""
+
+
 class SandboxError(WorldError):
     """The local test cluster could not be started; the text says what is missing."""
 

@@ -205,6 +205,13 @@ def check_consumer_id(text: str) -> str:
     return text
 
 
+def check_health_socket(text: str) -> str:
+    """A word or a path; whether there can be a socket is seen when it is made."""
+    if text != "auto" and (not text.startswith("/") or text.endswith("/") or "\0" in text):
+        raise ValueError("a path begins with '/', and ends with the name of the socket")
+    return text
+
+
 def check_connect(text: str) -> str:
     """Servers and chroot.  Blanks around servers and commas at the end go, as in ZooKeeper's own client."""
     servers, slash, chroot = text.partition("/")

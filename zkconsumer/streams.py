@@ -160,6 +160,7 @@ class ConsumerIterator(Generic[K, V]):
         self._consumed_when_back = 0
         self._failure: BaseException | None = None
         self.thread_id = 0
+        self.handed_out_at_ms: int | None = None
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self
@@ -174,7 +175,9 @@ class ConsumerIterator(Generic[K, V]):
             chunk, record = self._upcoming
             if not chunk.info.take_in_hand(record.offset):
                 continue
-            if self._lease.holds:
+            now_ms = self._lease.clock.now_ms()
+            if now_ms < self._lease.until_ms:
+                self.handed_out_at_ms = now_ms
                 break
             chunk.info.put_back()
             self._await_lease(chunk)

@@ -64,6 +64,7 @@ DEFAULTS_OF_OURS = {
     "rebalance.fail.fast": False,
     "rebalance.debounce.ms": 50,
     "roundrobin.compatibility": "auto",
+    "health.socket": None,
 }
 
 
@@ -223,6 +224,7 @@ def test_all_problems_are_told_at_once_with_key_value_and_remedy() -> None:
         ("fetch.message.max.bytes", 0),
         ("auto.commit.interval.ms", 0),
         ("roundrobin.compatibility", "0.9"),
+        ("health.socket", "run/x"),
         ("release.settle.ms", -1),
     ],
 )

@@ -46,6 +46,7 @@ COMMANDS = {
     "assign": Command("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
     "check": Command("zkconsumer.cli.check:check", "Judge the history of a group under test."),
     "perf": Command("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),
+    "health": Command("zkconsumer.cli.health:health", "Whether a running member works; for supervisors."),
     "sandbox": Command("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
     "demo": Command("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
 }

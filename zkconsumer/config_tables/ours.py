@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkconsumer.settings import Origin, SettingsTable, boolean, choice, integer
+from zkconsumer.settings import Origin, SettingsTable, boolean, check_health_socket, choice, integer, optional_text
 
 
 class OwnSettings(SettingsTable):
@@ -40,4 +40,11 @@ class OwnSettings(SettingsTable):
         "As which releases `roundrobin` shares out, those from the named one on: 1.0 deals in another order than "
         "those before, and 0.8.2 to 0.10.1 refuse members that are not alike. `auto` looks at the owners that are "
         "there.",
+    )
+    health_socket = optional_text(
+        "health.socket",
+        "Where `zkconsumer health` and other supervisors of this machine ask whether the member works: a unix socket "
+        "that only the same user may open. `auto` is a place that `zkconsumer health --pid N` finds; in a path `{pid}` "
+        "stands for the process id. Connectors of one process may share one.",
+        check_health_socket, "auto, or an absolute path",
     )  # fmt: skip

@@ -104,6 +104,11 @@ class ConsumerFetcherManager:
         for fetcher in fetchers:
             fetcher.wake()
 
+    def leaderless(self) -> set[TopicPartition]:
+        """What is to be read, and waits for a leader."""
+        with self._changed:
+            return {tp for tp, info in self._leaderless.items() if info.is_live}
+
     def ask_to_stop(self) -> None:
         """Let every thread end, without waiting for it; nothing is started any more."""
         with self._changed:

@@ -1,0 +1,80 @@
+"""``zkconsumer health``: whether a running member works, for systemd, Kubernetes and other supervisors.
+
+Asks the socket of the setting ``health.socket``; what is healthy and what is alive stands in
+``zkconsumer.observe.health``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import HealthUnknown, UsageError
+from zkconsumer.runtime.health_socket import ask, ask_process
+
+EXIT_UNHEALTHY = 1
+EXIT_NO_ANSWER = 4
+LOOK_AGAIN_MS = 250
+"""The pause between two looks under ``--wait-ms``."""
+
+
+@click.command(
+    epilog="Exit codes: 0 healthy (with --alive: alive), 1 not, 2 the call is wrong, 4 no member answers."
+)
+@click.option("--pid", type=click.IntRange(min=1), metavar="N", help="Of a process that has health.socket=auto.")
+@click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH", help="Its health.socket, a path.")
+@click.option("--alive", "is_alive_enough", is_flag=True, help="0 also when unhealthy, if a restart would not help.")
+@click.option("--timeout-ms", type=click.IntRange(min=1), default=3_000, show_default=True, help="For one answer.")
+@click.option("--wait-ms", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Ask again until the exit code is 0, for so long.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.pass_context
+def health(
+    ctx: click.Context,
+    pid: int | None,
+    path: Path | None,
+    is_alive_enough: bool,
+    timeout_ms: int,
+    wait_ms: int,
+    quiet: bool,
+) -> None:
+    """Ask a running member of this machine whether it is healthy: registered, connected to ZooKeeper, lease running.
+
+    Prints its answer, a line of JSON, and on standard error what is wrong.  A member without records is healthy.
+    """
+    if (pid is None) == (path is None):
+        raise UsageError("give either --pid or --socket")
+    end_ms = SYSTEM_CLOCK.now_ms() + wait_ms
+    while True:
+        code, answer, words = _look(pid, path, timeout_ms, is_alive_enough=is_alive_enough)
+        left_ms = end_ms - SYSTEM_CLOCK.now_ms()
+        if code == 0 or left_ms <= 0:
+            break
+        threading.Event().wait(min(LOOK_AGAIN_MS, left_ms) / 1000)
+    if answer is not None and not quiet:
+        click.echo(json.dumps(answer))
+    for line in words:
+        click.echo(f"zkconsumer: {line}", err=True)
+    ctx.exit(code)
+
+
+def _look(
+    pid: int | None, path: Path | None, timeout_ms: int, *, is_alive_enough: bool
+) -> tuple[int, dict[str, Any] | None, list[str]]:
+    """Exit code, answer, and what is wrong."""
+    try:
+        answer = ask_process(pid, timeout_ms) if pid is not None else ask(path or Path(), timeout_ms)
+    except HealthUnknown as error:
+        return EXIT_NO_ANSWER, None, [str(error)]
+    is_well = answer["alive"] if is_alive_enough else answer["healthy"]
+    words = [f"{member.get('member')}: {problem}" for member in _members(answer) for problem in member["problems"]]
+    return 0 if is_well else EXIT_UNHEALTHY, answer, words
+
+
+def _members(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in answer["members"] if isinstance(each, dict) and isinstance(each.get("problems"), list)]

@@ -1,0 +1,132 @@
+"""What a supervisor is told of a member, and when the member is healthy.  Pure: one look in, words out.
+
+    alive      its control thread answers, and no error ended it: to start it anew would help nobody when it is
+    healthy    alive, registered in its group, its ZooKeeper session connected, and its lease running
+
+That there are no records makes nobody unhealthy; neither does a share that others still hold, or a partition that no
+broker leads: these are notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT_VERSION = 1
+WORDS_CHARS_MAX = 500
+NAMED_MAX = 5
+"""Partitions that are named one by one."""
+
+MEMBERS_MAX = 50
+"""Members of one process in an answer; those that are unhealthy come first."""
+
+REGISTERED = "in"
+CONNECTED = "connected"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A member as it was at one moment, taken on its control thread.  States are the words of the state machines."""
+
+    membership: str
+    session: str
+    session_id: int | None
+    lease_ms_left: int
+    rebalance: str
+    partitions_owned: int
+    partitions_fetching: int
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """What of its share the member does not read: partition -> why."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberHealth:
+    """One member; ``look`` is None when its control thread did not answer within ``waited_ms``."""
+
+    member: str
+    group: str
+    look: Look | None
+    waited_ms: int
+    failure: str
+    last_record_ms_ago: int | None
+    counters: Mapping[str, int]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether to go on waiting for it can help."""
+        return self.look is not None and not self.failure
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it is a working member of its group."""
+        return not self.problems
+
+    @property
+    def problems(self) -> list[str]:
+        """What makes it unhealthy, a sentence each."""
+        look, found = self.look, []
+        if self.failure:
+            found.append(f"an error ended this member: {self.failure}")
+        if look is None:
+            found.append(f"the control thread did not answer within {self.waited_ms} ms")
+            return found
+        if look.membership != REGISTERED:
+            found.append(f"not registered in its group: {look.membership}")
+        if look.session != CONNECTED:
+            found.append(f"no connection to ZooKeeper: {look.session}")
+        if look.lease_ms_left <= 0:
+            found.append("ZooKeeper has not answered for two thirds of the session time-out: nothing is handed out")
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth knowing, and makes nobody unhealthy."""
+        if self.look is None:
+            return []
+        found = []
+        if self.look.missing:
+            named = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.look.missing.items())[:NAMED_MAX])
+            found.append(f"{len(self.look.missing)} partitions of its share are not read: {named}")
+        waiting = self.look.partitions_owned - self.look.partitions_fetching
+        if waiting > 0:
+            found.append(f"{waiting} partitions are owned and not fetched yet, or have no leader")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """The member's part of the answer."""
+        look = self.look
+        return {
+            "member": self.member,
+            "group": self.group,
+            "healthy": self.is_healthy,
+            "alive": self.is_alive,
+            "membership": look.membership if look else None,
+            "rebalance": look.rebalance if look else None,
+            "session": look.session if look else None,
+            "session_id": f"{look.session_id:#x}" if look and look.session_id is not None else None,
+            "lease_ms_left": max(0, look.lease_ms_left) if look else None,
+            "partitions_owned": look.partitions_owned if look else None,
+            "partitions_fetching": look.partitions_fetching if look else None,
+            "last_record_ms_ago": self.last_record_ms_ago,
+            "counters": dict(sorted(self.counters.items())),
+            "problems": [_short(words) for words in self.problems],
+            "notes": [_short(words) for words in self.notes],
+        }
+
+
+def process_health(pid: int, members: Sequence[MemberHealth]) -> dict[str, Any]:
+    """What a process answers: it is healthy, or alive, when each of its members is."""
+    shown = sorted(members, key=lambda each: (each.is_healthy, each.is_alive))[:MEMBERS_MAX]
+    return {
+        "version": FORMAT_VERSION,
+        "pid": pid,
+        "healthy": all(each.is_healthy for each in members),
+        "alive": all(each.is_alive for each in members),
+        "members": [each.as_json() for each in shown],
+        "members_left_out": len(members) - len(shown),
+    }
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= WORDS_CHARS_MAX else f"{words[:WORDS_CHARS_MAX]}…"

@@ -1,0 +1,74 @@
+"""One look at a member for its supervisors: taken on the control thread, waited for on the supervisor's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.partition import PartitionState
+from zkconsumer.observe.health import Look, MemberHealth
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.runtime.member import Member
+
+NOT_OWNED = (PartitionState.CLAIMING, PartitionState.GONE)
+UNREADABLE = "it is held and not read: its stored offset cannot be read"
+
+
+class Looker:
+    """``Watched``: at most one look is on its way, however often supervisors ask."""
+
+    def __init__(
+        self, member: Member, group: str, handed_out_at_ms: Callable[[], Iterable[int | None]], clock: Clock
+    ) -> None:
+        self._member = member
+        self._group = group
+        self._handed_out_at_ms = handed_out_at_ms
+        self._clock = clock
+        self._look: Look | None = None
+        self._done = threading.Event()
+        self._done.set()
+        self._asked_at_ms = 0
+
+    def begin_look(self) -> None:
+        """Ask the control thread, unless it has not answered the last time."""
+        if self._done.is_set():
+            self._done.clear()
+            self._asked_at_ms = self._clock.now_ms()
+            self._member.control.call(self._take)
+
+    def health(self, timeout_ms: int) -> MemberHealth:
+        """What the control thread said; without a look when it did not in time."""
+        is_answered = self._done.wait(timeout_ms / 1000)
+        now_ms = self._clock.now_ms()
+        last_ms = max((at_ms for at_ms in self._handed_out_at_ms() if at_ms is not None), default=None)
+        failure = self._member.failure
+        return MemberHealth(
+            member=self._member.id,
+            group=self._group,
+            look=self._look if is_answered else None,
+            waited_ms=now_ms - self._asked_at_ms,
+            failure=str(failure) or type(failure).__name__ if failure is not None else "",
+            last_record_ms_ago=None if last_ms is None else max(0, now_ms - last_ms),
+            counters=self._member.counters.snapshot(),
+        )
+
+    def _take(self) -> None:
+        group, infos = self._member.group, self._member.streams.infos
+        live = {tp for tp, info in infos.items() if info.is_live}
+        session = group.session
+        missing = {str(tp): why for tp, why in group.refused.items()}
+        missing |= {str(tp): UNREADABLE for tp, p in group.partitions.items() if p.state is PartitionState.STUCK}
+        self._look = Look(
+            membership=group.membership.state.value,
+            session=session.state.value,
+            session_id=session.live.session_id if session.live else None,
+            lease_ms_left=self._member.lease.until_ms - self._clock.now_ms(),
+            rebalance=group.rebalance.state.value,
+            partitions_owned=sum(p.state not in NOT_OWNED for p in group.partitions.values()),
+            partitions_fetching=len(live - self._member.fetchers.leaderless()),
+            missing=missing,
+        )
+        self._done.set()
