@@ -27,6 +27,7 @@ from zkconsumer.testing.world import FakeWorld
 
 TOPIC = "t"
 SHORT_SESSION_MS = 300
+NOT_JOINED = "not registered in its group: out"
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def member(world: FakeWorld, connect: MakeConnector, place: Path) -> Iterator[ZookeeperConsumerConnector]:
     world.create_topic(TOPIC, 2)
     connector = connect(group_id="g", consumer_id="a", health_socket=str(place))
+    wait_until(lambda: health(place)[1]["problems"] == [NOT_JOINED], "it knows of its session")
     yield connector
     connector.close()
 
@@ -120,7 +122,7 @@ def test_long_words_are_cut() -> None:
 def test_a_member_tells_what_it_is_doing(world: FakeWorld, member: ZookeeperConsumerConnector, place: Path) -> None:
     answer, told = health(place)
     assert (answer["healthy"], answer["alive"], answer["pid"]) == (False, True, os.getpid())
-    assert told["problems"] == ["not registered in its group: out"]
+    assert told["problems"] == [NOT_JOINED]
     [stream] = member.create_message_streams({TOPIC: 1})[TOPIC]
     wait_until(lambda: health(place)[1]["partitions_fetching"] == 2, "both are fetched")
     answer, told = health(place)
@@ -417,7 +419,7 @@ def test_the_command_tells_by_its_exit_code(member: ZookeeperConsumerConnector, 
     done = command("--socket", str(place))
     assert done.exit_code == 1
     assert json.loads(done.stdout)["healthy"] is False
-    assert done.stderr == "zkconsumer: g_a: not registered in its group: out\n"
+    assert done.stderr == f"zkconsumer: g_a: {NOT_JOINED}\n"
     assert command("--socket", str(place), "--alive").exit_code == 0
     member.create_message_streams({TOPIC: 1})
     done = command("--socket", str(place), "--wait-ms", "5000", "--quiet")
