@@ -272,6 +272,8 @@ def test_who_connects_and_says_nothing_or_goes_at_once_holds_nobody_up(
 def test_a_flood_of_questions_is_one_look(
     member: ZookeeperConsumerConnector, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert member._health is not None
+    member._health._answered_at_ms = -60_000
     monkeypatch.setattr(server_module, "FRESH_MS", 60_000)
     looks: list[None] = []
     begin = member._looker.begin_look
