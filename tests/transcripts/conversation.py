@@ -46,6 +46,7 @@ SETTINGS = {
     "commit-interval": "auto_commit_interval_ms",
     "diagnose": "diagnose_after_ms",
     "session-timeout": "session_timeout_ms",
+    "listener": "listener_timeout_ms",
 }
 
 
@@ -106,6 +107,8 @@ class Conversation:
             settings = GroupSettings(**({"member": ME} | self.settings))
             planner = SharePlanner(settings.member, self.strategy, self.compatibility, exclude_internal_topics=True)
             self._group = Group(settings, planner)
+            if "listener_timeout_ms" in self.settings:
+                self._group.handle(ev.ListenerSet(), self.now_ms)
         return self._group
 
     # --- what stands in the file --------------------------------------------------------------------------------
@@ -186,7 +189,11 @@ class Conversation:
         self.hear(f"view {view}")
         self.hear("registered")
         self.hear(f"view {view}")
+        if self._asked.get(do.CallBeforeReleasing):
+            self.hear("returned")
         self.hear("claimed")
+        if self._asked.get(do.CallBeforeStarting):
+            self.hear("returned")
         if self._asked.get(do.ReadPositions):
             self.hear(f"positions {f'*={at.strip()}' if at else ''}")
 
@@ -217,7 +224,8 @@ class Conversation:
         return ev.SessionSuspended()
 
     def _hear_lost(self, rest: str) -> ev.Event:
-        self._asked.clear()
+        calls = (do.CallBeforeReleasing, do.CallBeforeStarting)
+        self._asked = {kind: asked for kind, asked in self._asked.items() if kind in calls}
         return ev.SessionLost(int(dict(_pairs(rest.split())).get("session", self._last_session)))
 
     def _hear_closed(self, _: str) -> ev.Event:
@@ -312,6 +320,19 @@ class Conversation:
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
         results = {tp: _written(given.get(tp, "done"), of.offset, of.stored) for tp, of in command.offsets.items()}
         return ev.CommitSettled(command.ticket, results)
+
+    def _hear_returned(self, _: str) -> ev.Event:
+        return self._listener_came_back("")
+
+    def _hear_raised(self, rest: str) -> ev.Event:
+        return self._listener_came_back(rest)
+
+    def _listener_came_back(self, why: str) -> ev.Event:
+        """There is at most one call at a time, so the kind need not be said."""
+        for kind, call in ((do.CallBeforeReleasing, "before_releasing"), (do.CallBeforeStarting, "before_starting")):
+            if self._asked.get(kind):
+                return ev.ListenerReturned(self._answered(kind).ticket, call, why)
+        raise BadTranscript("the listener was not called")
 
     def _hear_drained(self, rest: str) -> ev.Event:
         return ev.PartitionsDrained(_positions(rest))
@@ -426,6 +447,10 @@ def show(command: do.Command) -> str:
             return "move " + " ".join(f"{tp}>{thread}" for tp, thread in threads.items())
         case do.CollectPositions():
             return "collect positions"
+        case do.CallBeforeReleasing(partitions=partitions):
+            return f"call before releasing {_names(partitions) or 'nothing'}"
+        case do.CallBeforeStarting(assignment=assignment):
+            return "call before starting " + " ".join(f"{tp}>{thread}" for tp, thread in assignment.items())
         case do.CompleteCommit(call, refused):
             told = "; ".join(f"{tp}: {why}" for tp, why in refused.items())
             return f"answer commit {call}: {f'not written: {told}' if told else 'written'}"

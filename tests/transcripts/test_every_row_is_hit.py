@@ -8,13 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.transcripts.conversation import rewritten, transcripts
+from zkconsumer.core.listener import Listener
 from zkconsumer.core.machine import Arrow, Machine
 from zkconsumer.core.membership import Membership
 from zkconsumer.core.partition import Partition
 from zkconsumer.core.rebalance import Rebalance
 from zkconsumer.core.session import Session
 
-MACHINES = (Session, Membership, Rebalance, Partition)
+MACHINES = (Session, Membership, Rebalance, Partition, Listener)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ The order of a list of commands is a contract, and ``core.group`` is the only ma
     stop and drain before commit, commit before release, release before claim, claim before position,
     position before fetch.
 
+With a rebalance listener it is told of a release between drain and commit, and of a start between claim and position.
+
 A command that writes carries the session in which it was decided; the shell drops it in any other session.
 """
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zkconsumer.core.events import StoredOffset, Timer
+    from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.view import Subscription
     from zkconsumer.types import TopicPartition
 
@@ -239,6 +242,25 @@ class CollectPositions:
     """Tell the consumed positions of everything that is being fetched."""
 
 
+# --- the rebalance listener -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallBeforeReleasing:
+    """Tell the program's listener that these partitions are about to be given back."""
+
+    ticket: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallBeforeStarting:
+    """Tell the program's listener who has what in the group, before anything new is fetched."""
+
+    ticket: int
+    assignment: Mapping[TopicPartition, ConsumerThreadId]
+
+
 # --- answers to the program -------------------------------------------------------------------------------------
 
 
@@ -293,6 +315,8 @@ Command: TypeAlias = (
     | StartFetching
     | MoveThread
     | CollectPositions
+    | CallBeforeReleasing
+    | CallBeforeStarting
     | CompleteCommit
     | AnnounceShare
     | AnnounceLeft

@@ -8,22 +8,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
+from zkconsumer.core.listener import Listener
 from zkconsumer.core.machine import Machine
 from zkconsumer.core.membership import Membership
 from zkconsumer.core.partition import Partition
 from zkconsumer.core.rebalance import Rebalance
 from zkconsumer.core.session import Session
 
-MACHINES: tuple[type[Machine], ...] = (Session, Membership, Rebalance, Partition)
+MACHINES: tuple[type[Machine], ...] = (Session, Membership, Rebalance, Partition, Listener)
 
 INTRODUCTION = """\
 # State machines
 
 *Generated from the tables in `zkconsumer/core`; `pytest tests/transcripts --rewrite` writes it anew.*
 
-A member of a group is four machines: one session, one membership, one rebalance attempt at a time, and one machine a
-partition that it holds. `core.group` composes them; an event that a table does not know is a bug, and is reported with
-the machine's last lines. In the diagrams, events that leave a machine where it is are left out.
+A member of a group is five machines: one session, one membership, one rebalance attempt at a time, one machine a
+partition that it holds, and the conversation with the rebalance listener, if there is one. `core.group` composes
+them; an event that a table does not know is a bug, and is reported with the machine's last lines. In the diagrams,
+events that leave a machine where it is are left out.
 """
 
 

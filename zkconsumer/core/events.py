@@ -64,6 +64,11 @@ class JoinWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerSet:
+    """The program gave a rebalance listener."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveWanted:
     """The connector is being closed, or gave up."""
 
@@ -261,6 +266,18 @@ class OffsetReset:
     offset: int
 
 
+# --- from the rebalance listener --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerReturned:
+    """The listener came back from this call; with ``why``, by an exception."""
+
+    ticket: int
+    call: str
+    why: str = ""
+
+
 # --- time -------------------------------------------------------------------------------------------------------
 
 
@@ -276,6 +293,7 @@ class Timer(Enum):
     COMMIT = "commit"
     REGISTER = "register"
     DIAGNOSE = "diagnose"
+    LISTENER = "listener"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +310,7 @@ Event: TypeAlias = (
     | SessionAnswered
     | SessionClosed
     | JoinWanted
+    | ListenerSet
     | LeaveWanted
     | CommitWanted
     | Registered
@@ -310,5 +329,6 @@ Event: TypeAlias = (
     | PartitionsDrained
     | PositionsCollected
     | OffsetReset
+    | ListenerReturned
     | TimerFired
 )

@@ -6,6 +6,8 @@ be done:
     stop and drain before commit, commit before release, release before claim, claim before position,
     position before fetch.
 
+A rebalance listener is told of a release between drain and commit, and of a start between claim and position.
+
 The machines say what is allowed; this module says what is *next*.  After each event ``_advance`` looks at the
 states and starts whatever nothing stands in the way of any more, so that an answer which comes late, or never
 because the session ended, needs no case of its own.
@@ -23,6 +25,7 @@ from zkconsumer.core import partition as part
 from zkconsumer.core import rebalance as reb
 from zkconsumer.core.commits import NOT_OURS, Commits
 from zkconsumer.core.events import Outcome, Timer
+from zkconsumer.core.listener import Listener
 from zkconsumer.core.membership import Membership, MembershipState
 from zkconsumer.core.owners_watch import OwnersWatch
 from zkconsumer.core.partition import Partition, PartitionState
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.core.commands import Command
+    from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.view import GroupView, Subscription
     from zkconsumer.types import TopicPartition
 
@@ -61,6 +65,7 @@ class GroupSettings:
     auto_commit_interval_ms: int = 60_000
     diagnose_after_ms: int = 12_000
     session_timeout_ms: int = 6000
+    listener_timeout_ms: int = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Share:
     ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
     exactly, and why: then this member must not take part.  ``is_waiting``: there will be more when the owners of
     other members have told how the group deals.  ``topics`` are those that our subscription takes in this view.
+    ``assignment`` is who has what in the whole group, as far as it is certain; None when there is no assignment.
     """
 
     mine: Mapping[TopicPartition, str]
@@ -78,6 +84,7 @@ class Share:
     notes: tuple[Command, ...] = ()
     is_waiting: bool = False
     topics: frozenset[str] = frozenset()
+    assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
 
 
 class Planner(Protocol):
@@ -113,6 +120,7 @@ class Group:
         self.rebalance = Rebalance()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.commits = Commits(self.partitions, self._ticket)
+        self.listener = Listener(self.partitions, self._ticket, settings.listener_timeout_ms)
         self.releases = Releases(
             self.partitions,
             self.commits,
@@ -120,12 +128,14 @@ class Group:
             drain_timeout_ms=settings.drain_timeout_ms,
             settle_ms=settings.settle_ms,
             commit_first=settings.auto_commit,
+            listener=self.listener,
         )
         self.owners = OwnersWatch(self._ticket)
         self.subscription: Subscription | None = None
         self.view: GroupView | None = None
         self.share: dict[TopicPartition, str] = {}
         self._own_topics: frozenset[str] = frozenset()
+        self.assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self.refused: dict[TopicPartition, str] = {}
         self.is_leaving = False
         self.has_failed = False
@@ -166,6 +176,8 @@ class Group:
                 self._forget_everything("the connector is closed")
             case ev.JoinWanted(subscription):
                 self.subscription = subscription
+            case ev.ListenerSet():
+                self.listener.is_set = True
             case ev.LeaveWanted():
                 self._leave_wanted()
             case ev.CommitWanted():
@@ -196,6 +208,8 @@ class Group:
                 self._auto_commit(positions)
             case ev.OffsetReset(partition, offset):
                 self._offset_reset(partition, offset)
+            case ev.ListenerReturned():
+                self._listener_returned(event)
             case ev.TimerFired(timer):
                 self._timer_fired(timer)
         self._advance()
@@ -241,6 +255,9 @@ class Group:
     def _advance_leaving(self) -> None:
         """Give everything back, then the registration: the others move only when the registration goes."""
         self._say(*self.releases.revoke(self.partitions))
+        self._say(*self.listener.ask_before_release(None))
+        if self.listener.is_holding:
+            return
         self._say(*self.releases.send({}, self._session_id, self._control_version))
         if self.releases.is_pending or self._asked_register or self._asked_claim or self._deregister_later:
             return
@@ -259,8 +276,11 @@ class Group:
 
     def _advance_rebalance(self) -> None:
         if self.rebalance.state is RebalanceState.RELEASING:
-            self._say(*self.releases.send(self.share, self._session_id, self._control_version))
-            if not self.releases.is_pending:
+            self._say(*self.listener.ask_before_release(self.assignment))
+            # What only changes its thread is claimed anew when there is a listener: both calls must be true of it.
+            moves = {} if self.listener.is_set else self.share
+            self._say(*self.releases.send(moves, self._session_id, self._control_version))
+            if not self.releases.is_pending and not self.listener.is_holding:
                 self.rebalance.handle(reb.ReleasesDone())
         if self.rebalance.state is RebalanceState.CLAIMING and not self._asked_claim:
             self._send_claims()
@@ -299,10 +319,12 @@ class Group:
         self._forget_partitions(why)
         self._say(*self.commits.forget(why))
         self.releases.forget()
+        self.listener.forget()
         self.owners.forget()
         self.membership.handle(ev.SessionLost(0))
         self.rebalance.handle(reb.Stopped())
         self.share = {}
+        self.assignment = None
         self._is_waiting = False
         self.refused.clear()
         self._unowned.clear()
@@ -395,6 +417,7 @@ class Group:
         if self.is_leaving:
             return
         self.is_leaving = True
+        self.listener.excuse()
         self._deregister_later = False
         self._stop_attempt()
         self.membership.handle(ev.LeaveWanted())
@@ -528,6 +551,7 @@ class Group:
             self._tell("ERROR", "assignment-refused", share.refused)
         self._assignment_refused = share.refused
         self.share = dict(share.mine)
+        self.assignment = share.assignment
         self._is_waiting = share.is_waiting
         self._own_topics = share.topics
         self.releases.unreleasable.clear()
@@ -595,7 +619,15 @@ class Group:
         if self.membership.state is not MembershipState.IN:
             return
         self.rebalance.handle(reb.ClaimsDone())
+        self._position()
+
+    def _position(self) -> None:
+        """Read the positions of what was won, once the listener knows who has what."""
         unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
+        if unread or not self.refused:
+            self._say(*self.listener.ask_before_start(self.assignment))
+        if self.listener.is_holding:
+            return
         if unread:
             self._asked_positions = self._ticket()
             self._say(do.ReadPositions(self._asked_positions, self._session_id, unread))
@@ -686,7 +718,7 @@ class Group:
         freed = any(is_free(tp) for tp in self.share if tp not in self.partitions)
         if self.rebalance.state is RebalanceState.SHORT and self._is_waiting:
             self._trigger()
-        elif self.rebalance.state is RebalanceState.SHORT and freed:
+        elif self.rebalance.state is RebalanceState.SHORT and freed and self._may_claim:
             self._say(do.StopTimer(Timer.RETRY))
             self.rebalance.handle(reb.OwnersMoved())
         self._note_unowned(event.owned)
@@ -716,7 +748,31 @@ class Group:
             self._said_share = None
             self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={lost[0]} why={why!r}")
             self._say(do.Drop(lost, why))
+            self.listener.was_lost()
             self._trigger()
+
+    # --- the rebalance listener -----------------------------------------------------------------------------
+
+    def _listener_returned(self, event: ev.ListenerReturned) -> None:
+        commands, has_failed = self.listener.returned(event, must_go=self.membership.state is MembershipState.LEAVING)
+        self._say(*commands)
+        if has_failed:
+            self.rebalance.handle(reb.ListenerRefused())
+            if self.rebalance.state is RebalanceState.SHORT:
+                self._retry_later()
+        else:
+            self._go_on_positioning()
+        if self.listener.catches_up():
+            self._trigger()
+
+    @property
+    def _may_claim(self) -> bool:
+        """Whether this attempt had come to its claims, and not only to a listener that raised."""
+        return not self.releases.is_pending and not self.listener.is_behind(self.assignment)
+
+    def _go_on_positioning(self) -> None:
+        if self.rebalance.state is RebalanceState.POSITIONING and not self._asked_positions:
+            self._position()
 
     # --- commits and time -----------------------------------------------------------------------------------
 
@@ -771,6 +827,9 @@ class Group:
                 self._diagnosing = False
                 self._diagnose_due = True
                 self._trigger()
+            case Timer.LISTENER:
+                self._say(*self.listener.timed_out())
+                self._go_on_positioning()
 
     # --- small things ---------------------------------------------------------------------------------------
 

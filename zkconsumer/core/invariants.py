@@ -56,6 +56,8 @@ def check(group: Group) -> None:
             _must(held.czxid != 0, "S1", f"{tp} is fetched without an owner node")
         if held.state is PartitionState.DRAINED and held.position >= 0 and not held.was_reset:
             _must(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
+        if held.state is PartitionState.RELEASING:
+            _must(group.listener.knows(held), "order", f"{tp} is given back before the listener was told")
     _check_claims(group)
 
 
@@ -83,10 +85,12 @@ def _check_claims(group: Group) -> None:
 
 STEPS: tuple[tuple[type, ...], ...] = (
     (do.Drain, do.GiveUpDrain, do.Drop),
+    (do.CallBeforeReleasing,),
     (do.Commit,),
     (do.Release,),
     (do.Deregister,),
     (do.Claim,),
+    (do.CallBeforeStarting,),
     (do.ReadPositions,),
     (do.StartFetching, do.MoveThread),
 )
@@ -116,6 +120,10 @@ def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
     match command:
         case do.Drain(partitions) | do.GiveUpDrain(partitions) | do.Drop(partitions):
             return partitions
+        case do.CallBeforeReleasing(partitions=partitions):
+            return partitions
+        case do.CallBeforeStarting(assignment=assignment):
+            return tuple(assignment)
         case do.Commit(offsets=offsets):
             return tuple(offsets)
         case do.Release(partitions=releases):

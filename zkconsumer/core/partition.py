@@ -134,6 +134,7 @@ class Partition(Machine):
         self._resets_stored = 0
         self.settling = Settling.NOT_YET
         self.is_unsure = False
+        self.is_told = False
 
     @property
     def is_owned(self) -> bool:
@@ -203,6 +204,7 @@ class Partition(Machine):
     @leads_to(PartitionState.DRAINED)
     def _unsure(self, _: Unsure) -> tuple[PartitionState, list[Any]]:
         self.is_unsure = True
+        self.is_told = True  # it was never read: there is nothing to tell of it
         return PartitionState.DRAINED, []
 
     @leads_to(PartitionState.DRAINED)
@@ -213,7 +215,7 @@ class Partition(Machine):
     @leads_to(PartitionState.FETCHING)
     def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
-        self.is_unsure = False
+        self.is_unsure = self.is_told = False
         self.settling = Settling.NOT_YET
         return PartitionState.FETCHING, []
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.subscription import TopicCount
+    from zkconsumer.core.subscription import ConsumerThreadId, TopicCount
     from zkconsumer.core.view import GroupView, Subscription
     from zkconsumer.types import TopicPartition
 
@@ -110,9 +110,13 @@ class SharePlanner:
             )
         mine = {tp: str(thread) for tp, thread in assignment.mine.items()}
         topics = frozenset(context.my_topic_thread_ids)
+        owners = assignment.owners
+        if self._strategy != ROUNDROBIN:
+            # The topics that only others subscribe to may be half known here, and are in no assignment of the original.
+            owners = {tp: thread for tp, thread in owners.items() if tp.topic in topics}
         if not self._is_undecided:
-            return Share(mine, notes=tuple(notes), topics=topics)
-        return self._undecided_share(mine, view, context, notes)
+            return Share(mine, notes=tuple(notes), topics=topics, assignment=owners)
+        return self._undecided_share(mine, owners, view, context, notes)
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
@@ -201,7 +205,12 @@ class SharePlanner:
         return self._is_auto and not self._compatibility
 
     def _undecided_share(
-        self, mine: Mapping[TopicPartition, str], view: GroupView, context: AssignmentContext, notes: list[Command]
+        self,
+        mine: Mapping[TopicPartition, str],
+        owners: Mapping[TopicPartition, ConsumerThreadId],
+        view: GroupView,
+        context: AssignmentContext,
+        notes: list[Command],
     ) -> Share:
         """What every form gives to this member; all of it when all others are members of ours that wait like this one.
 
@@ -214,18 +223,20 @@ class SharePlanner:
             name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
             for name, share in forms[0].items()
         }
+        agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer, ())}
         own = certain.pop(self._member, {})
         if all(len(own) == len(form.get(self._member, ())) for form in forms):
-            return Share(mine, notes=tuple(notes), topics=topics)
+            return Share(mine, notes=tuple(notes), topics=topics, assignment=agreed)
         held = _held(view, context)
         is_same_look, self._owners_seen = self._owners_seen == view.owners, view.owners
         if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
             self._compatibility = PREFERRED[0].compatibility
             words = f"form={PREFERRED[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
-            return Share(mine, notes=(*notes, Tell("INFO", "roundrobin-form", words)), topics=topics)
+            notes = [*notes, Tell("INFO", "roundrobin-form", words)]
+            return Share(mine, notes=tuple(notes), topics=topics, assignment=owners)
         words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
         notes = [*notes, *self._once("INFO", "roundrobin-form", words)]
-        return Share(own, notes=tuple(notes), is_waiting=True, topics=topics)
+        return Share(own, notes=tuple(notes), is_waiting=True, topics=topics, assignment=agreed)
 
     def _recognise(self, view: GroupView, context: AssignmentContext) -> list[Command]:
         """Decide for a form when the owners fit it, and not the other order as well."""

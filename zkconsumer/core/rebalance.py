@@ -67,6 +67,11 @@ class PositionsDone:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerRefused:
+    """The program's rebalance listener raised."""
+
+
+@dataclass(frozen=True, slots=True)
 class OwnersMoved:
     """A node that refused us may be gone."""
 
@@ -103,7 +108,7 @@ class Rebalance(Machine):
         return (RebalanceState.READING if self._take_again() else RebalanceState.RELEASING), []
 
     @leads_to(RebalanceState.READING, RebalanceState.SHORT)
-    def _failed(self, _: ReadFailed) -> Step:
+    def _failed(self, _: ReadFailed | ListenerRefused) -> Step:
         return (RebalanceState.READING if self._take_again() else RebalanceState.SHORT), []
 
     @leads_to(RebalanceState.READING, RebalanceState.CLAIMING)
@@ -142,12 +147,14 @@ class Rebalance(Machine):
         (RebalanceState.READING, Stopped): _idle,
         (RebalanceState.RELEASING, Triggered): _remember,
         (RebalanceState.RELEASING, ReleasesDone): _released,
+        (RebalanceState.RELEASING, ListenerRefused): _failed,
         (RebalanceState.RELEASING, Stopped): _idle,
         (RebalanceState.CLAIMING, Triggered): _remember,
         (RebalanceState.CLAIMING, ClaimsDone): _claimed,
         (RebalanceState.CLAIMING, Stopped): _idle,
         (RebalanceState.POSITIONING, Triggered): _remember,
         (RebalanceState.POSITIONING, PositionsDone): _positioned,
+        (RebalanceState.POSITIONING, ListenerRefused): _failed,
         (RebalanceState.POSITIONING, Stopped): _idle,
         (RebalanceState.HELD, Triggered): _read,
         (RebalanceState.HELD, Stopped): _idle,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.commands import Command
     from zkconsumer.core.commits import Commits
     from zkconsumer.core.events import ReleaseSettled
+    from zkconsumer.core.listener import Listener
     from zkconsumer.core.partition import Partition
     from zkconsumer.types import TopicPartition
 
@@ -45,6 +46,7 @@ class Releases:
         drain_timeout_ms: int,
         settle_ms: int,
         commit_first: bool,
+        listener: Listener,
     ) -> None:
         self.unreleasable: dict[TopicPartition, str] = {}
         self._partitions = partitions
@@ -53,6 +55,7 @@ class Releases:
         self._drain_timeout_ms = drain_timeout_ms
         self._settle_ms = settle_ms
         self._commit_first = commit_first
+        self._listener = listener
         self._said_failed: dict[TopicPartition, str] = {}
         self._tickets: dict[int, Mapping[TopicPartition, do.ReleaseOf]] = {}
 
@@ -179,6 +182,7 @@ class Releases:
             if p.state is PartitionState.DRAINED
             and tp not in self._commits.in_flight
             and tp not in self.unreleasable
+            and self._listener.knows(p)
         ]
 
     def _is_settled(self, tp: TopicPartition) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.property.group_model.listener import ModelListener
 from tests.property.group_model.procedures import Procedure
 from tests.property.group_model.zookeeper import Call, Connection
 from zkconsumer.core import commands as do
@@ -65,6 +66,9 @@ class Process:
         self.reads_ms: list[int] = []
         self.connected_at_ms = 0
         self.was_withdrawn = False
+        self.listener = ModelListener(self, world.seed + len(world.processes)) if world.listens() else None
+        if self.listener is not None:
+            self.enqueue(lambda: self.feed(ev.ListenerSet()))
 
     # --- its thread ---
 
@@ -197,8 +201,12 @@ class Process:
             case do.Commit(session_id=session_id):
                 self.run_procedure(session_id, world.procedures.commit(command))
             case do.Release(session_id=session_id):
+                if self.listener is not None:
+                    self.listener.check_release(command)
                 self.run_procedure(session_id, world.procedures.release(command))
             case do.StartFetching(positions, threads):
+                if self.listener is not None:
+                    self.listener.check_start(command)
                 for tp, offset in positions.items():
                     assert tp not in self.streams, f"{tp} is started twice"
                     self.streams[tp] = Stream(threads[tp], offset)
@@ -212,11 +220,19 @@ class Process:
                 for tp, thread in threads.items():
                     self.streams[tp] = Stream(thread, self.streams[tp].consumed)
             case do.Drop(partitions):
+                if self.listener is not None:
+                    self.listener.dropped(command)
                 for tp in partitions:
                     self.streams.pop(tp, None)
             case do.CollectPositions():
                 positions = {tp: s.consumed for tp, s in self.streams.items() if s.is_live}
                 self.enqueue(lambda: self.feed(ev.PositionsCollected(positions)))
+            case do.CallBeforeReleasing() | do.CallBeforeStarting():
+                assert self.listener is not None, "there is no listener to call"
+                self.listener.call(command)
+            case do.Count("listener_calls_skipped"):
+                assert self.listener is not None, "there is no listener to call"
+                self.listener.skipped()
             case do.AnnounceLeft():
                 self.has_left = True
                 self.enqueue(self.close)

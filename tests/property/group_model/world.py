@@ -24,12 +24,12 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from random import Random
 from typing import Any, NoReturn
 
 from tests.property.group_model.procedures import Procedures
 from tests.property.group_model.process import SESSION_TIMEOUT_MS, Process
+from tests.property.group_model.weather import CALM, Weather
 from tests.property.group_model.zookeeper import Server, ServerSession
 from tests.transcripts.conversation import show
 from zkconsumer.core import commands as do
@@ -46,6 +46,7 @@ from zkconsumer.types import TopicPartition
 TICK_MS = 1000
 PROCESSES_MAX = 5
 HISTORY_EVENTS_MAX = 200
+LISTENERS = 0.3
 ODD = Subscription("white_list", {"(?=t).*": 1})
 """A subscription that may mean something to Java, and that we do not evaluate."""
 
@@ -58,48 +59,13 @@ class Broken(AssertionError):
     """A rule does not hold in this world."""
 
 
-@dataclass(frozen=True)
-class Weather:
-    """What may go wrong, as probabilities a fault step; how slow callers are; how long a packet may take."""
-
-    cut: float = 0.0
-    pause: float = 0.0
-    crash: float = 0.0
-    lose_node: float = 0.0
-    lose_registration: float = 0.0
-    rewind: float = 0.0
-    odd_member: float = 0.0
-    refusals: float = 0.0
-    slow_caller: float = 0.0
-    delay_ms_max: int = 20
-
-
-CALM = Weather()
-STORM = Weather(
-    cut=0.2,
-    pause=0.1,
-    crash=0.06,
-    lose_node=0.05,
-    lose_registration=0.03,
-    rewind=0.08,
-    odd_member=0.05,
-    refusals=0.1,
-    slow_caller=0.8,
-    delay_ms_max=600,
-)
-
-
-def storm(seed: int) -> Weather:
-    """Some of what a storm may bring: a history with one kind of fault shows what the whole storm would hide."""
-    rng = Random(seed)
-    return Weather(**{f.name: getattr(STORM, f.name) for f in fields(Weather) if rng.random() < 0.6})
-
-
 class World:
     """Everything, and the clock."""
 
     def __init__(self, seed: int, weather: Weather, *, processes: int = 3) -> None:
+        self.seed = seed
         self.random = Random(seed)
+        self._listener_random = Random(seed)
         self.weather = weather
         self.is_calm = weather == CALM
         self.now_ms = 1000
@@ -202,6 +168,10 @@ class World:
             if connection is not None and connection.is_up and connection.session_id == session_id:
                 process.disconnect()
                 self.at(self.now_ms + self.delay(), process.connect)
+
+    def listens(self) -> bool:
+        """Whether the next program has a rebalance listener."""
+        return self._listener_random.random() < LISTENERS
 
     # --- what merely changes ------------------------------------------------------------------------------------
 
@@ -406,6 +376,9 @@ class World:
             if group.membership.state is not MembershipState.IN or group.rebalance.state is not RebalanceState.HELD:
                 return False
             if group.fetching != group.share:
+                return False
+            listener = process.listener
+            if listener is not None and (listener.is_out_of_it or listener.told != group.assignment):
                 return False
         return {tp: node.thread for tp, node in self.server.owners.items()} == self._expected_owners()
 
