@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector import ZookeeperConsumerConnector
+    from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.core.topic_filter import Blacklist, Whitelist
     from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
     from zkconsumer.types import TopicPartition
@@ -25,6 +26,7 @@ _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
     "ConsumerConfig": "zkconsumer.config",
     "ConsumerIterator": "zkconsumer.streams",
+    "ConsumerRebalanceListener": "zkconsumer.core.listener",
     "KafkaStream": "zkconsumer.streams",
     "MessageAndMetadata": "zkconsumer.streams",
     "TopicPartition": "zkconsumer.types",
@@ -38,6 +40,7 @@ __all__ = [
     "Blacklist",
     "ConsumerConfig",
     "ConsumerIterator",
+    "ConsumerRebalanceListener",
     "KafkaStream",
     "MessageAndMetadata",
     "TopicPartition",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from zkconsumer.config import ConsumerConfig
+    from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.zk.store import ZkStore
 
 SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
@@ -134,6 +135,27 @@ class ZookeeperConsumerConnector:
         _connectors.add(self)
 
     # --- streams --------------------------------------------------------------------------------------------
+
+    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
+        """Have this called in every rebalance (0.9 and later); another one that was set before is forgotten.
+
+        ``listener`` is a ``ConsumerRebalanceListener``.  Its two methods are called in turns on a thread of their own
+        and never at the same time, and not after ``close`` has returned; ``close`` itself calls neither, as in the
+        original.  No automatic commit covers what leaves before the first has returned (the original's does); what the
+        listener commits itself is accepted.
+
+        Raises ``MessageStreamsExistException`` once streams were created, ``UsageError`` for what is no listener.
+        """
+        self._check_usable()
+        for name in ("before_releasing_partitions", "before_starting_fetchers"):
+            if not callable(getattr(listener, name, None)):
+                raise UsageError(f"{listener!r} is no rebalance listener: it has no method {name}")
+        with self._lock:
+            if self._created:
+                raise MessageStreamsExistException(
+                    f"{type(self).__name__} can only set consumer rebalance listener before creating streams"
+                )
+            self._member.listener.set(listener)
 
     def create_message_streams(
         self,
@@ -315,7 +337,10 @@ class ZookeeperConsumerConnector:
         self.close()
 
     def close(self, *, covers_message_in_hand: bool = True) -> None:
-        """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed."""
+        """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed.
+
+        A rebalance listener that is being called is waited for, within ``rebalance.listener.timeout.ms``.
+        """
         if os.getpid() != self._pid:
             # The lock may be held by a thread that does not exist here.
             return
@@ -408,6 +433,7 @@ class ZookeeperConsumerConnector:
                 config.rebalance_max_retries * config.rebalance_backoff_ms, 2 * config.zookeeper_session_timeout_ms
             ),
             session_timeout_ms=config.zookeeper_session_timeout_ms,
+            listener_timeout_ms=config.rebalance_listener_timeout_ms,
         )
 
     def _fetch_settings(self) -> FetchSettings:

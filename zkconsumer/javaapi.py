@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from zkconsumer import config as _config
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.subscription import ConsumerThreadId as _ThreadId
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
@@ -44,6 +45,8 @@ __all__ = [
     "ConsumerConnector",
     "ConsumerIterator",
     "ConsumerRebalanceFailedException",
+    "ConsumerRebalanceListener",
+    "ConsumerThreadId",
     "ConsumerTimeoutException",
     "Decoder",
     "DefaultDecoder",
@@ -197,6 +200,59 @@ class KafkaStream:
     __repr__ = toString
 
 
+class ConsumerThreadId:
+    """``kafka.consumer.ConsumerThreadId``: one thread of one member."""
+
+    def __init__(self, thread: _ThreadId) -> None:
+        self._thread = thread
+
+    def consumer(self) -> str:
+        return self._thread.consumer
+
+    def threadId(self) -> int:
+        return self._thread.thread_id
+
+    def toString(self) -> str:
+        return str(self._thread)
+
+    __repr__ = toString
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConsumerThreadId) and self._thread == other._thread
+
+    def __hash__(self) -> int:
+        return hash(self._thread)
+
+
+class ConsumerRebalanceListener(Protocol):
+    """``kafka.javaapi.consumer.ConsumerRebalanceListener`` (0.9 and later); real sets and maps (KAFKA-2284)."""
+
+    def beforeReleasingPartitions(self, partitionOwnership: dict[str, set[int]]) -> None:
+        """What is about to be given back: topic -> partitions."""
+
+    def beforeStartingFetchers(
+        self, consumerId: str, globalPartitionAssignment: dict[str, dict[int, ConsumerThreadId]]
+    ) -> None:
+        """Who has what in the group: topic -> partition -> thread."""
+
+
+class _Listener:
+    """A listener with the old names under the new ones."""
+
+    def __init__(self, listener: ConsumerRebalanceListener) -> None:
+        self._listener = listener
+
+    def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
+        self._listener.beforeReleasingPartitions(partitions)
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, _ThreadId]]) -> None:
+        told = {
+            topic: {number: ConsumerThreadId(thread) for number, thread in row.items()}
+            for topic, row in assignment.items()
+        }
+        self._listener.beforeStartingFetchers(consumer_id, told)
+
+
 class ConsumerConnector:
     """``kafka.javaapi.consumer.ConsumerConnector``; also a context manager."""
 
@@ -225,6 +281,13 @@ class ConsumerConnector:
         decoders = (keyDecoder or DefaultDecoder()).fromBytes, (valueDecoder or DefaultDecoder()).fromBytes
         streams = self.connector.create_message_streams_by_filter(topicFilter, numStreams, *decoders)
         return [KafkaStream(stream) for stream in streams]
+
+    def setConsumerRebalanceListener(self, consumerRebalanceListener: ConsumerRebalanceListener) -> None:
+        """Before streams are created; ``UsageError`` for what lacks one of the two methods."""
+        for name in ("beforeReleasingPartitions", "beforeStartingFetchers"):
+            if not callable(getattr(consumerRebalanceListener, name, None)):
+                raise UsageError(f"{consumerRebalanceListener!r} is no rebalance listener: it has no method {name}")
+        self.connector.set_consumer_rebalance_listener(_Listener(consumerRebalanceListener))
 
     def commitOffsets(
         self, offsets_or_retry: Mapping[TopicPartition, int] | bool = True, retryOnFailure: bool = True

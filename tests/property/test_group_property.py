@@ -21,7 +21,8 @@ QUIET_MS, QUIET_IDLENESS = 15_000, 10
 READS_MAX = 3
 """How often a member may read the group after the last change: once because of the change, once more when the change
 fell into a reading that was under way, and once when the pause of a member that was refused ends before the neighbour
-has drained; and a fourth time when a listener came back late and is told what it missed.  What is still refused then is waited for with a watch on the owners, which costs no reading.
+has drained; and a fourth time when a listener came back late and is told what it missed.  What is still refused then
+is waited for with a watch on the owners, which costs no reading.
 """
 
 MUST_HAPPEN = {

@@ -61,6 +61,7 @@ DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {}
 DEFAULTS_OF_OURS = {
     "release.settle.ms": 0,
     "rebalance.drain.timeout.ms": 2000,
+    "rebalance.listener.timeout.ms": 5000,
     "rebalance.fail.fast": False,
     "rebalance.debounce.ms": 50,
     "roundrobin.compatibility": "auto",

@@ -30,6 +30,12 @@ class OwnSettings(SettingsTable):
         "How long after the first change of the group it is read again, so that many changes cost one reading.",
         unit="ms",
     )
+    rebalance_listener_timeout_ms = integer(
+        "rebalance.listener.timeout.ms", 5000,
+        "How long a rebalance waits for each of the two calls of a rebalance listener; then it goes on without it. It "
+        "must be well below the 8 s for which an original member goes on trying.",
+        unit="ms", low=1,
+    )
     rebalance_fail_fast = boolean(
         "rebalance.fail.fast", False,
         "Whether `create_message_streams` leaves the group and raises `ConsumerRebalanceFailedException` when it "

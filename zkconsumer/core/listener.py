@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from zkconsumer.core import commands as do
 from zkconsumer.core.events import Timer
@@ -32,6 +32,27 @@ if TYPE_CHECKING:
     from zkconsumer.core.partition import Partition
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.types import TopicPartition
+
+
+class ConsumerRebalanceListener(Protocol):
+    """What a program gives to ``set_consumer_rebalance_listener`` (Kafka 0.9 and later).
+
+    The two calls take turns, on a thread of their own and never at the same time.  ``commit_offsets``, ``close`` and
+    ``assignment`` of the connector may be used in them.  An exception fails the attempt, which is made again after a
+    pause; a call that takes longer than ``rebalance.listener.timeout.ms`` is not waited for.
+    """
+
+    def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
+        """These are about to be given back: nothing of them is handed out any more, and they are still ours.
+
+        Topic -> partitions.  Empty when nothing leaves: before the first share, and when only others' shares change.
+        """
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, ConsumerThreadId]]) -> None:
+        """The claims are made, and nothing new is fetched yet.
+
+        Topic -> partition -> thread, of the whole group; under range of the topics to which this member subscribes.
+        """
 
 
 class ListenerState(Enum):
@@ -167,7 +188,9 @@ class Listener(Machine):
         out: list[Command] = [do.StopTimer(Timer.LISTENER)]
         if event.why:
             out.append(do.Count("listener_failures"))
-            out.append(do.Tell("ERROR", "listener-failed", f"call={event.call} why={event.why!r}"))
+            is_repeated = not (must_go or was_late or self.state not in ASKED)
+            what = "the attempt is made again after a pause" if is_repeated else "the rebalance goes on all the same"
+            out.append(do.Tell("ERROR", "listener-failed", f"call={event.call} why={event.why!r}: {what}"))
         if was_late or self.state not in ASKED:
             return out, False
         if event.why and not must_go:

@@ -23,6 +23,7 @@ from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.control import Control
+from zkconsumer.runtime.listener import ListenerCalls
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
 from zkconsumer.zk.broker_directory import BrokerDirectory
 from zkconsumer.zk.group_reader import GroupReader
@@ -95,9 +96,10 @@ class Member:
             self._thread_died,
         )
         self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control)
+        self.listener = ListenerCalls(self.id, self.control, self._thread_died)
         self.control.start(
             f"{self.id}-control",
-            Performer(self.id, zookeeper, self.streams, self.counters, self),
+            Performer(self.id, zookeeper, self.streams, self.listener, self.counters, self),
             self._thread_died,
         )
         store.listen(zookeeper.on_store_event)
@@ -155,9 +157,15 @@ class Member:
         return refused
 
     def leave(self) -> bool:
-        """Give everything back and leave the group; False when that could not be done in time."""
+        """Give everything back and leave the group; False when that could not be done in time.
+
+        A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
+        """
+        self.listener.return_early()
         self.control.post(ev.LeaveWanted())
         patience_ms = self._settings.drain_timeout_ms + self._settings.settle_ms + LEAVE_GRACE_MS
+        if self.listener.listener is not None:
+            patience_ms += self._settings.listener_timeout_ms
         return self._has_left.wait(patience_ms / 1000) and not self._not_released
 
     def close(self) -> bool:
@@ -167,6 +175,7 @@ class Member:
         are waited for, because the leader finder may be waiting for an answer from ZooKeeper.
         """
         self.end_streams(None)
+        self.listener.close()
         self.fetchers.ask_to_stop()
         self.control.post(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
@@ -174,6 +183,8 @@ class Member:
         clean = self.fetchers.join(CLOSE_STEP_MS) and clean
         clean = self.control.stop(CLOSE_STEP_MS) and clean
         self._share_known.set()
+        if not self.listener.join(CLOSE_STEP_MS):
+            log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
         return clean
 
     def end_streams(self, error: BaseException | None) -> None:

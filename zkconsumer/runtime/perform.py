@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.control import Control
+    from zkconsumer.runtime.listener import ListenerCalls
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.group_reader import GroupReader
     from zkconsumer.zk.procedures import Procedure
@@ -340,7 +341,13 @@ class Performer:
     """Which command goes where; the rest of the world is told through ``outcome``."""
 
     def __init__(
-        self, member: str, zookeeper: ZooKeeperHalf, streams: StreamsHalf, counters: Counters, outcome: Outcomes
+        self,
+        member: str,
+        zookeeper: ZooKeeperHalf,
+        streams: StreamsHalf,
+        listener: ListenerCalls,
+        counters: Counters,
+        outcome: Outcomes,
     ) -> None:
         self._member = member
         self._counters = counters
@@ -361,6 +368,8 @@ class Performer:
             do.Drop: streams.drop,
             do.MoveThread: streams.move_thread,
             do.CollectPositions: lambda _: streams.collect_positions(),
+            do.CallBeforeReleasing: listener.before_releasing,
+            do.CallBeforeStarting: listener.before_starting,
             do.Tell: self._tell,
             do.Count: lambda command: counters.add(command.name, command.by),
             do.CompleteCommit: outcome.commit_completed,

@@ -1,0 +1,87 @@
+"""The program's rebalance listener: the core's two commands become calls on a thread of their own.
+
+When and whether it is called is decided in ``core.listener``.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zkconsumer.core import events as ev
+from zkconsumer.runtime.callbacks import CallbackThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.core import commands as do
+    from zkconsumer.core.listener import ConsumerRebalanceListener
+    from zkconsumer.core.subscription import ConsumerThreadId
+    from zkconsumer.runtime.control import Control
+
+CALLS_MAX = 1
+"""The core asks only what has returned, so that nothing ever waits here for long."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class ListenerCalls:
+    """Calls ``listener``, and tells the core when it came back."""
+
+    def __init__(self, member: str, control: Control, on_death: OnDeath) -> None:
+        self.listener: ConsumerRebalanceListener | None = None
+        self._member = member
+        self._control = control
+        self._thread = CallbackThread(f"{member}-listener", CALLS_MAX, on_death)
+        self._running: ev.ListenerReturned | None = None
+
+    def set(self, listener: ConsumerRebalanceListener) -> None:
+        """Call this one from now on."""
+        self.listener = listener
+        self._control.post(ev.ListenerSet())
+
+    def before_releasing(self, command: do.CallBeforeReleasing) -> None:
+        partitions: dict[str, set[int]] = {}
+        for topic, number in command.partitions:
+            partitions.setdefault(topic, set()).add(number)
+        assert self.listener is not None, "the core knows of a listener only when there is one"
+        call = partial(self.listener.before_releasing_partitions, partitions)
+        self._put(ev.ListenerReturned(command.ticket, "before_releasing_partitions"), call)
+
+    def before_starting(self, command: do.CallBeforeStarting) -> None:
+        assignment: dict[str, dict[int, ConsumerThreadId]] = {}
+        for (topic, number), thread in command.assignment.items():
+            assignment.setdefault(topic, {})[number] = thread
+        assert self.listener is not None, "the core knows of a listener only when there is one"
+        call = partial(self.listener.before_starting_fetchers, self._member, assignment)
+        self._put(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
+
+    def return_early(self) -> None:
+        """Called in the listener itself, which is about to wait for what waits for it: take it for returned."""
+        if self._thread.is_current and self._running is not None:
+            running, self._running = self._running, None
+            self._control.post(running)
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self._thread.close()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for a call that runs, unless the caller is in it."""
+        return self._thread.join(timeout_ms)
+
+    def _put(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
+        self._thread.put(partial(self._call, returned, call))
+
+    def _call(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
+        self._running = returned
+        try:
+            call()
+        except BaseException as error:
+            log.error("listener-raised member=%s call=%s", self._member, returned.call, exc_info=error)
+            returned = ev.ListenerReturned(returned.ticket, returned.call, f"{type(error).__name__}: {error}")
+        running, self._running = self._running, None
+        if running is not None:
+            self._control.post(returned)
