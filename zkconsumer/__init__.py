@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from zkconsumer.connector import ZookeeperConsumerConnector
     from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.core.topic_filter import Blacklist, Whitelist
+    from zkconsumer.simple_consumer import SimpleConsumer
+    from zkconsumer.simple_requests import FetchRequestBuilder
     from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
     from zkconsumer.types import TopicPartition
 
@@ -27,8 +29,10 @@ _HOMES = {
     "ConsumerConfig": "zkconsumer.config",
     "ConsumerIterator": "zkconsumer.streams",
     "ConsumerRebalanceListener": "zkconsumer.core.listener",
+    "FetchRequestBuilder": "zkconsumer.simple_requests",
     "KafkaStream": "zkconsumer.streams",
     "MessageAndMetadata": "zkconsumer.streams",
+    "SimpleConsumer": "zkconsumer.simple_consumer",
     "TopicPartition": "zkconsumer.types",
     "Whitelist": "zkconsumer.core.topic_filter",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
@@ -41,8 +45,10 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerIterator",
     "ConsumerRebalanceListener",
+    "FetchRequestBuilder",
     "KafkaStream",
     "MessageAndMetadata",
+    "SimpleConsumer",
     "TopicPartition",
     "Whitelist",
     "ZookeeperConsumerConnector",

@@ -93,11 +93,20 @@ class Connection(Protocol):
     def port(self) -> int: ...
 
     def request(
-        self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
+        self,
+        api: Api[Q, R],
+        version: int,
+        body: Q,
+        timeout_ms: int,
+        *,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        client_id: str | None = None,
     ) -> R:
         """Ask, and wait for the answer."""
 
-    def send(self, api: Api[Q, R], version: int, body: Q, timeout_ms: int) -> Pending[R]:
+    def send(
+        self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, client_id: str | None = None
+    ) -> Pending[R]:
         """Ask without waiting; the answers must be received in the same order."""
 
     def receive(self, pending: Pending[R], timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX) -> R:
@@ -178,19 +187,32 @@ class BlockingConnection:
         return f"{self._host}:{self._port}"
 
     def request(
-        self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
+        self,
+        api: Api[Q, R],
+        version: int,
+        body: Q,
+        timeout_ms: int,
+        *,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        client_id: str | None = None,
     ) -> R:
-        """Ask, and wait for the answer; ``timeout_ms`` counts from when the connection is open."""
-        pending = self.send(api, version, body, timeout_ms)
+        """Ask, and wait for the answer; ``timeout_ms`` counts from when the connection is open.
+
+        ``client_id``: this request's own, in place of the connection's.
+        """
+        pending = self.send(api, version, body, timeout_ms, client_id=client_id)
         return self.receive(pending, timeout_ms, response_bytes_max=response_bytes_max)
 
-    def send(self, api: Api[Q, R], version: int, body: Q, timeout_ms: int) -> Pending[R]:
+    def send(
+        self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, client_id: str | None = None
+    ) -> Pending[R]:
         """Ask without waiting; opens the connection (within its own time-out) if it is not open."""
         if isinstance(body, ProduceRequest) and body.acks == 0:
             raise UsageError("Produce with acks=0 has no answer, and this connection waits for one; use acks=1")
         with self._in_use():
             pending: Pending[R] = Pending(api, version, self._correlation_id)
-            frame = encode_request(api, version, pending.correlation_id, self._client_id, body)
+            named = self._client_id if client_id is None else client_id
+            frame = encode_request(api, version, pending.correlation_id, named, body)
             transport = self._transport or self._open()
             with self._translated(str(pending), timeout_ms):
                 transport.send_all(frame, self._clock.now_ms() + timeout_ms)

@@ -30,8 +30,13 @@ from zkconsumer.kafka.versions import ApiRanges
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM
-from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest
-from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from zkconsumer.wire.schemas.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
 from zkconsumer.wire.schemas.offset_fetch import (
     ALL_TOPICS_IS_NULL_FROM,
     BATCHED_FROM,
@@ -41,7 +46,6 @@ from zkconsumer.wire.schemas.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
-    OffsetFetchTopicResponse,
 )
 
 KAFKA_STORE_FROM = 1
@@ -61,12 +65,14 @@ _OF_THE_GROUP = MOVED | WAIT | {GROUP_AUTHORIZATION_FAILED}
 class OffsetAndMetadata(NamedTuple):
     """What is stored for a partition: the offset of the next record to read, and a note of the group's own.
 
-    ``leader_epoch``: of the record before it, −1 where unknown; kept by brokers from 2.1 on.
+    ``leader_epoch``: of the record before it, −1 where unknown; kept by brokers from 2.1 on.  ``commit_timestamp_ms``:
+    from when on the time counts for which it is kept, −1 for now; only OffsetCommit v1 can say another.
     """
 
     offset: int
     metadata: str = ""
     leader_epoch: int = NO_EPOCH
+    commit_timestamp_ms: int = -1
 
 
 Stored: TypeAlias = OffsetAndMetadata | ErrorCode | None
@@ -94,14 +100,23 @@ def find_coordinator(
     raises; a broker of 0.8.1, which cannot be asked what it knows, closes the connection.
     """
     version = ranges.pick(FIND_COORDINATOR)
+    response = connection.request(FIND_COORDINATOR, version, coordinator_asked(version, group), timeout_ms)
+    return coordinator_answered(response, version, group)
+
+
+def coordinator_asked(version: int, group: str) -> FindCoordinatorRequest:
+    """The question in a version."""
     if version < COORDINATORS_BATCHED_FROM:
-        answer = connection.request(FIND_COORDINATOR, version, FindCoordinatorRequest(key=group), timeout_ms)
-        error, address = answer.error_code, BrokerAddress(answer.node_id, answer.host, answer.port)
+        return FindCoordinatorRequest(key=group)
+    return FindCoordinatorRequest(coordinator_keys=[group])
+
+
+def coordinator_answered(response: FindCoordinatorResponse, version: int, group: str) -> BrokerAddress | ErrorCode:
+    """The coordinator in an answer, or the error instead.  ``RemoteProtocolError``: it is about other groups."""
+    if version < COORDINATORS_BATCHED_FROM:
+        error, address = response.error_code, BrokerAddress(response.node_id, response.host, response.port)
     else:
-        batched = connection.request(
-            FIND_COORDINATOR, version, FindCoordinatorRequest(coordinator_keys=[group]), timeout_ms
-        )
-        found = next((one for one in batched.coordinators if one.key == group), None)
+        found = next((one for one in response.coordinators if one.key == group), None)
         if found is None:
             raise RemoteProtocolError(f"FindCoordinator v{version} was not answered for group {group}")
         error, address = found.error_code, BrokerAddress(found.node_id, found.host, found.port)
@@ -123,15 +138,10 @@ def fetch_offsets(
     """
     at_least = ALL_TOPICS_IS_NULL_FROM if partitions is None else KAFKA_STORE_FROM
     version = ranges.pick(OFFSET_FETCH, at_least=at_least)
-    topics = None if partitions is None else _topics(partitions)
-    if version < BATCHED_FROM:
-        body = OffsetFetchRequest(group_id=group, topics=topics)
-    else:
-        body = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=group, topics=topics)])
-    error, told = _of_group(connection.request(OFFSET_FETCH, version, body, timeout_ms), version, group)
+    response = connection.request(OFFSET_FETCH, version, offsets_asked(version, group, partitions), timeout_ms)
+    error, answered = offsets_answered(response, version, group)
     if error != NONE:
         return GroupOffsets(error, {})
-    answered = {TopicPartition(topic.name, row.partition_index): row for topic in told for row in topic.partitions}
     wanted = answered if partitions is None else partitions
     missing = [tp for tp in wanted if tp not in answered]
     if missing:
@@ -144,19 +154,29 @@ def fetch_offsets(
     return GroupOffsets(NONE, {tp: _stored(answered[tp]) for tp in wanted})
 
 
-def _topics(partitions: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
-    return [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()]
-
-
-def _of_group(
-    response: OffsetFetchResponse, version: int, group: str
-) -> tuple[ErrorCode, list[OffsetFetchTopicResponse]]:
+def offsets_asked(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
+    """The question in a version, of whichever store it means; None: all that the group has stored."""
+    topics = None
+    if partitions is not None:
+        rows = by_topic(partitions).items()
+        topics = [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in rows]
     if version < BATCHED_FROM:
-        return error_code(response.error_code), response.topics
-    for answered in response.groups:
-        if answered.group_id == group:
-            return error_code(answered.error_code), answered.topics
-    raise RemoteProtocolError(f"OffsetFetch v{version} was not answered for group {group}")
+        return OffsetFetchRequest(group_id=group, topics=topics)
+    return OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=group, topics=topics)])
+
+
+def offsets_answered(
+    response: OffsetFetchResponse, version: int, group: str
+) -> tuple[ErrorCode, dict[TopicPartition, OffsetFetchPartitionResponse]]:
+    """The error of the group and what stands of each partition.  ``RemoteProtocolError``: it is about other groups."""
+    error, topics = response.error_code, response.topics
+    if version >= BATCHED_FROM:
+        found = next((one for one in response.groups if one.group_id == group), None)
+        if found is None:
+            raise RemoteProtocolError(f"OffsetFetch v{version} was not answered for group {group}")
+        error, topics = found.error_code, found.topics
+    rows = {TopicPartition(topic.name, row.partition_index): row for topic in topics for row in topic.partitions}
+    return error_code(error), rows
 
 
 def _stored(row: OffsetFetchPartitionResponse) -> Stored:
@@ -183,27 +203,37 @@ def commit_offsets(
     as ``fetch_offsets`` does; after an error of the connection nobody knows whether they were stored.
     """
     version = ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
+    body = OffsetCommitRequest(group_id=group, topics=commit_rows(offsets))
+    response = connection.request(OFFSET_COMMIT, version, body, timeout_ms)
+    answered = commit_answered(response)
+    missing = [tp for tp in offsets if tp not in answered]
+    if missing:
+        raise RemoteProtocolError(f"OffsetCommit v{version} of group {group} was not answered for {missing[0]}")
+    return {tp: answered[tp] for tp in offsets}
+
+
+def commit_rows(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitTopic]:
+    """The offsets of a commit."""
     rows: dict[str, list[OffsetCommitPartition]] = {}
     for tp, stored in offsets.items():
         row = OffsetCommitPartition(
             partition_index=tp.partition,
             committed_offset=stored.offset,
             committed_leader_epoch=stored.leader_epoch,
+            commit_timestamp=stored.commit_timestamp_ms,
             committed_metadata=stored.metadata,
         )
         rows.setdefault(tp.topic, []).append(row)
-    topics = [OffsetCommitTopic(name=topic, partitions=partitions) for topic, partitions in rows.items()]
-    body = OffsetCommitRequest(group_id=group, topics=topics)
-    response = connection.request(OFFSET_COMMIT, version, body, timeout_ms)
-    answered = {
-        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
+    return [OffsetCommitTopic(name=topic, partitions=partitions) for topic, partitions in rows.items()]
+
+
+def commit_answered(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+    """What became of each partition."""
+    return {
+        TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
         for topic in response.topics
-        for partition in topic.partitions
+        for row in topic.partitions
     }
-    missing = [tp for tp in offsets if tp not in answered]
-    if missing:
-        raise RemoteProtocolError(f"OffsetCommit v{version} of group {group} was not answered for {missing[0]}")
-    return {tp: answered[tp] for tp in offsets}
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

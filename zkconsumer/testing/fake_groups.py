@@ -164,7 +164,7 @@ def offset_commit(
     refused = codes.NONE if version == 0 else _refused_commit(state, broker_id, release, body, errors)
 
     def commit(tp: TopicPartition, row: OffsetCommitPartition) -> OffsetCommitPartitionResponse:
-        error = _unknown(state, release, tp)
+        error = codes.NONE if version and not release.checks_topics_of_commits else _unknown(state, release, tp)
         if error == codes.NONE:
             error = refused
         if error == codes.NONE and len(row.committed_metadata or "") > METADATA_CHARS_MAX:

@@ -79,6 +79,11 @@ class Release:
         return self.version >= (0, 9)
 
     @property
+    def checks_topics_of_commits(self) -> bool:
+        """A commit in Kafka's own store for a topic that does not exist is refused; 0.8.2 keeps it."""
+        return self.version >= (0, 9)
+
+    @property
     def knows_partitions_of_commits(self) -> bool:
         """A commit for a partition that does not exist is refused; older ones look at the topic only."""
         return self.version >= (2,)

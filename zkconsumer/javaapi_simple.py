@@ -1,0 +1,514 @@
+"""``kafka.javaapi.consumer.SimpleConsumer`` and what belongs to it, under the old names.
+
+    consumer = SimpleConsumer("broker-1", 9092, 100000, 64 * 1024, "audit")
+    request = FetchRequestBuilder().clientId("audit").addFetch("clicks", 0, 42, 100000).build()
+    response = consumer.fetch(request)
+    if response.hasError() and response.errorCode("clicks", 0) == ErrorMapping.OffsetOutOfRangeCode():
+        ...
+    for messageAndOffset in response.messageSet("clicks", 0):
+        handle(messageAndOffset.message().payload())
+
+Everything forwards to ``zkconsumer.simple_consumer``; import it from ``zkconsumer.javaapi``.  The constructors take
+what those of 0.8.2 to 1.1 take, in their order; a ``versionId`` is spoken exactly, without one the best that both
+sides speak is.  For the offsets of a group that rule would say nothing about *where*, so there the default is 0,
+ZooKeeper, as in the original's Java classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from zkconsumer import simple_consumer as _simple
+from zkconsumer import simple_requests as _requests
+from zkconsumer.errors import NoSuchElementException, UsageError
+from zkconsumer.kafka.connection import BlockingConnection, Connect
+from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata as _OffsetAndMetadata
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.records import Record
+
+TopicAndPartition = TopicPartition
+"""``kafka.common.TopicAndPartition``."""
+
+PartitionOffsetRequestInfo = _requests.PartitionOffsetRequestInfo
+"""``kafka.api.PartitionOffsetRequestInfo``: a time, and how many offsets at most."""
+
+DEFAULT_STORAGE_VERSION = 0
+"""Of the two requests about a group's offsets in the original's Java classes: ZooKeeper."""
+
+
+class ErrorMapping:
+    """``kafka.common.ErrorMapping``: the codes by name, as methods, and the error that belongs to a code."""
+
+    UnknownCode = staticmethod(lambda: -1)
+    NoError = staticmethod(lambda: 0)
+    OffsetOutOfRangeCode = staticmethod(lambda: 1)
+    InvalidMessageCode = staticmethod(lambda: 2)
+    UnknownTopicOrPartitionCode = staticmethod(lambda: 3)
+    InvalidFetchSizeCode = staticmethod(lambda: 4)
+    LeaderNotAvailableCode = staticmethod(lambda: 5)
+    NotLeaderForPartitionCode = staticmethod(lambda: 6)
+    RequestTimedOutCode = staticmethod(lambda: 7)
+    BrokerNotAvailableCode = staticmethod(lambda: 8)
+    ReplicaNotAvailableCode = staticmethod(lambda: 9)
+    MessageSizeTooLargeCode = staticmethod(lambda: 10)
+    StaleControllerEpochCode = staticmethod(lambda: 11)
+    OffsetMetadataTooLargeCode = staticmethod(lambda: 12)
+    OffsetsLoadInProgressCode = staticmethod(lambda: 14)
+    ConsumerCoordinatorNotAvailableCode = staticmethod(lambda: 15)
+    NotCoordinatorForConsumerCode = staticmethod(lambda: 16)
+
+    @staticmethod
+    def exceptionFor(code: int) -> BrokerError:
+        return BrokerError(error_code(code), "the broker answered")
+
+    @staticmethod
+    def maybeThrowException(code: int) -> None:
+        if code != 0:
+            raise ErrorMapping.exceptionFor(code)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+def TopicMetadataRequest(*arguments: Any) -> _requests.TopicMetadataRequest:
+    """``(topics)``, ``(topics, correlationId)`` or ``(versionId, correlationId, clientId, topics)``."""
+    match arguments:
+        case [int(version), int(correlation_id), str(client_id), topics]:
+            return _requests.TopicMetadataRequest(list(topics), version, correlation_id, client_id)
+        case [topics] if not isinstance(topics, str):
+            return _requests.TopicMetadataRequest(list(topics))
+        case [topics, int(correlation_id)] if not isinstance(topics, str):
+            return _requests.TopicMetadataRequest(list(topics), correlation_id=correlation_id)
+    takes = "(topics[, correlationId]) or (versionId, correlationId, clientId, topics)"
+    raise UsageError(f"TopicMetadataRequest takes {takes}")
+
+
+def GroupCoordinatorRequest(
+    group: str, versionId: int | None = None, correlationId: int = 0, clientId: str | None = None
+) -> _requests.GroupCoordinatorRequest:
+    """``kafka.api.GroupCoordinatorRequest`` (0.9 and later)."""
+    return _requests.GroupCoordinatorRequest(group, versionId, correlationId, clientId)
+
+
+ConsumerMetadataRequest = GroupCoordinatorRequest
+"""``kafka.api.ConsumerMetadataRequest`` (0.8.2)."""
+
+
+class FetchRequestBuilder:
+    """``kafka.api.FetchRequestBuilder``."""
+
+    def __init__(self) -> None:
+        self._builder = _requests.FetchRequestBuilder()
+
+    def addFetch(self, topic: str, partition: int, offset: int, fetchSize: int) -> FetchRequestBuilder:
+        self._builder.add_fetch(topic, partition, offset, fetchSize)
+        return self
+
+    def clientId(self, clientId: str) -> FetchRequestBuilder:
+        self._builder.client_id(clientId)
+        return self
+
+    def maxWait(self, maxWait: int) -> FetchRequestBuilder:
+        self._builder.max_wait(maxWait)
+        return self
+
+    def minBytes(self, minBytes: int) -> FetchRequestBuilder:
+        self._builder.min_bytes(minBytes)
+        return self
+
+    def maxBytes(self, maxBytes: int) -> FetchRequestBuilder:
+        self._builder.max_bytes(maxBytes)
+        return self
+
+    def requestVersion(self, versionId: int) -> FetchRequestBuilder:
+        self._builder.request_version(versionId)
+        return self
+
+    def build(self) -> _requests.FetchRequest:
+        return self._builder.build()
+
+
+class OffsetRequest(_requests.OffsetRequest):
+    """``kafka.javaapi.OffsetRequest(requestInfo, versionId, clientId)``, with the constants of ``kafka.api``'s."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        requestInfo: Mapping[TopicPartition, PartitionOffsetRequestInfo],
+        versionId: int | None = None,
+        clientId: str | None = None,
+    ) -> None:
+        super().__init__(requestInfo, versionId, 0, clientId)
+
+    @staticmethod
+    def EarliestTime() -> int:
+        return EARLIEST_TIME
+
+    @staticmethod
+    def LatestTime() -> int:
+        return LATEST_TIME
+
+    @staticmethod
+    def CurrentVersion() -> int:
+        return 0
+
+
+def OffsetAndMetadata(offset: int, metadata: str = "", timestamp: int = -1) -> _OffsetAndMetadata:
+    """``kafka.common.OffsetAndMetadata``; only version 1 can say a ``timestamp``, and others refuse one."""
+    return _OffsetAndMetadata(offset, metadata, commit_timestamp_ms=timestamp)
+
+
+def OffsetCommitRequest(
+    groupId: str,
+    requestInfo: Mapping[TopicPartition, _OffsetAndMetadata],
+    correlationId: int = 0,
+    clientId: str | None = None,
+    versionId: int = DEFAULT_STORAGE_VERSION,
+) -> _requests.OffsetCommitRequest:
+    """``kafka.javaapi.OffsetCommitRequest``; version 0 is ZooKeeper, others are Kafka's own store."""
+    return _requests.OffsetCommitRequest(
+        groupId, requestInfo, version=versionId, correlation_id=correlationId, client_id=clientId
+    )
+
+
+def OffsetFetchRequest(
+    groupId: str, requestInfo: Sequence[TopicPartition], *numbersAndClientId: Any
+) -> _requests.OffsetFetchRequest:
+    """``(groupId, requestInfo, correlationId, clientId)`` or ``(…, versionId, correlationId, clientId)``."""
+    version, correlation_id = DEFAULT_STORAGE_VERSION, 0
+    client_id: str | None = None
+    match numbersAndClientId:
+        case []:
+            pass
+        case [int(correlation_id), str(client_id)]:
+            pass
+        case [int(version), int(correlation_id), str(client_id)]:
+            pass
+        case _:
+            raise UsageError("OffsetFetchRequest takes groupId, requestInfo[, versionId], correlationId, clientId")
+    return _requests.OffsetFetchRequest(
+        groupId, requestInfo, version=version, correlation_id=correlation_id, client_id=client_id
+    )
+
+
+# --- responses --------------------------------------------------------------------------------------------------
+
+
+class BrokerEndPoint:
+    """``kafka.cluster.BrokerEndPoint`` (``Broker`` in 0.8)."""
+
+    def __init__(self, address: BrokerAddress) -> None:
+        self._address = address
+
+    def id(self) -> int:
+        return self._address.broker_id
+
+    def host(self) -> str:
+        return self._address.host
+
+    def port(self) -> int:
+        return self._address.port
+
+    def connectionString(self) -> str:
+        return f"{self._address.host}:{self._address.port}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BrokerEndPoint) and other._address == self._address
+
+    def __hash__(self) -> int:
+        return hash(self._address)
+
+    def __repr__(self) -> str:
+        return repr(self._address)
+
+
+class PartitionMetadata:
+    """``kafka.javaapi.PartitionMetadata``."""
+
+    def __init__(self, metadata: _requests.PartitionMetadata) -> None:
+        self._metadata = metadata
+
+    def partitionId(self) -> int:
+        return self._metadata.partition_id
+
+    def leader(self) -> BrokerEndPoint | None:
+        return None if self._metadata.leader is None else BrokerEndPoint(self._metadata.leader)
+
+    def replicas(self) -> list[BrokerEndPoint]:
+        return [BrokerEndPoint(address) for address in self._metadata.replicas]
+
+    def isr(self) -> list[BrokerEndPoint]:
+        return [BrokerEndPoint(address) for address in self._metadata.isr]
+
+    def error(self) -> ErrorCode:
+        return self._metadata.error
+
+    def errorCode(self) -> int:
+        return self._metadata.error.code
+
+
+class TopicMetadata:
+    """``kafka.javaapi.TopicMetadata``."""
+
+    def __init__(self, metadata: _requests.TopicMetadata) -> None:
+        self._metadata = metadata
+
+    def topic(self) -> str:
+        return self._metadata.topic
+
+    def partitionsMetadata(self) -> list[PartitionMetadata]:
+        return [PartitionMetadata(row) for row in self._metadata.partitions_metadata]
+
+    def error(self) -> ErrorCode:
+        return self._metadata.error
+
+    def errorCode(self) -> int:
+        return self._metadata.error.code
+
+
+class TopicMetadataResponse:
+    """``kafka.javaapi.TopicMetadataResponse``."""
+
+    def __init__(self, response: _requests.TopicMetadataResponse) -> None:
+        self._response = response
+
+    def topicsMetadata(self) -> list[TopicMetadata]:
+        return [TopicMetadata(row) for row in self._response.topics_metadata]
+
+
+class GroupCoordinatorResponse:
+    """``kafka.javaapi.GroupCoordinatorResponse`` (0.8.2: ``ConsumerMetadataResponse``)."""
+
+    def __init__(self, response: _requests.GroupCoordinatorResponse) -> None:
+        self._response = response
+
+    def coordinator(self) -> BrokerEndPoint | None:
+        return None if self._response.coordinator is None else BrokerEndPoint(self._response.coordinator)
+
+    def error(self) -> ErrorCode:
+        return self._response.error
+
+    def errorCode(self) -> int:
+        return self._response.error.code
+
+
+class Message:
+    """``kafka.message.Message``: payload and key as bytes, None for null."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def payload(self) -> bytes | None:
+        return self._record.value
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def hasKey(self) -> bool:
+        return self._record.key is not None
+
+    def isNull(self) -> bool:
+        return self._record.value is None
+
+    def timestamp(self) -> int:
+        return self._record.timestamp
+
+
+class MessageAndOffset:
+    """``kafka.message.MessageAndOffset``."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def message(self) -> Message:
+        return Message(self._record)
+
+    def offset(self) -> int:
+        return self._record.offset
+
+    def nextOffset(self) -> int:
+        return self._record.offset + 1
+
+
+class MessageSetIterator:
+    """An iterator as Java has them, and as Python has them."""
+
+    def __init__(self, records: Iterator[Record]) -> None:
+        self._records = records
+        self._ahead: list[Record] = []
+
+    def hasNext(self) -> bool:
+        if not self._ahead:
+            self._ahead.extend(record for record in (next(self._records, None),) if record is not None)
+        return bool(self._ahead)
+
+    def next(self) -> MessageAndOffset:
+        if not self.hasNext():
+            raise NoSuchElementException("the message set has no more messages")
+        return MessageAndOffset(self._ahead.pop())
+
+    def __iter__(self) -> MessageSetIterator:
+        return self
+
+    __next__ = next  # noqa: A003
+
+
+class ByteBufferMessageSet:
+    """``kafka.javaapi.message.ByteBufferMessageSet``: all that came, perhaps from before the offset asked for."""
+
+    def __init__(self, messages: _requests.MessageSet) -> None:
+        self._messages = messages
+
+    def iterator(self) -> MessageSetIterator:
+        return MessageSetIterator(iter(self._messages))
+
+    __iter__ = iterator
+
+    def sizeInBytes(self) -> int:
+        return self._messages.size_in_bytes
+
+    def validBytes(self) -> int:
+        return self._messages.valid_bytes
+
+
+class FetchResponse:
+    """``kafka.javaapi.FetchResponse``."""
+
+    def __init__(self, response: _requests.FetchResponse) -> None:
+        self._response = response
+
+    def messageSet(self, topic: str, partition: int) -> ByteBufferMessageSet:
+        return ByteBufferMessageSet(self._response.message_set(topic, partition))
+
+    def highWatermark(self, topic: str, partition: int) -> int:
+        return self._response.high_watermark(topic, partition)
+
+    def hasError(self) -> bool:
+        return self._response.has_error
+
+    def error(self, topic: str, partition: int) -> ErrorCode:
+        return self._response.error(topic, partition)
+
+    def errorCode(self, topic: str, partition: int) -> int:
+        return self._response.error_code(topic, partition)
+
+
+class OffsetResponse:
+    """``kafka.javaapi.OffsetResponse``."""
+
+    def __init__(self, response: _requests.OffsetResponse) -> None:
+        self._response = response
+
+    def hasError(self) -> bool:
+        return self._response.has_error
+
+    def error(self, topic: str, partition: int) -> ErrorCode:
+        return self._response.error(topic, partition)
+
+    def errorCode(self, topic: str, partition: int) -> int:
+        return self._response.error_code(topic, partition)
+
+    def offsets(self, topic: str, partition: int) -> list[int]:
+        return list(self._response.offsets(topic, partition))
+
+
+class OffsetCommitResponse:
+    """``kafka.javaapi.OffsetCommitResponse``."""
+
+    def __init__(self, response: _requests.OffsetCommitResponse) -> None:
+        self._response = response
+
+    def errors(self) -> dict[TopicPartition, ErrorCode]:
+        return dict(self._response.commit_status)
+
+    def hasError(self) -> bool:
+        return self._response.has_error
+
+    def error(self, at: TopicPartition) -> ErrorCode:
+        return self._response.error(at)
+
+    def errorCode(self, at: TopicPartition) -> int:
+        return self._response.error_code(at)
+
+
+class OffsetFetchResponse:
+    """``kafka.javaapi.OffsetFetchResponse``; the values have ``offset``, ``metadata`` and ``error``."""
+
+    def __init__(self, response: _requests.OffsetFetchResponse) -> None:
+        self._response = response
+
+    def offsets(self) -> dict[TopicPartition, _requests.OffsetMetadataAndError]:
+        return dict(self._response.offsets)
+
+
+# --- the consumer -----------------------------------------------------------------------------------------------
+
+
+class SimpleConsumer:
+    """``kafka.javaapi.consumer.SimpleConsumer``; also a context manager.  ``connect`` as in the Python class."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        soTimeout: int,
+        bufferSize: int,
+        clientId: str,
+        *,
+        connect: Connect = BlockingConnection,
+    ) -> None:
+        self._consumer = _simple.SimpleConsumer(host, port, soTimeout, bufferSize, clientId, connect=connect)
+
+    def host(self) -> str:
+        return self._consumer.host
+
+    def port(self) -> int:
+        return self._consumer.port
+
+    def soTimeout(self) -> int:
+        return self._consumer.so_timeout_ms
+
+    def bufferSize(self) -> int:
+        return self._consumer.buffer_size
+
+    def clientId(self) -> str:
+        return self._consumer.client_id
+
+    def send(
+        self, request: _requests.TopicMetadataRequest | _requests.GroupCoordinatorRequest
+    ) -> TopicMetadataResponse | GroupCoordinatorResponse:
+        if isinstance(request, _requests.TopicMetadataRequest):
+            return TopicMetadataResponse(self._consumer.send(request))
+        return GroupCoordinatorResponse(self._consumer.send(request))
+
+    def fetch(self, request: _requests.FetchRequest) -> FetchResponse:
+        return FetchResponse(self._consumer.fetch(request))
+
+    def getOffsetsBefore(self, request: _requests.OffsetRequest) -> OffsetResponse:
+        return OffsetResponse(self._consumer.get_offsets_before(request))
+
+    def commitOffsets(self, request: _requests.OffsetCommitRequest) -> OffsetCommitResponse:
+        return OffsetCommitResponse(self._consumer.commit_offsets(request))
+
+    def fetchOffsets(self, request: _requests.OffsetFetchRequest) -> OffsetFetchResponse:
+        return OffsetFetchResponse(self._consumer.fetch_offsets(request))
+
+    def earliestOrLatestOffset(
+        self, topicAndPartition: TopicPartition, earliestOrLatest: int, consumerId: int = -1
+    ) -> int:
+        return self._consumer.earliest_or_latest_offset(topicAndPartition, earliestOrLatest, consumerId)
+
+    def disconnectToHandleJavaIOBug(self) -> None:
+        self._consumer.disconnect()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()

@@ -1,0 +1,435 @@
+"""``SimpleConsumer``: questions to one broker, without a group.
+
+    with SimpleConsumer("broker-1", 9092, client_id="audit") as consumer:
+        request = FetchRequestBuilder().add_fetch("clicks", 0, 42, 1024 * 1024).build()
+        for record in consumer.fetch(request).messages("clicks", 0):
+            print(record.offset, record.value)
+
+One connection, one request at a time: threads that share a consumer wait for each other.  A request connects if need
+be; when it fails for any reason of the network's or the broker's, the connection is opened anew and the request sent
+once more, silently, as the original does: **a request may be carried out twice**.  The second error is raised, and
+names host and port.  What is not tried again: a request that was ended by ``close`` or ``disconnect`` from another
+thread (0.9 and later), and an error code in an answer, which is an answer.
+
+Otherwise than in the original: after ``close`` a call is refused (there, it connects again by way of its retry); a
+broker that cannot be reached is ``BrokerUnreachable`` (there, ``ClosedChannelException``); requests go out in the best
+version that both sides speak unless they carry one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, UsageError
+from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.error_codes import NONE as NO_ERROR
+from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
+from zkconsumer.kafka.group_offsets import (
+    KAFKA_STORE_FROM,
+    commit_answered,
+    commit_rows,
+    coordinator_answered,
+    coordinator_asked,
+    offsets_answered,
+    offsets_asked,
+)
+from zkconsumer.kafka.metadata import ALL_TOPICS_IS_NULL_FROM
+from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.simple_requests import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartitionData,
+    GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetMetadataAndError,
+    OffsetRequest,
+    OffsetResponse,
+    PartitionFetchInfo,
+    PartitionMetadata,
+    PartitionOffsetRequestInfo,
+    PartitionOffsetsResponse,
+    TopicMetadata,
+    TopicMetadataRequest,
+    TopicMetadataResponse,
+)
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire import schemas
+from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
+from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED, FetchPartition, FetchTopic
+from zkconsumer.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from zkconsumer.wire.schemas.metadata import MetadataPartition, MetadataRequestTopic
+from zkconsumer.wire.schemas.table import Api
+from zkconsumer.zk.paths import check_client_id
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+Choose = Callable[[ApiRanges], int]
+"""Picks a version when the request carries none."""
+
+SO_TIMEOUT_MS = 30_000
+BUFFER_SIZE = 64 * 1024
+"""``socket.timeout.ms`` and ``socket.receive.buffer.bytes`` of the old consumer; the original has no defaults here."""
+
+RETENTION_UNTIL = 4
+"""The last version of OffsetCommit that says how long offsets are kept."""
+
+log = logging.getLogger("zkconsumer.simple_consumer")
+
+
+class SimpleConsumer:
+    """Questions to the broker at ``host:port``; may be shared by threads, and is a context manager.
+
+    ``so_timeout_ms``: how long connecting may take, and then each answer (a fetch's ``max_wait_ms`` longer); with the
+    one retry a hanging broker costs twice that.  ``buffer_size``: of the socket, in bytes.  ``client_id``: letters,
+    digits, ``.``, ``_``, ``-``; for requests that carry none (``UnsafeName`` otherwise).  ``connect``: makes the
+    connection; give your own for TLS or SASL.
+
+    Every question raises ``BrokerUnreachable`` and ``RemoteProtocolError`` when the second try failed too,
+    ``KafkaException`` when the broker and this program have no common version, ``ConnectorClosed`` after or during
+    ``close``, and ``UsageError`` for what no request can say.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        so_timeout_ms: int = SO_TIMEOUT_MS,
+        buffer_size: int = BUFFER_SIZE,
+        client_id: str = "",
+        *,
+        connect: Connect = BlockingConnection,
+    ) -> None:
+        if so_timeout_ms <= 0:
+            raise UsageError(f"so_timeout_ms is {so_timeout_ms}: how many milliseconds may an answer take?")
+        self.host = host
+        self.port = port
+        self.so_timeout_ms = so_timeout_ms
+        self.buffer_size = buffer_size
+        self.client_id = check_client_id(client_id)
+        self._new_connection = connect
+        self._one_at_a_time = threading.Lock()
+        # Under the second lock, which is held for moments only: what ``close`` takes away from a thread that waits.
+        self._changing = threading.Lock()
+        self._connection: Connection | None = None
+        self._spoken: tuple[Connection, ApiRanges] | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SimpleConsumer({self.host}:{self.port})"
+
+    # --- the connection -----------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Connect now, and ask the broker what it speaks; without it the first request does what it needs of that."""
+        with self._one_at_a_time:
+            self._negotiated(self._connected())
+
+    def disconnect(self) -> None:
+        """Drop the connection, from any thread; a request that waits for its answer ends with ``ConnectorClosed``.
+
+        The next request connects again.  (``disconnectToHandleJavaIOBug`` of 0.9 and later.)
+        """
+        with self._changing:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def reconnect(self) -> None:
+        """``disconnect`` and ``connect``."""
+        self.disconnect()
+        self.connect()
+
+    def close(self) -> None:
+        """End it for good, from any thread and as often as you like; a request that waits ends at once."""
+        self._is_closed = True
+        self.disconnect()
+
+    # --- questions ----------------------------------------------------------------------------------------------
+
+    @overload
+    def send(self, request: TopicMetadataRequest) -> TopicMetadataResponse: ...
+
+    @overload
+    def send(self, request: GroupCoordinatorRequest) -> GroupCoordinatorResponse: ...
+
+    def send(
+        self, request: TopicMetadataRequest | GroupCoordinatorRequest
+    ) -> TopicMetadataResponse | GroupCoordinatorResponse:
+        """Who leads which partition, or who coordinates a group."""
+        if isinstance(request, TopicMetadataRequest):
+            return self._metadata(request)
+        version, response = self._ask(
+            schemas.FIND_COORDINATOR,
+            request,
+            lambda ranges: ranges.pick(schemas.FIND_COORDINATOR),
+            lambda version: coordinator_asked(version, request.group),
+        )
+        found = coordinator_answered(response, version, request.group)
+        if isinstance(found, ErrorCode):
+            return GroupCoordinatorResponse(None, found, request.correlation_id)
+        return GroupCoordinatorResponse(found, NO_ERROR, request.correlation_id)
+
+    def _metadata(self, request: TopicMetadataRequest) -> TopicMetadataResponse:
+        topics = [MetadataRequestTopic(name=topic) for topic in request.topics]
+
+        def body(version: int) -> Any:
+            return schemas.METADATA.request(
+                topics=topics or (None if version >= ALL_TOPICS_IS_NULL_FROM else []),
+                allow_auto_topic_creation=request.allow_auto_topic_creation,
+            )
+
+        _, response = self._ask(schemas.METADATA, request, lambda ranges: ranges.pick(schemas.METADATA), body)
+        brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
+        metadata = [
+            TopicMetadata(
+                topic.name or "",
+                tuple(_partition_metadata(row, brokers) for row in topic.partitions),
+                error_code(topic.error_code),
+            )
+            for topic in response.topics
+        ]
+        return TopicMetadataResponse(tuple(brokers.values()), tuple(metadata), request.correlation_id)
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        """The records of some partitions, or what is wrong with them; from offsets that the program knows."""
+        asked = dict(request.request_info)
+        if len(asked) != len(request.request_info):
+            raise UsageError("a fetch names a partition twice; the answer could not tell which is which")
+        body = schemas.FETCH.request(
+            replica_id=request.replica_id,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            topics=_by_topic(request),
+        )
+        version, response = self._ask(
+            schemas.FETCH,
+            request,
+            lambda ranges: ranges.pick(schemas.FETCH),
+            lambda _: body,
+            timeout_ms=self.so_timeout_ms + request.max_wait_ms,
+            response_bytes_max=_answer_bytes_max(asked),
+        )
+        if response.error_code != NO_ERROR.code:
+            raise BrokerError(error_code(response.error_code), f"{self.host}:{self.port}: Fetch v{version}")
+        data = {}
+        for topic in response.responses:
+            for row in topic.partitions:
+                at = TopicPartition(topic.topic, row.partition_index)
+                if at not in asked:
+                    raise RemoteProtocolError(f"{self.host}:{self.port}: Fetch was answered for {at}, not asked for")
+                records = b"" if row.records is None else row.records
+                data[at] = FetchResponsePartitionData(
+                    error_code(row.error_code), row.high_watermark, records, asked[at].offset
+                )
+        return FetchResponse(data, request.correlation_id, version, response.throttle_time_ms)
+
+    def get_offsets_before(self, request: OffsetRequest) -> OffsetResponse:
+        """Offsets that belong to a time; what that means depends on the version, see ``OffsetRequest``."""
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for at, info in request.request_info.items():
+            row = ListOffsetsPartition(
+                partition_index=at.partition, timestamp=info.time, max_num_offsets=info.max_num_offsets
+            )
+            topics.setdefault(at.topic, []).append(row)
+        body = schemas.LIST_OFFSETS.request(
+            replica_id=request.replica_id,
+            topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        )
+        version, response = self._ask(schemas.LIST_OFFSETS, request, _oldest_list_offsets, lambda _: body)
+        found = {}
+        for topic in response.topics:
+            for told in topic.partitions:
+                offsets = told.old_style_offsets if version == 0 else [told.offset] if told.offset >= 0 else []
+                at = TopicPartition(topic.name, told.partition_index)
+                found[at] = PartitionOffsetsResponse(error_code(told.error_code), tuple(offsets))
+        return OffsetResponse(found, request.correlation_id, version)
+
+    def earliest_or_latest_offset(self, at: TopicPartition, time: int, replica_id: int = -1) -> int:
+        """Where a partition begins (``time`` −2) or ends (−1).
+
+        Raises ``BrokerError`` with the code that the broker answered: 3, there is none; 6, it does not lead it.
+        """
+        if time not in (EARLIEST_TIME, LATEST_TIME):
+            raise UsageError(f"time {time} is neither −2 (earliest) nor −1 (latest); get_offsets_before takes others")
+        request = OffsetRequest({at: PartitionOffsetRequestInfo(time)}, replica_id=replica_id)
+        response = self.get_offsets_before(request)
+        error, offsets = response.error(*at), response.offsets(*at)
+        if error != NO_ERROR:
+            raise BrokerError(error, f"{self.host}:{self.port}: ListOffsets v{response.version} for {at}")
+        if not offsets:
+            raise RemoteProtocolError(f"{self.host}:{self.port}: ListOffsets was answered without an offset for {at}")
+        return offsets[0]
+
+    def commit_offsets(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        """Store how far a group has read, in the store that the request names."""
+
+        def choose(ranges: ApiRanges) -> int:
+            if request.storage == "zookeeper":
+                return _version_0(schemas.OFFSET_COMMIT, ranges)
+            at_most = None if request.retention_ms == -1 else RETENTION_UNTIL
+            return ranges.pick(schemas.OFFSET_COMMIT, at_most, KAFKA_STORE_FROM)
+
+        def body(version: int) -> Any:
+            if request.retention_ms != -1 and not 2 <= version <= RETENTION_UNTIL:
+                raise UsageError(f"OffsetCommit v{version} cannot say how long offsets are kept; versions 2 to 4 can")
+            return schemas.OFFSET_COMMIT.request(
+                group_id=request.group_id,
+                generation_id_or_member_epoch=request.generation_id,
+                member_id=request.member_id,
+                retention_time_ms=request.retention_ms,
+                topics=commit_rows(request.offsets),
+            )
+
+        version, response = self._ask(schemas.OFFSET_COMMIT, request, choose, body)
+        return OffsetCommitResponse(commit_answered(response), request.correlation_id, version)
+
+    def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """How far a group has read, from the store that the request names."""
+
+        def choose(ranges: ApiRanges) -> int:
+            if request.storage == "zookeeper":
+                return _version_0(schemas.OFFSET_FETCH, ranges)
+            return ranges.pick(schemas.OFFSET_FETCH, at_least=KAFKA_STORE_FROM)
+
+        version, response = self._ask(
+            schemas.OFFSET_FETCH,
+            request,
+            choose,
+            lambda version: offsets_asked(version, request.group_id, request.partitions),
+        )
+        error, rows = offsets_answered(response, version, request.group_id)
+        offsets = {
+            at: OffsetMetadataAndError(row.committed_offset, row.metadata or "", error_code(row.error_code))
+            for at, row in rows.items()
+        }
+        return OffsetFetchResponse(offsets, request.correlation_id, version, error)
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        api: Api[Q, R],
+        request: Any,
+        choose: Choose,
+        body: Callable[[int], Q],
+        *,
+        timeout_ms: int | None = None,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+    ) -> tuple[int, R]:
+        """The version that was spoken, and the answer."""
+        client_id = None if request.client_id is None else check_client_id(request.client_id)
+
+        def once() -> tuple[int, R]:
+            connection = self._connected()
+            version = request.version if request.version is not None else choose(self._negotiated(connection))
+            return version, connection.request(
+                api,
+                version,
+                body(version),
+                timeout_ms or self.so_timeout_ms,
+                response_bytes_max=response_bytes_max,
+                client_id=client_id,
+            )
+
+        with self._one_at_a_time:
+            try:
+                return once()
+            except (BrokerUnreachable, RemoteProtocolError) as error:
+                log.info("simple-consumer-reconnects broker=%s:%d why=%r", self.host, self.port, str(error))
+                self.disconnect()
+            try:
+                return once()
+            except (BrokerUnreachable, RemoteProtocolError) as error:
+                self.disconnect()
+                if request.version is not None and isinstance(error, ConnectionFailed):
+                    _add_advice(error, api, request.version)
+                raise
+
+    def _connected(self) -> Connection:
+        with self._changing:
+            if self._is_closed:
+                raise ConnectorClosed(f"the SimpleConsumer of {self.host}:{self.port} is closed; make another one")
+            if self._connection is None:
+                self._connection = self._new_connection(
+                    self.host,
+                    self.port,
+                    client_id=self.client_id,
+                    connect_timeout_ms=self.so_timeout_ms,
+                    receive_buffer_bytes=self.buffer_size,
+                )
+            return self._connection
+
+    def _negotiated(self, connection: Connection) -> ApiRanges:
+        """Asked once a connection: after a break another release may answer."""
+        if self._spoken is None or self._spoken[0] is not connection:
+            self._spoken = connection, negotiate(connection, self.so_timeout_ms)
+        return self._spoken[1]
+
+
+def _add_advice(error: ConnectionFailed, api: Api[Any, Any], version: int) -> None:
+    if error.reason in (Reason.CLOSED, Reason.TIMED_OUT):
+        error.add_note(
+            f"The request carries version {version}: a broker that does not speak {api.name} v{version} closes the "
+            "connection, or (0.9) says nothing.  Without a version the best that both sides speak is taken."
+        )
+
+
+def _partition_metadata(row: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> PartitionMetadata:
+    def addresses(ids: list[int]) -> tuple[BrokerAddress, ...]:
+        return tuple(brokers.get(broker_id, BrokerAddress(broker_id, "", -1)) for broker_id in ids)
+
+    return PartitionMetadata(
+        row.partition_index,
+        brokers.get(row.leader_id),
+        addresses(row.replica_nodes),
+        addresses(row.isr_nodes),
+        error_code(row.error_code),
+    )
+
+
+def _by_topic(request: FetchRequest) -> list[FetchTopic]:
+    """Neighbours of one topic together, in the order in which they were added."""
+    topics: list[FetchTopic] = []
+    for at, info in request.request_info:
+        row = FetchPartition(partition=at.partition, fetch_offset=info.offset, partition_max_bytes=info.fetch_size)
+        if not topics or topics[-1].topic != at.topic:
+            topics.append(FetchTopic(topic=at.topic, partitions=[]))
+        topics[-1].partitions.append(row)
+    return topics
+
+
+def _answer_bytes_max(asked: Mapping[TopicPartition, PartitionFetchInfo]) -> int:
+    """What was asked for, and one message larger than that."""
+    return min(RESPONSE_BYTES_UNLIMITED, sum(info.fetch_size for info in asked.values()) + RESPONSE_BYTES_MAX)
+
+
+def _oldest_list_offsets(ranges: ApiRanges) -> int:
+    """Version 0, the one that means what the old names say; where it is gone (4.0), the best that is left."""
+    return 0 if ranges.knows(schemas.LIST_OFFSETS, 0) else ranges.pick(schemas.LIST_OFFSETS)
+
+
+def _version_0(api: Api[Any, Any], ranges: ApiRanges) -> int:
+    if not ranges.knows(api, 0):
+        raise KafkaException(
+            f"this broker has no {api.name} v0, so it keeps no offsets in ZooKeeper: write the znodes with "
+            "zkconsumer.zk, or take storage=\"kafka\""
+        )
+    return 0

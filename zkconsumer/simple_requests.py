@@ -1,0 +1,441 @@
+"""What a ``SimpleConsumer`` is asked and answers, as values.
+
+A request with ``version`` None goes out in the best version that both sides speak; one with a number in exactly that.
+``client_id`` None is the consumer's own; ``correlation_id`` is the program's, comes back in the answer, and is not what
+stands on the wire (there the connection counts by itself).
+
+The names are those of ``kafka.api`` and ``kafka.common`` as of 1.1, with this package's spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.error_codes import NONE, ErrorCode
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.primitives import RecordSet
+from zkconsumer.wire.records import Record, iter_records, scan
+from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
+
+T = TypeVar("T")
+
+ORDINARY_CONSUMER_ID = -1
+"""``replica_id`` of a consumer; −2 is the original's debugging consumer, others are brokers."""
+
+OffsetStorage: TypeAlias = Literal["zookeeper", "kafka"]
+"""Where a group's offsets are: version 0 of the requests means ZooKeeper, all later ones mean Kafka's own store."""
+
+
+# --- Metadata ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadataRequest:
+    """Who leads the partitions of these topics; no topics at all: of every topic, as in the original.
+
+    ``allow_auto_topic_creation``: a broker set so makes topics by being asked for them.  Only brokers from 0.11 on can
+    be asked not to.
+    """
+
+    topics: Sequence[str] = ()
+    version: int | None = None
+    correlation_id: int = 0
+    client_id: str | None = None
+    allow_auto_topic_creation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """``leader`` None: nobody leads.  An error 9 (a replica is down) may stand beside a leader that works.
+
+    A replica that is down has an empty host and port −1.
+    """
+
+    partition_id: int
+    leader: BrokerAddress | None
+    replicas: tuple[BrokerAddress, ...]
+    isr: tuple[BrokerAddress, ...]
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic; ``error`` 3: there is none of this name."""
+
+    topic: str
+    partitions_metadata: tuple[PartitionMetadata, ...]
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadataResponse:
+    """The live brokers, and one entry for each topic."""
+
+    brokers: tuple[BrokerAddress, ...]
+    topics_metadata: tuple[TopicMetadata, ...]
+    correlation_id: int
+
+
+# --- the coordinator --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorRequest:
+    """Which broker keeps this group's offsets in Kafka's own store (0.8.2: ``ConsumerMetadataRequest``)."""
+
+    group: str
+    version: int | None = None
+    correlation_id: int = 0
+    client_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorResponse:
+    """``coordinator`` None: there is none now, and ``error`` says why (15 for the first question of a new cluster)."""
+
+    coordinator: BrokerAddress | None
+    error: ErrorCode
+    correlation_id: int
+
+
+# --- Fetch ------------------------------------------------------------------------------------------------------
+
+
+class PartitionFetchInfo(NamedTuple):
+    """From which offset to read, and how many bytes to take."""
+
+    offset: int
+    fetch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """Read these partitions, in this order (from version 3 on the first ones go first when the answer is full).
+
+    ``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: of the whole answer, from version 3
+    on.  ``FetchRequestBuilder`` makes them.
+    """
+
+    request_info: Sequence[tuple[TopicPartition, PartitionFetchInfo]]
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = RESPONSE_BYTES_UNLIMITED
+    version: int | None = None
+    correlation_id: int = 0
+    client_id: str | None = None
+    replica_id: int = ORDINARY_CONSUMER_ID
+
+
+class FetchRequestBuilder:
+    """Makes ``FetchRequest``s one after the other; correlation ids count up from 0, as in the original.
+
+    Everything but the partitions stays for the next request; ``build`` empties those.
+    """
+
+    def __init__(self) -> None:
+        self._correlation_id = 0
+        self._client_id: str | None = None
+        self._max_wait_ms = 0
+        self._min_bytes = 0
+        self._max_bytes = RESPONSE_BYTES_UNLIMITED
+        self._version: int | None = None
+        self._request_info: list[tuple[TopicPartition, PartitionFetchInfo]] = []
+
+    def add_fetch(self, topic: str, partition: int, offset: int, fetch_size: int) -> FetchRequestBuilder:
+        """Read one partition from ``offset`` on, ``fetch_size`` bytes at most."""
+        self._request_info.append((TopicPartition(topic, partition), PartitionFetchInfo(offset, fetch_size)))
+        return self
+
+    def client_id(self, client_id: str) -> FetchRequestBuilder:
+        """What the broker knows the requests by (quotas, logs); without it the consumer's own client id."""
+        self._client_id = client_id
+        return self
+
+    def max_wait(self, max_wait_ms: int) -> FetchRequestBuilder:
+        """How long the broker may wait for ``min_bytes``; 0, as in the original."""
+        self._max_wait_ms = max_wait_ms
+        return self
+
+    def min_bytes(self, min_bytes: int) -> FetchRequestBuilder:
+        """How much must be there before the broker answers early; 0, as in the original."""
+        self._min_bytes = min_bytes
+        return self
+
+    def max_bytes(self, max_bytes: int) -> FetchRequestBuilder:
+        """How much the whole answer may hold (0.10.1); no limit, as in the original."""
+        self._max_bytes = max_bytes
+        return self
+
+    def request_version(self, version: int | None) -> FetchRequestBuilder:
+        """Exactly this version (0.9); None: the best that both sides speak."""
+        self._version = version
+        return self
+
+    def build(self) -> FetchRequest:
+        """The request; the builder is then empty."""
+        request = FetchRequest(
+            tuple(self._request_info),
+            self._max_wait_ms,
+            self._min_bytes,
+            self._max_bytes,
+            self._version,
+            self._correlation_id,
+            self._client_id,
+        )
+        self._correlation_id += 1
+        self._request_info.clear()
+        return request
+
+
+class MessageSet:
+    """The records of one partition in an answer, decoded as they are iterated; iterate as often as you like.
+
+    Iterating raises ``InvalidMessageException`` and ``UnsupportedCodec`` when it comes to what cannot be read; what
+    stands before has been given by then.  ``size_in_bytes`` above 0 with ``valid_bytes`` 0: the first message is
+    larger than the fetch size was (broker or request before version 3).
+    """
+
+    def __init__(self, records: RecordSet, start_offset: int = 0) -> None:
+        self._records = records
+        self._start_offset = start_offset
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter_records(self._records, self._start_offset)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Of everything that came, a last message that is cut off too."""
+        return len(self._records)
+
+    @property
+    def valid_bytes(self) -> int:
+        """Of the complete messages (or batches)."""
+        return scan(self._records).complete_bytes
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on; −1 without a complete message.  Not always the last record's plus one: logs have gaps."""
+        return scan(self._records).next_offset
+
+    def __repr__(self) -> str:
+        return f"MessageSet({self.size_in_bytes} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponsePartitionData:
+    """What came of one partition; ``high_watermark`` is where the log ends for readers, −1 beside an error."""
+
+    error: ErrorCode
+    high_watermark: int
+    records: RecordSet
+    fetch_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """An answer to a fetch; ``version`` is the one that was spoken.
+
+    Asking it for a partition that was not fetched is a ``UsageError``, as it is an ``IllegalArgumentException`` there.
+    """
+
+    data: Mapping[TopicPartition, FetchResponsePartitionData]
+    correlation_id: int
+    version: int
+    throttle_time_ms: int = 0
+
+    def messages(self, topic: str, partition: int) -> MessageSet:
+        """The records from the offset on that was asked for."""
+        row = self._row(topic, partition)
+        return MessageSet(row.records, row.fetch_offset)
+
+    def message_set(self, topic: str, partition: int) -> MessageSet:
+        """All records that came, as in the original: a compressed set may begin before the offset asked for."""
+        return MessageSet(self._row(topic, partition).records)
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """The offset that the next record gets, as far as readers may see; −1 beside an error."""
+        return self._row(topic, partition).high_watermark
+
+    def error(self, topic: str, partition: int) -> ErrorCode:
+        """What the broker said of this partition; ``NONE`` if nothing is wrong."""
+        return self._row(topic, partition).error
+
+    def error_code(self, topic: str, partition: int) -> int:
+        """``error`` as Kafka's number."""
+        return self.error(topic, partition).code
+
+    @property
+    def has_error(self) -> bool:
+        """Whether something is wrong with any partition."""
+        return any(row.error != NONE for row in self.data.values())
+
+    def _row(self, topic: str, partition: int) -> FetchResponsePartitionData:
+        return _row(self.data, TopicPartition(topic, partition), "fetch response")
+
+
+# --- ListOffsets ------------------------------------------------------------------------------------------------
+
+
+class PartitionOffsetRequestInfo(NamedTuple):
+    """``time``: milliseconds since 1970, −1 (the end) or −2 (the start); at most so many offsets."""
+
+    time: int
+    max_num_offsets: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRequest:
+    """Which offsets belong to a time.  The version decides what that means.
+
+    Version 0: the starts of the segments that were last written at or before the time, newest first, and the end of
+    the log before them for −1.  From version 1 on (0.10.1): one offset, of the first record at or after the time.
+    With ``version`` None it is 0 wherever the broker speaks it, which is all of them before 4.0.
+    """
+
+    request_info: Mapping[TopicPartition, PartitionOffsetRequestInfo]
+    version: int | None = None
+    correlation_id: int = 0
+    client_id: str | None = None
+    replica_id: int = ORDINARY_CONSUMER_ID
+
+
+class PartitionOffsetsResponse(NamedTuple):
+    """Offsets, newest first; none where the log has none for the time."""
+
+    error: ErrorCode
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResponse:
+    """``version`` is the one that was spoken, and says what the offsets are."""
+
+    partition_error_and_offsets: Mapping[TopicPartition, PartitionOffsetsResponse]
+    correlation_id: int
+    version: int
+
+    def offsets(self, topic: str, partition: int) -> tuple[int, ...]:
+        """Newest first."""
+        return self._row(topic, partition).offsets
+
+    def error(self, topic: str, partition: int) -> ErrorCode:
+        """What the broker said of this partition."""
+        return self._row(topic, partition).error
+
+    def error_code(self, topic: str, partition: int) -> int:
+        """``error`` as Kafka's number."""
+        return self.error(topic, partition).code
+
+    @property
+    def has_error(self) -> bool:
+        """Whether something is wrong with any partition."""
+        return any(row.error != NONE for row in self.partition_error_and_offsets.values())
+
+    def _row(self, topic: str, partition: int) -> PartitionOffsetsResponse:
+        return _row(self.partition_error_and_offsets, TopicPartition(topic, partition), "offset response")
+
+
+# --- OffsetCommit and OffsetFetch -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequest:
+    """Store how far a group has read.  Say where: ``storage``, or an exact ``version``, which says it too.
+
+    ``zookeeper``: whichever broker is asked writes the znodes (brokers with ZooKeeper only); the metadata are lost.
+    ``kafka``: only the group's coordinator can (``GroupCoordinatorRequest``), others answer error 16.
+
+    ``generation_id`` and ``member_id`` are for members of a modern group.  ``retention_ms``: how long the offsets are
+    kept (versions 2 to 4); −1: as the broker is set.
+    """
+
+    group_id: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    storage: OffsetStorage | None = None
+    version: int | None = None
+    correlation_id: int = 0
+    client_id: str | None = None
+    generation_id: int = -1
+    member_id: str = ""
+    retention_ms: int = -1
+
+    def __post_init__(self) -> None:
+        _check_storage("OffsetCommitRequest", self.storage, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse:
+    """What became of each partition."""
+
+    commit_status: Mapping[TopicPartition, ErrorCode]
+    correlation_id: int
+    version: int
+
+    @property
+    def has_error(self) -> bool:
+        """Whether some offset was not stored."""
+        return any(error != NONE for error in self.commit_status.values())
+
+    def error(self, at: TopicPartition) -> ErrorCode:
+        """What became of this partition's offset; ``NONE``: it is stored."""
+        return _row(self.commit_status, at, "offset commit response")
+
+    def error_code(self, at: TopicPartition) -> int:
+        """``error`` as Kafka's number."""
+        return self.error(at).code
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequest:
+    """How far a group has read.  Say where, as with ``OffsetCommitRequest``."""
+
+    group_id: str
+    partitions: Sequence[TopicPartition]
+    storage: OffsetStorage | None = None
+    version: int | None = None
+    correlation_id: int = 0
+    client_id: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_storage("OffsetFetchRequest", self.storage, self.version)
+
+
+class OffsetMetadataAndError(NamedTuple):
+    """``offset`` −1: nothing is stored.  Beside it stands error 3 in version 0 and at brokers of 0.8.2, else none."""
+
+    offset: int
+    metadata: str
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponse:
+    """What is stored.  ``error``: of the whole group, from version 2 on; beside one, ``offsets`` is empty."""
+
+    offsets: Mapping[TopicPartition, OffsetMetadataAndError]
+    correlation_id: int
+    version: int
+    error: ErrorCode = field(default=NONE)
+
+    def offset(self, at: TopicPartition) -> OffsetMetadataAndError:
+        """What is stored for this partition; ``UsageError``: it is not in the answer."""
+        return _row(self.offsets, at, f"offset fetch response ({self.error})")
+
+
+def _check_storage(name: str, storage: OffsetStorage | None, version: int | None) -> None:
+    if storage is None and version is None:
+        raise UsageError(f'{name}: say where the offsets are: storage="zookeeper", storage="kafka", or a version')
+    if storage not in (None, "zookeeper", "kafka"):
+        raise UsageError(f'{name}: storage is "zookeeper" or "kafka", not {storage!r}')
+    if storage is not None and version is not None and (version == 0) != (storage == "zookeeper"):
+        raise UsageError(f"{name}: version {version} does not mean {storage}; 0 means zookeeper, others kafka")
+
+
+def _row(rows: Mapping[TopicPartition, T], at: TopicPartition, name: str) -> T:
+    if at not in rows:
+        raise UsageError(f"no partition {at} in this {name}; it holds {', '.join(map(str, rows)) or 'none'}")
+    return rows[at]
