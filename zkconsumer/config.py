@@ -19,7 +19,7 @@ from zkconsumer.config_tables.ours import OwnSettings
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.foreign_keys import families, successor_of, why_ignored
 from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import HIDDEN, JAVA_BLANKS, Origin, SameAs, Setting, SettingsTable
+from zkconsumer.settings import HIDDEN, JAVA_BLANKS, Origin, SameAs, Setting, SettingsTable, TrueWith
 
 _SHOWN_CHARS_MAX = 100
 
@@ -133,17 +133,18 @@ class ConsumerConfig(OriginalSettings, OwnSettings):
                     problems.append(_wrong(setting, raw, str(e)))
             elif setting.default is ...:
                 problems.append(_missing(setting, ignored))
-            default = setting.default
-            values[key] = values.get(default.key) if isinstance(default, SameAs) else default
+            values[key] = _default(setting, values)
         for table in TABLES:
             problems += table.contradictions(values, frozenset(given))
         if problems:
             raise InvalidConfigException(_report(problems))
-        if values["dual.commit.enabled"]:
+        effective = set(given)
+        if values["dual.commit.enabled"] and values["offsets.storage"] != "kafka":
             values["dual.commit.enabled"] = False
+            effective.discard("dual.commit.enabled")
             ignored["dual.commit.enabled"] = "has no effect while offsets.storage=zookeeper, as in the original"
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "given", frozenset(given))
+        object.__setattr__(self, "given", frozenset(effective))
         object.__setattr__(self, "ignored", ignored)
 
     # --- looking at one -------------------------------------------------------------------------------------
@@ -217,6 +218,15 @@ def _known_keys() -> dict[str, str]:
     return {key: key for key in SETTINGS} | {setting.attribute: setting.key for setting in SETTINGS.values()}
 
 
+def _default(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
+    match setting.default:
+        case SameAs(key):
+            return values.get(key)
+        case TrueWith(key, value):
+            return values.get(key) == value
+    return setting.default
+
+
 # --- words --------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +263,8 @@ def _default_in_words(setting: Setting[Any]) -> str:
     match setting.default:
         case SameAs(key):
             return f"that of {key}"
+        case TrueWith(key, value):
+            return f"true with {key}={value}, else false"
         case bool() as default:
             return str(default).lower()
     return {None: "none", ...: "must be given"}.get(setting.default) or str(setting.default)

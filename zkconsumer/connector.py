@@ -19,11 +19,12 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.core.group import GroupSettings
 from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.stores import Source, Stores
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
 from zkconsumer.core.view import STATIC, Subscription
@@ -38,6 +39,7 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.connection import BlockingConnection, Connect
 from zkconsumer.kafka.fetcher_thread import FetchSettings
+from zkconsumer.kafka.offsets_channel import ChannelSettings
 from zkconsumer.runtime.health import HealthServer, hide, show
 from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
@@ -56,11 +58,28 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
 COMMIT_TIMEOUT_MS = 10_000
+"""How long ZooKeeper may take for a commit."""
+
+CLOSE_IN_KAFKA_MS_MAX = 10_000
+"""How long the last commit may wait for Kafka when the connector is closed, however often it may be tried."""
+
 OFFSET_MAX = 2**63 - 1
 
 log = logging.getLogger("zkconsumer.connector")
 
 _connectors: weakref.WeakSet[ZookeeperConsumerConnector] = weakref.WeakSet()
+
+
+class Position(NamedTuple):
+    """Where a partition stands, and where it began here.
+
+    ``offset``: the next one that the program has not moved past, -1 while it is not known.  ``started_at``: the stored
+    offset from which it started, -1 when there was none; ``source`` says which store told it.
+    """
+
+    offset: int
+    started_at: int
+    source: Source
 
 
 def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
@@ -119,6 +138,7 @@ class ZookeeperConsumerConnector:
             connect=connect or BlockingConnection,
             clock=clock,
             lookup_timeout_ms=config.socket_timeout_ms,
+            channel=self._channel_settings(),
         )
         for key, why in config.ignored.items():
             log.warning("setting-ignored key=%s why=%r", key, why)
@@ -291,30 +311,38 @@ class ZookeeperConsumerConnector:
     ) -> None:
         """Write the consumed offset of every partition that moved, or the given next offsets (0.9 and later).
 
+        With ``offsets.storage=kafka`` Kafka is told every offset, moved or not, because brokers forget what is not
+        repeated; with dual commit ZooKeeper comes first, and Kafka gets what ZooKeeper took.
+
         Of streams that the calling thread read last, the message in hand is covered as well, as old code expects;
         of other streams only what their threads have moved past.  What is stored never goes back: a given offset below
         it is passed over.
 
         ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
-        apart, for partitions that are still ours.  (Documented so in the original, and turned round since 0.9.)
+        apart, for partitions that are still ours, and where another try can help.  (Documented so in the original, and
+        turned round since 0.9.)
 
-        Raises ``OffsetsNotCommitted``, with the reason for each partition, when something was not written: it is
-        then handed out again, here or elsewhere.  (The original returned normally.)  Raises ``UsageError`` for what is
-        no partition or no offset, before anything is written.
+        Raises ``OffsetsNotCommitted``, with the store and the reason for each partition, when something was not
+        written: it is then handed out again, here or elsewhere.  (The original returned normally.)  Raises
+        ``UsageError`` for what is no partition or no offset, before anything is written.
         """
         self._check_usable()
-        positions = self._positions() if offsets is None else _checked_offsets(offsets)
-        refused = self._member.commit(positions, COMMIT_TIMEOUT_MS)
+        positions = self._consumed() if offsets is None else _checked_offsets(offsets)
+        timeout_ms = COMMIT_TIMEOUT_MS
+        if self._stores().in_kafka:
+            # The coordinator is looked for, and asked, and each may take that long.
+            timeout_ms += 3 * self.config.offsets_channel_socket_timeout_ms
+        refused = self._member.commit(positions, timeout_ms)
         for _ in range(self.config.offsets_commit_max_retries if retry_on_failure else 0):
-            again = {tp: positions[tp] for tp in refused if tp in self.assignment}
+            again = {tp: positions[tp] for tp, why in refused.items() if not why.is_final and tp in self.assignment}
             if not again or self._closing.wait(self.config.offsets_channel_backoff_ms / 1000):
                 break
             refused = {tp: why for tp, why in refused.items() if tp not in again}
-            refused |= self._member.commit(again, COMMIT_TIMEOUT_MS)
+            refused |= self._member.commit(again, timeout_ms)
         if refused:
-            raise OffsetsNotCommitted(refused)
+            raise OffsetsNotCommitted({tp: str(why) for tp, why in refused.items()})
 
-    def _positions(self) -> dict[TopicPartition, int]:
+    def _consumed(self) -> dict[TopicPartition, int]:
         """What is on its way out is committed with its release; without automatic commits only this can do it."""
         infos = self._member.streams.held()
         everything = not self.config.auto_commit_enable
@@ -387,6 +415,15 @@ class ZookeeperConsumerConnector:
         return {tp: info.thread for tp, info in list(self._member.streams.infos.items()) if info.is_live}
 
     @property
+    def positions(self) -> dict[TopicPartition, Position]:
+        """Where this member stands in what it reads now, and where each partition started."""
+        return {
+            tp: Position(info.consumed_offset, info.started_at, info.source)
+            for tp, info in list(self._member.streams.infos.items())
+            if info.is_live
+        }
+
+    @property
     def counters(self) -> dict[str, int]:
         """How often what happened so far."""
         return self._member.counters.snapshot()
@@ -434,6 +471,30 @@ class ZookeeperConsumerConnector:
             ),
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             listener_timeout_ms=config.rebalance_listener_timeout_ms,
+            stores=self._stores(),
+            kafka_timeout_ms=config.rebalance_offsets_timeout_ms,
+            kafka_close_timeout_ms=min(
+                config.rebalance_offsets_timeout_ms
+                + config.offsets_commit_max_retries * config.offsets_channel_backoff_ms,
+                CLOSE_IN_KAFKA_MS_MAX,
+            ),
+            kafka_close_attempts=1 + config.offsets_commit_max_retries,
+        )
+
+    def _stores(self) -> Stores:
+        if self.config.offsets_storage == "zookeeper":
+            return Stores.ZOOKEEPER
+        return Stores.BOTH if self.config.dual_commit_enabled else Stores.KAFKA
+
+    def _channel_settings(self) -> ChannelSettings | None:
+        config = self.config
+        if not self._stores().in_kafka:
+            return None
+        return ChannelSettings(
+            config.group_id,
+            config.client_id,
+            config.offsets_channel_socket_timeout_ms,
+            config.offsets_channel_backoff_ms,
         )
 
     def _fetch_settings(self) -> FetchSettings:

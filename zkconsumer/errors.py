@@ -78,6 +78,10 @@ class MessageSizeTooLargeException(UsageError):
     """A message is larger than ``fetch.message.max.bytes``; raise that setting."""
 
 
+class OffsetsInKafkaUnsupported(UsageError):
+    """``offsets.storage=kafka`` needs brokers from 0.8.2 on; set ``offsets.storage=zookeeper`` for every member."""
+
+
 class ConnectorClosed(UsageError):
     """The connector is closed; make another one."""
 

@@ -44,6 +44,13 @@ class SameAs(NamedTuple):
     key: str
 
 
+class TrueWith(NamedTuple):
+    """A default that is true with this value of another setting, which stands above in the table, and else false."""
+
+    key: str
+    value: str
+
+
 class Setting(Generic[T]):
     """One line of the table, and the attribute of the configuration that reads it.
 
@@ -123,7 +130,7 @@ def integer(
     return Setting(key, sentence, read, "integer", f"an integer from {low} to {high}", default, unit)
 
 
-def boolean(key: str, default: bool, sentence: str) -> Setting[bool]:
+def boolean(key: str, default: bool | TrueWith, sentence: str) -> Setting[bool]:
     """Exactly ``true`` or ``false``."""
 
     def read(given: object) -> bool:

@@ -20,9 +20,10 @@ from typing import Any
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core import invariants
-from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Timer, Written
+from zkconsumer.core.events import Claimed, KafkaWritten, Outcome, StoredOffset, Timer, Written
 from zkconsumer.core.group import Group, GroupSettings
 from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.stores import Stores
 from zkconsumer.core.view import Control, GroupView, Subscription
 from zkconsumer.types import TopicPartition
 
@@ -47,7 +48,12 @@ SETTINGS = {
     "diagnose": "diagnose_after_ms",
     "session-timeout": "session_timeout_ms",
     "listener": "listener_timeout_ms",
+    "stores": "stores",
+    "kafka-timeout": "kafka_timeout_ms",
+    "kafka-close-timeout": "kafka_close_timeout_ms",
+    "kafka-close-attempts": "kafka_close_attempts",
 }
+READERS: dict[str, Callable[[str], Any]] = {"member": str, "stores": Stores}
 
 
 class BadTranscript(Exception):
@@ -121,7 +127,7 @@ class Conversation:
             if name in ("strategy", "compatibility"):
                 setattr(self, name, value)
             elif name in SETTINGS:
-                self.settings[SETTINGS[name]] = value if name == "member" else _number_or_flag(value)
+                self.settings[SETTINGS[name]] = READERS.get(name, _number_or_flag)(value)
             else:
                 raise BadTranscript(f"no such setting: {name}")
 
@@ -179,8 +185,12 @@ class Conversation:
         return self._asked[kind].pop(0)
 
     def _already(self, text: str) -> None:
-        """Everything up to a held share, untold: ``already <view>``, and where the offsets stand: ``at 10@3``."""
+        """Everything up to a held share, untold: ``already <view>``, and where the offsets stand: ``at 10@3``.
+
+        With Kafka, ``at 10@3 kafka 12``: what it keeps.
+        """
         view, _, at = text.partition(" at ")
+        at, _, in_kafka = at.partition(" kafka ")
         member = self.group.settings.member
         members = self._view(view).members
         self.hear("connected")
@@ -195,7 +205,9 @@ class Conversation:
         if self._asked.get(do.CallBeforeStarting):
             self.hear("returned")
         if self._asked.get(do.ReadPositions):
-            self.hear(f"positions {f'*={at.strip()}' if at else ''}")
+            self.hear(f"positions {f'*={at.strip()}' if at.strip() else ''}")
+        if self._asked.get(do.FetchOffsets):
+            self.hear(f"fetched {f'*={in_kafka.strip()}' if in_kafka else ''}")
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
@@ -333,6 +345,21 @@ class Conversation:
             if self._asked.get(kind):
                 return ev.ListenerReturned(self._answered(kind).ticket, call, why)
         raise BadTranscript("the listener was not called")
+    def _hear_fetched(self, rest: str) -> ev.Event:
+        command = self._answered(do.FetchOffsets)
+        items = dict(_pairs(shlex.split(rest)))
+        unsupported = items.pop("unsupported", "")
+        given = self._per_partition(items, command.partitions)
+        texts = {tp: f"!{unsupported}" if unsupported else given.get(tp, "none") for tp in command.partitions}
+        offsets = {tp: -1 if text == "none" else int(text) for tp, text in texts.items() if not text.startswith("!")}
+        failed = {tp: text[1:] for tp, text in texts.items() if text.startswith("!")}
+        return ev.OffsetsFetched(command.ticket, offsets, failed, unsupported)
+
+    def _hear_kafka_committed(self, rest: str) -> ev.Event:
+        command = self._answered(do.CommitToKafka)
+        given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
+        results = {tp: _written_to_kafka(given.get(tp, "done")) for tp in command.offsets}
+        return ev.KafkaCommitSettled(command.ticket, results)
 
     def _hear_drained(self, rest: str) -> ev.Event:
         return ev.PartitionsDrained(_positions(rest))
@@ -425,6 +452,13 @@ def show(command: do.Command) -> str:
             return f"list owners {','.join(topics)}"
         case do.ReadPositions(partitions=partitions):
             return f"read positions {_names(partitions)}"
+        case do.FetchOffsets(partitions=partitions, timeout_ms=timeout_ms):
+            return f"fetch offsets {_names(partitions)} within {timeout_ms}"
+        case do.CommitToKafka(offsets=offsets, attempts=attempts):
+            words = [f"{tp}={offset}" for tp, offset in offsets.items()]
+            return f"tell kafka {' '.join(words)}{f' in {attempts} attempts' if attempts > 1 else ''}"
+        case do.CancelKafka():
+            return "cancel kafka"
         case do.Claim():
             flags = [name for name in ("look_first", "look_closely") if getattr(command, name)]
             words = [f"{tp}={thread}" for tp, thread in command.owners.items()]
@@ -441,7 +475,7 @@ def show(command: do.Command) -> str:
             return f"give up drain {_names(partitions)}"
         case do.Drop(partitions, why):
             return f"drop {_names(partitions)}: {why}"
-        case do.StartFetching(positions, threads):
+        case do.StartFetching(positions, threads, _):
             return "fetch " + " ".join(f"{tp}@{at}>{threads[tp]}" for tp, at in positions.items())
         case do.MoveThread(threads):
             return "move " + " ".join(f"{tp}>{thread}" for tp, thread in threads.items())
@@ -540,6 +574,18 @@ def _written(text: str, offset: int | None, stored: StoredOffset) -> Written:
         return Written(Outcome.DONE, after)
     if kind == "rewound":
         return Written(Outcome.DONE, after, rewound_from=int(rest))
+    raise BadTranscript(f"not an outcome: {text!r}")
+
+
+def _written_to_kafka(text: str) -> KafkaWritten:
+    """``done``, ``final:why``, ``modern:why``, or an outcome."""
+    kind, _, why = text.partition(":")
+    if kind == "done":
+        return KafkaWritten(Outcome.DONE)
+    if kind in ("final", "modern"):
+        return KafkaWritten(Outcome.FAILED, why or kind, is_final=True, is_modern_group=kind == "modern")
+    if kind in OUTCOMES:
+        return KafkaWritten(OUTCOMES[kind], why or kind)
     raise BadTranscript(f"not an outcome: {text!r}")
 
 

@@ -60,6 +60,7 @@ DEFAULTS_OF_THE_ORIGINAL = {
 DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {}
 DEFAULTS_OF_OURS = {
     "release.settle.ms": 0,
+    "rebalance.offsets.timeout.ms": 2500,
     "rebalance.drain.timeout.ms": 2000,
     "rebalance.listener.timeout.ms": 5000,
     "rebalance.fail.fast": False,
@@ -273,11 +274,21 @@ def test_the_socket_timeout_must_cover_the_wait_of_a_fetch() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["kafka", "KAFKA", "Kafka"])
-@pytest.mark.parametrize("dual", [{}, {"dual.commit.enabled": "true"}, {"dual.commit.enabled": "false"}])
-def test_offsets_in_kafka_are_refused_in_one_sentence(spelling: str, dual: dict[str, str]) -> None:
-    [problem] = problems(NEEDED | {"offsets.storage": spelling} | dual)
-    assert problem.startswith("offsets.storage=kafka: ")
-    assert "not available in this version" in problem
+@pytest.mark.parametrize(("dual", "is_dual"), [({}, True), ({"dual.commit.enabled": "false"}, False)])
+def test_offsets_in_kafka_are_committed_to_both_stores_unless_told_otherwise(
+    spelling: str, dual: dict[str, str], is_dual: bool
+) -> None:
+    made = ConsumerConfig.from_properties(NEEDED | {"offsets.storage": spelling} | dual)
+    assert (made.offsets_storage, made.dual_commit_enabled) == ("kafka", is_dual)
+    assert not made.ignored
+
+
+def test_dual_commit_follows_the_storage_when_that_is_overridden() -> None:
+    made = ConsumerConfig.from_properties(NEEDED | {"dual.commit.enabled": "true"})
+    assert made.dual_commit_enabled is False
+    assert made.with_overrides({"offsets.storage": "kafka"}).dual_commit_enabled is True
+    given = ConsumerConfig.from_properties(NEEDED | {"dual.commit.enabled": "false"})
+    assert given.with_overrides({"offsets.storage": "kafka"}).dual_commit_enabled is False
 
 
 def test_dual_commit_without_offsets_in_kafka_has_no_effect_as_in_the_original() -> None:

@@ -102,7 +102,11 @@ def test_a_partition_without_an_offset_is_none(release: str) -> None:
     connection, ranges = asking(a_cluster(release))
     partitions = [TP, TopicPartition("nowhere", 0)]
     answer = fetch_offsets(connection, ranges, GROUP, partitions, TIMEOUT_MS)
-    assert answer == GroupOffsets(codes.NONE, dict.fromkeys(partitions))
+    assert answer.error == codes.NONE
+    assert answer.partitions[TP] is None
+    # A broker that does not know the partition does not know either whether there is an offset.
+    looks = RELEASES[release].checks_partitions_of_fetches
+    assert answer.partitions[partitions[1]] == (codes.UNKNOWN_TOPIC_OR_PARTITION if looks else None)
 
 
 class Forgetful:

@@ -8,6 +8,7 @@ from zkconsumer.settings import (
     INT_MIN,
     SameAs,
     SettingsTable,
+    TrueWith,
     boolean,
     check_connect,
     check_consumer_id,
@@ -157,23 +158,33 @@ class OriginalSettings(SettingsTable):
     )
     offsets_storage = choice(
         "offsets.storage", ("zookeeper", "kafka"),
-        "Where offsets are kept. `kafka` is known but not available in this version, with dual commit or without.",
+        "Where offsets are kept: in ZooKeeper, or in Kafka at the group's coordinator (brokers from 0.8.2 on). All "
+        "members of a group must be set alike; how to change it: "
+        "[offsets in Kafka](../how-to/keep-offsets-in-kafka.md).",
         folded=True,
     )
     dual_commit_enabled = boolean(
-        "dual.commit.enabled", False,
-        "Only with `offsets.storage=kafka`, whose default for it is true: commit to ZooKeeper as well.",
+        "dual.commit.enabled", TrueWith("offsets.storage", "kafka"),
+        "Only with `offsets.storage=kafka`: commit to ZooKeeper as well, and start from the larger offset of the two.",
     )
     offsets_channel_backoff_ms = integer(
-        "offsets.channel.backoff.ms", 1000, "The pause before a failed commit is tried again.", unit="ms"
+        "offsets.channel.backoff.ms", 1000,
+        "The pause before a failed commit is tried again, and before the group's coordinator is looked for or asked "
+        "again.",
+        unit="ms",
     )
     offsets_channel_socket_timeout_ms = integer(
         "offsets.channel.socket.timeout.ms", 10_000,
-        "The time-out of the connection to the offset manager; only with `offsets.storage=kafka`.",
+        "How long the group's coordinator may take to accept a connection or to answer; only with "
+        "`offsets.storage=kafka`.",
         unit="ms", low=1,
     )
     offsets_commit_max_retries = integer(
-        "offsets.commit.max.retries", 5, "How often a failed commit is tried again.", unit="attempts"
+        "offsets.commit.max.retries", 5,
+        "How often a failed commit is tried again: that of `commit_offsets()`, and the last one when the connector is "
+        "closed. Automatic commits and those of a rebalance are tried once; looking for the coordinator does not "
+        "count. (So it is documented; releases from 0.9 on do the opposite.)",
+        unit="attempts",
     )
 
     @staticmethod
@@ -185,11 +196,5 @@ class OriginalSettings(SettingsTable):
                 f"socket.timeout.ms={values['socket.timeout.ms']}: must be at least fetch.wait.max.ms="
                 f"{values['fetch.wait.max.ms']}, or every idle fetch times out; raise it (releases before 0.9 did not "
                 "look)"
-            )
-        if values["offsets.storage"] == "kafka":
-            problems.append(
-                "offsets.storage=kafka: offsets in Kafka, with dual.commit.enabled or without, are not available in "
-                "this version; bring the group's offsets back to ZooKeeper with the original members (dual commit on "
-                "until every offset has moved), then set offsets.storage=zookeeper"
             )
         return problems

@@ -25,6 +25,13 @@ class OwnSettings(SettingsTable):
         "its pauses.",
         unit="ms",
     )
+    rebalance_offsets_timeout_ms = integer(
+        "rebalance.offsets.timeout.ms", 2500,
+        "With `offsets.storage=kafka`: how long one step of a rebalance waits for the group's coordinator. A partition "
+        "that leaves is released without its last commit after that; one that comes is held and not read until the "
+        "coordinator tells its offset. It must be well below the 8 s for which an original member goes on trying.",
+        unit="ms", low=1,
+    )
     rebalance_debounce_ms = integer(
         "rebalance.debounce.ms", 50,
         "How long after the first change of the group it is read again, so that many changes cost one reading.",

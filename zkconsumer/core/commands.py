@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zkconsumer.core.events import StoredOffset, Timer
+    from zkconsumer.core.stores import NotWritten, Source
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.view import Subscription
     from zkconsumer.types import TopicPartition
@@ -134,6 +135,16 @@ class ReadPositions:
     partitions: tuple[TopicPartition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """Ask the group's coordinator for the offsets of these partitions, for at most so long."""
+
+    ticket: int
+    session_id: int
+    partitions: tuple[TopicPartition, ...]
+    timeout_ms: int
+
+
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +208,26 @@ class Commit:
     control_version: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class CommitToKafka:
+    """Tell the group's coordinator these offsets of partitions that we own, in so many attempts at most.
+
+    Kafka knows no condition: lease and owner nodes are looked at immediately before each request.
+    """
+
+    ticket: int
+    session_id: int
+    offsets: Mapping[TopicPartition, int]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelKafka:
+    """Nobody waits any more for what was asked with this ticket: send nothing of it from now on."""
+
+    of: int
+
+
 # --- streams and fetchers ---------------------------------------------------------------------------------------
 
 
@@ -224,10 +255,14 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class StartFetching:
-    """Fetch these partitions for these threads from these offsets (-1: ask the reset policy)."""
+    """Fetch these partitions for these threads from these offsets (-1: ask the reset policy).
+
+    ``sources`` says which store told each offset.
+    """
 
     positions: Mapping[TopicPartition, int]
     threads: Mapping[TopicPartition, str]
+    sources: Mapping[TopicPartition, Source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +304,7 @@ class CompleteCommit:
     """Answer a call of ``commit_offsets()``: what was not written, with the reason."""
 
     call: int
-    refused: Mapping[TopicPartition, str]
+    refused: Mapping[TopicPartition, NotWritten]
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,9 +341,12 @@ Command: TypeAlias = (
     | ReadGroup
     | ListOwners
     | ReadPositions
+    | FetchOffsets
     | Claim
     | Release
     | Commit
+    | CommitToKafka
+    | CancelKafka
     | Drain
     | GiveUpDrain
     | Drop

@@ -1,47 +1,78 @@
-"""The commits of one member: what is written when, one write at a time.
+r"""The commits of one member: what is written where and when, one commit at a time.
 
-A commit is decided from consumed positions and from what the offset znodes are known to hold.  While one is under
-way its partitions are not released (``in_flight``), because a release writes the same znodes.
+    send --> Commit (one conditional multi) --> CommitToKafka (what ZooKeeper took) --> done
+      \----- Kafka alone ----------------------^
+
+A commit is decided from consumed positions and from what the stores are known to hold.  While one is under way its
+partitions are not released (``in_flight``), because a release writes the same znodes, and because whoever takes a
+partition over must find the last commit in its store.  Kafka's part can be given up (``give_up_kafka``): a coordinator
+that is away must not hold partitions for ever.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
-from zkconsumer.core.events import Outcome
+from zkconsumer.core.events import KafkaWritten, Outcome
 from zkconsumer.core.partition import PartitionState
+from zkconsumer.core.stores import KAFKA, ZOOKEEPER, NotWritten, Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.events import CommitSettled, CommitWanted, Written
+    from zkconsumer.core.events import CommitSettled, CommitWanted, KafkaCommitSettled, Written
     from zkconsumer.core.partition import Partition
     from zkconsumer.types import TopicPartition
 
-NOT_OURS = "the partition is not ours any more"
+NOT_OURS = NotWritten("the partition is not ours any more")
 COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED)
+
+
+@dataclass(slots=True)
+class _Round:
+    """One commit under way.  ``for_kafka`` is what Kafka is to be told; ``in_kafka`` says that it is being told now."""
+
+    ticket: int
+    session_id: int
+    attempts: int
+    call: CommitWanted | None
+    refused: dict[TopicPartition, NotWritten]
+    for_kafka: dict[TopicPartition, int]
+    in_kafka: bool = False
+    resets: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class Commits:
     """At most one commit under way, and the calls that wait for theirs."""
 
-    def __init__(self, partitions: Mapping[TopicPartition, Partition], new_ticket: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        new_ticket: Callable[[], int],
+        stores: Stores = Stores.ZOOKEEPER,
+    ) -> None:
         self.in_flight: dict[TopicPartition, int] = {}
         """What is being written -> how often it had been reset when that was decided."""
         self.calls: list[CommitWanted] = []
         self._partitions = partitions
         self._new_ticket = new_ticket
-        self._ticket = 0
-        self._call: CommitWanted | None = None
-        self._refused: dict[TopicPartition, str] = {}
+        self._stores = stores
+        self._round: _Round | None = None
         self._said_rewound = False
+        self._said_kafka = ""
 
     @property
     def is_busy(self) -> bool:
         """Whether a commit is under way."""
-        return bool(self._ticket)
+        return self._round is not None
+
+    @property
+    def is_in_kafka(self) -> bool:
+        """Whether it is Kafka that a commit waits for."""
+        return self._round is not None and self._round.in_kafka
 
     def send(
         self,
@@ -49,36 +80,47 @@ class Commits:
         session_id: int,
         control_version: int | None,
         call: CommitWanted | None = None,
+        *,
+        repeats: bool = True,
+        attempts: int = 1,
     ) -> list[Command]:
-        """Write what is new in these consumed positions."""
-        assert not self._ticket, "one commit at a time: the next one needs the versions that this one makes"
-        refused: dict[TopicPartition, str] = {}
+        """Write what is new in these consumed positions; to Kafka, with ``repeats``, also what is not.
+
+        ``attempts``: how often Kafka may be asked in all.
+        """
+        assert self._round is None, "one commit at a time: the next one needs the versions that this one makes"
+        refused: dict[TopicPartition, NotWritten] = {}
         offsets: dict[TopicPartition, do.CommitOf] = {}
+        for_kafka: dict[TopicPartition, int] = {}
         for tp, position in sorted(positions.items()):
             held = self._partitions.get(tp)
             if held is None or not held.is_owned:
                 refused[tp] = NOT_OURS
                 continue
-            offset = held.offset_to_commit(position)
-            if offset is None:
+            to_znode = held.offset_to_commit(position) if self._stores.in_zookeeper else None
+            to_kafka = held.offset_for_kafka(position, repeats=repeats) if self._stores.in_kafka else None
+            if to_znode is None and to_kafka is None:
                 continue
-            if held.state in COMMITTABLE:
-                offsets[tp] = do.CommitOf(offset, held.stored, held.thread)
-            else:
+            if held.state not in COMMITTABLE:
                 refused[tp] = NOT_OURS
-        if not offsets:
+                continue
+            if to_znode is not None:
+                offsets[tp] = do.CommitOf(to_znode, held.stored, held.thread)
+            if to_kafka is not None:
+                for_kafka[tp] = to_kafka
+        if not offsets and not for_kafka:
             return [] if call is None else [do.CompleteCommit(call.call, refused)]
-        self._ticket = self._new_ticket()
-        self._call, self._refused = call, refused
-        self.in_flight = {tp: self._partitions[tp].resets for tp in offsets}
-        return [do.Commit(self._ticket, session_id, offsets, control_version)]
+        self._round = _Round(self._new_ticket(), session_id, attempts, call, refused, for_kafka)
+        self.in_flight = {tp: self._partitions[tp].resets for tp in (*offsets, *for_kafka)}
+        if offsets:
+            return [do.Commit(self._round.ticket, session_id, offsets, control_version)]
+        return self._tell_kafka(self._round)
 
     def settled(self, event: CommitSettled) -> tuple[list[Command], list[TopicPartition]]:
-        """Take the answer in; gives back the commands, and the partitions that turned out not to be ours."""
-        if event.ticket != self._ticket:
+        """Take ZooKeeper's answer in; gives back the commands, and the partitions that turned out not to be ours."""
+        now = self._round
+        if now is None or now.in_kafka or event.ticket != now.ticket:
             return [], []
-        self._ticket = 0
-        written_after, self.in_flight = self.in_flight, {}
         out: list[Command] = []
         lost: list[TopicPartition] = []
         done = 0
@@ -88,26 +130,62 @@ class Commits:
             if written.outcome is Outcome.DONE:
                 done += 1
                 if held is not None:
-                    held.wrote(written.stored, written_after[tp])
+                    held.wrote(written.stored, self.in_flight[tp])
                 continue
-            self._refused[tp] = written.why
+            now.for_kafka.pop(tp, None)
+            now.refused[tp] = self._not_in_zookeeper(written.why)
             if written.outcome is Outcome.NOT_OURS:
                 lost.append(tp)
             elif written.outcome is Outcome.FAILED:
                 out.append(do.Tell("ERROR", "commit-failed", f"partition={tp} why={written.why!r}"))
         counted = (("commits", done), ("commits_failed", len(event.results) - done))
         out += [do.Count(name, by) for name, by in counted if by]
-        if self._call is not None:
-            out.append(do.CompleteCommit(self._call.call, self._refused))
-        self._call = None
-        return out, lost
+        return [*out, *(self._tell_kafka(now) if now.for_kafka else self._finish(now))], lost
+
+    def settled_in_kafka(self, event: KafkaCommitSettled) -> tuple[list[Command], list[TopicPartition]]:
+        """The same of Kafka's answer."""
+        now = self._round
+        if now is None or not now.in_kafka or event.ticket != now.ticket:
+            return [], []
+        out: list[Command] = []
+        lost: list[TopicPartition] = []
+        failed: dict[TopicPartition, KafkaWritten] = {}
+        for tp, offset in now.for_kafka.items():
+            written = event.results.get(tp, KafkaWritten(Outcome.FAILED, "the coordinator did not answer for it"))
+            held = self._partitions.get(tp)
+            if written.outcome is Outcome.DONE:
+                if held is not None:
+                    held.wrote_to_kafka(offset, self.in_flight[tp])
+                continue
+            now.refused[tp] = NotWritten(written.why, KAFKA, written.is_final)
+            if written.outcome is Outcome.NOT_OURS:
+                lost.append(tp)
+            else:
+                failed[tp] = written
+        out += self._said_failed(failed)
+        not_done = len(lost) + len(failed)
+        counted = (("kafka_commits", len(now.for_kafka) - not_done), ("kafka_commits_failed", not_done))
+        out += [do.Count(name, by) for name, by in counted if by]
+        return [*out, *self._finish(now)], lost
+
+    def give_up_kafka(self, why: str) -> list[Command]:
+        """Do not wait for Kafka any longer, and if it was not asked yet, do not ask it."""
+        now = self._round
+        if now is None:
+            return []
+        now.refused |= {tp: NotWritten(why, KAFKA) for tp in now.for_kafka}
+        out: list[Command] = [do.Count("kafka_commits_failed", len(now.for_kafka))] if now.for_kafka else []
+        now.for_kafka.clear()
+        return [*out, do.CancelKafka(now.ticket), *self._finish(now)] if now.in_kafka else out
 
     def forget(self, why: str) -> list[Command]:
         """The session is gone: nothing of this may be written any more, and whoever waits is told."""
-        calls = [] if self._call is None else [self._call]
-        calls += self.calls
-        self.calls, self._call, self._ticket, self.in_flight = [], None, 0, {}
-        return [do.CompleteCommit(call.call, dict.fromkeys(call.positions, why)) for call in calls]
+        now, self._round, self.in_flight = self._round, None, {}
+        calls = self.calls if now is None or now.call is None else [now.call, *self.calls]
+        self.calls = []
+        out: list[Command] = [] if now is None or not now.in_kafka else [do.CancelKafka(now.ticket)]
+        refused = NotWritten(why)
+        return [*out, *(do.CompleteCommit(call.call, dict.fromkeys(call.positions, refused)) for call in calls)]
 
     def rewound(self, tp: TopicPartition, written: Written) -> list[Command]:
         """Count, and say once, that somebody who is not the owner had written a smaller offset."""
@@ -122,3 +200,32 @@ class Commits:
             )
             out.append(do.Tell("WARNING", "offset-rewound", words))
         return out
+
+    def _not_in_zookeeper(self, why: str) -> NotWritten:
+        return NotWritten(why, ZOOKEEPER if self._stores.in_kafka else "")
+
+    def _tell_kafka(self, now: _Round) -> list[Command]:
+        now.in_kafka = True
+        self.in_flight = {tp: self.in_flight[tp] for tp in now.for_kafka}
+        return [do.CommitToKafka(now.ticket, now.session_id, dict(now.for_kafka), now.attempts)]
+
+    def _finish(self, now: _Round) -> list[Command]:
+        self._round, self.in_flight = None, {}
+        return [] if now.call is None else [do.CompleteCommit(now.call.call, now.refused)]
+
+    def _said_failed(self, failed: Mapping[TopicPartition, KafkaWritten]) -> list[Command]:
+        """Say why Kafka did not take offsets; once a reason, until it took everything again."""
+        if not failed:
+            self._said_kafka = ""
+            return []
+        first, written = next(iter(failed.items()))
+        shape = "".join(char for char in written.why if not char.isdigit())
+        if shape == self._said_kafka:
+            return []
+        self._said_kafka = shape
+        words = f"partitions={len(failed)} first={first} why={written.why!r}"
+        if self._stores.in_zookeeper:
+            words += ": ZooKeeper has the offsets"
+        if written.is_modern_group:
+            return [do.Tell("ERROR", "modern-group-alive", words)]
+        return [do.Tell("ERROR", "kafka-commit-failed", words)]

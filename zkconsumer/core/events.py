@@ -211,6 +211,20 @@ class PositionsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsFetched:
+    """What the group's coordinator said of partitions that we own; -1 where it keeps no offset.
+
+    ``failed`` has the reason for every partition that it did not tell.  ``unsupported``: no broker of the cluster
+    keeps offsets, and why that is so.
+    """
+
+    ticket: int
+    offsets: Mapping[TopicPartition, int]
+    failed: Mapping[TopicPartition, str]
+    unsupported: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """How a commit or a release of one partition ended, and what the offset znode is known to hold now.
 
@@ -239,6 +253,28 @@ class CommitSettled:
 
     ticket: int
     results: Mapping[TopicPartition, Written]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaWritten:
+    """How a commit of one partition to Kafka ended.
+
+    ``is_final``: trying again cannot help.  ``is_modern_group``: members of the modern kind are alive in a group of
+    this name, and the broker takes offsets from nobody else.
+    """
+
+    outcome: Outcome
+    why: str = ""
+    is_final: bool = False
+    is_modern_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCommitSettled:
+    """The coordinator's answer to a commit, or what became of it."""
+
+    ticket: int
+    results: Mapping[TopicPartition, KafkaWritten]
 
 
 # --- from the streams -------------------------------------------------------------------------------------------
@@ -294,6 +330,7 @@ class Timer(Enum):
     REGISTER = "register"
     DIAGNOSE = "diagnose"
     LISTENER = "listener"
+    KAFKA = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +363,8 @@ Event: TypeAlias = (
     | PositionsRead
     | ReleaseSettled
     | CommitSettled
+    | OffsetsFetched
+    | KafkaCommitSettled
     | PartitionsDrained
     | PositionsCollected
     | OffsetReset

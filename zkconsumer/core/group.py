@@ -29,9 +29,11 @@ from zkconsumer.core.listener import Listener
 from zkconsumer.core.membership import Membership, MembershipState
 from zkconsumer.core.owners_watch import OwnersWatch
 from zkconsumer.core.partition import Partition, PartitionState
+from zkconsumer.core.positions import Positions
 from zkconsumer.core.rebalance import Rebalance, RebalanceState
 from zkconsumer.core.releases import Releases
 from zkconsumer.core.session import Session
+from zkconsumer.core.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,6 +48,9 @@ RETRY_MAX_MS = 30_000
 RETRY_GROWTH = 1.5
 HELD_ELSEWHERE_GRACE_MS = 1_000
 LOOK_CLOSELY_FROM_TRY = 2
+KAFKA_RETRY_MAX_MS = 5_000
+"""The longest pause when all that is missing is Kafka's word on where to begin."""
+
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationAnswer: TypeAlias = ev.Registered | ev.RegistrationHeld | ev.RegistrationFailed | ev.Deregistered
@@ -66,6 +71,10 @@ class GroupSettings:
     diagnose_after_ms: int = 12_000
     session_timeout_ms: int = 6000
     listener_timeout_ms: int = 5000
+    stores: Stores = Stores.ZOOKEEPER
+    kafka_timeout_ms: int = 2500
+    kafka_close_timeout_ms: int = 7500
+    kafka_close_attempts: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,10 @@ class Group:
         self.membership = Membership()
         self.rebalance = Rebalance()
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.commits = Commits(self.partitions, self._ticket)
+        self.commits = Commits(self.partitions, self._ticket, settings.stores)
+        self.positions = Positions(
+            self.partitions, self._ticket, stores=settings.stores, timeout_ms=settings.kafka_timeout_ms
+        )
         self.listener = Listener(self.partitions, self._ticket, settings.listener_timeout_ms)
         self.releases = Releases(
             self.partitions,
@@ -129,6 +141,8 @@ class Group:
             settle_ms=settings.settle_ms,
             commit_first=settings.auto_commit,
             listener=self.listener,
+            stores=settings.stores,
+            kafka_timeout_ms=settings.kafka_timeout_ms,
         )
         self.owners = OwnersWatch(self._ticket)
         self.subscription: Subscription | None = None
@@ -148,11 +162,10 @@ class Group:
         self._held_since_ms: int | None = None
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
-        self._tickets = self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
+        self._tickets = self._asked_register = self._asked_read = self._asked_claim = 0
         self._unowned: set[str] = set()
         self._said_left_out: set[str] = set()
         self._said_missing: set[str] = set()
-        self._said_stuck: dict[TopicPartition, str] = {}
         self._said_withdrawn: str = ""
         self._said_share: dict[TopicPartition, str] | None = None
         self._out: list[Command] = []
@@ -194,14 +207,14 @@ class Group:
                 self._owners_listed(event)
             case ev.ClaimSettled():
                 self._claim_settled(event)
-            case ev.PositionsRead():
+            case ev.PositionsRead() | ev.OffsetsFetched():
                 self._positions_read(event)
             case ev.ReleaseSettled():
                 self._say(*self.releases.settled(event))
             case ev.CommitSettled():
-                commands, lost = self.commits.settled(event)
-                self._say(*commands)
-                self._lose(lost, "a commit found that the owner node is not ours")
+                self._commit_settled(*self.commits.settled(event))
+            case ev.KafkaCommitSettled():
+                self._commit_settled(*self.commits.settled_in_kafka(event))
             case ev.PartitionsDrained(positions):
                 self._say(*self.releases.drained(positions))
             case ev.PositionsCollected(positions):
@@ -317,7 +330,7 @@ class Group:
     def _forget_everything(self, why: str) -> None:
         """Nothing of an ended session may be handed out, or written, in the next one."""
         self._forget_partitions(why)
-        self._say(*self.commits.forget(why))
+        self._say(*self.commits.forget(why), *self.positions.forget())
         self.releases.forget()
         self.listener.forget()
         self.owners.forget()
@@ -332,7 +345,7 @@ class Group:
         self._said_share = self._held_since_ms = None
         self._may_be_registered = self._deregister_later = self._retrying_releases = False
         self._withdrawing = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
-        self._asked_register = self._asked_read = self._asked_claim = self._asked_positions = 0
+        self._asked_register = self._asked_read = self._asked_claim = 0
         self._say(*(do.StopTimer(timer) for timer in TIMERS_OF_A_MEMBER))
         if self.is_leaving:
             self._announce_left(())
@@ -418,6 +431,8 @@ class Group:
             return
         self.is_leaving = True
         self.listener.excuse()
+        self.releases.kafka_timeout_ms = self.settings.kafka_close_timeout_ms
+        self.releases.kafka_attempts = self.settings.kafka_close_attempts
         self._deregister_later = False
         self._stop_attempt()
         self.membership.handle(ev.LeaveWanted())
@@ -443,7 +458,7 @@ class Group:
         """We are on the way out: claim nothing any more, read no position, and give everything back."""
         self.rebalance.handle(reb.Stopped())
         self.releases.unreleasable.clear()
-        self._asked_positions = 0
+        self._say(*self.positions.forget())
         self._said_share = None
         self._unowned.clear()
         self._diagnosing = self._diagnose_due = False
@@ -629,38 +644,19 @@ class Group:
         if self.listener.is_holding:
             return
         if unread:
-            self._asked_positions = self._ticket()
-            self._say(do.ReadPositions(self._asked_positions, self._session_id, unread))
+            self._say(*self.positions.ask(unread, self._session_id))
         else:
             self._positions_done()
 
-    def _positions_read(self, event: ev.PositionsRead) -> None:
-        if event.ticket != self._asked_positions:
+    def _positions_read(self, event: ev.PositionsRead | ev.OffsetsFetched) -> None:
+        commands = self.positions.answered(event)
+        if commands is None:
             return
-        self._asked_positions = 0
-        positions: dict[TopicPartition, int] = {}
-        threads: dict[TopicPartition, str] = {}
-        for tp, stored in event.stored.items():
-            held = self.partitions.get(tp)  # None when its owner node vanished meanwhile
-            if held is not None:
-                held.handle(part.PositionKnown(stored))
-                positions[tp], threads[tp] = stored.offset, held.thread
-                self._said_stuck.pop(tp, None)
-        for tp, why in event.failed.items():
-            held = self.partitions.get(tp)
-            if held is not None:
-                held.handle(part.PositionUnreadable(why))
-                self._offset_unreadable(tp, why)
-        if positions:
-            self._say(do.StartFetching(positions, threads))
-        if self.rebalance.state is RebalanceState.POSITIONING:
+        self._say(*commands)
+        if self.positions.unsupported:
+            self._fail("OffsetsInKafkaUnsupported", self.positions.unsupported)
+        elif self.rebalance.state is RebalanceState.POSITIONING:
             self._positions_done()
-
-    def _offset_unreadable(self, tp: TopicPartition, why: str) -> None:
-        if self._said_stuck.get(tp) != why:
-            self._said_stuck[tp] = why
-            words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
-            self._tell("ERROR", "offset-unreadable", words)
 
     def _positions_done(self) -> None:
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
@@ -686,7 +682,8 @@ class Group:
 
     def _retry_later(self) -> None:
         """Growing, jittered pauses until it holds; the nodes that refused us are watched meanwhile."""
-        delay = min(RETRY_MAX_MS, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.tries, 12)))
+        longest = KAFKA_RETRY_MAX_MS if self.positions.is_kafka_silent else RETRY_MAX_MS
+        delay = min(longest, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.tries, 12)))
         spread = sum(self.settings.member.encode()) * (self.tries + 1) % 20
         self.tries += 1
         self._say(do.StartTimer(Timer.RETRY, delay * (100 + spread) // 100))
@@ -743,7 +740,7 @@ class Group:
         lost = tuple(sorted(tp for tp in partitions if tp in self.partitions))
         for tp in lost:
             self.partitions.pop(tp).handle(part.Lost())
-            self._said_stuck.pop(tp, None)
+            self.positions.lost(tp)
         if lost:
             self._said_share = None
             self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={lost[0]} why={why!r}")
@@ -771,7 +768,7 @@ class Group:
         return not self.releases.is_pending and not self.listener.is_behind(self.assignment)
 
     def _go_on_positioning(self) -> None:
-        if self.rebalance.state is RebalanceState.POSITIONING and not self._asked_positions:
+        if self.rebalance.state is RebalanceState.POSITIONING and not self.positions.is_asking:
             self._position()
 
     # --- commits and time -----------------------------------------------------------------------------------
@@ -782,6 +779,10 @@ class Group:
             self._say(do.CompleteCommit(event.call, dict.fromkeys(event.positions, NOT_OURS)))
         else:
             self.commits.calls.append(event)
+
+    def _commit_settled(self, commands: Iterable[Command], lost: Iterable[TopicPartition]) -> None:
+        self._say(*commands)
+        self._lose(lost, "a commit found that the owner node is not ours")
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         if self.session.is_connected and not self.commits.is_busy:
@@ -815,6 +816,8 @@ class Group:
                 self._say(*self.releases.drain_timed_out())
             case Timer.SETTLE:
                 self.releases.settle_time_over()
+            case Timer.KAFKA:
+                self._say(*self.releases.kafka_timed_out())
             case Timer.COMMIT:
                 self._commit_timer = False
                 if self.fetching:

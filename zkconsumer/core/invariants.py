@@ -87,11 +87,12 @@ STEPS: tuple[tuple[type, ...], ...] = (
     (do.Drain, do.GiveUpDrain, do.Drop),
     (do.CallBeforeReleasing,),
     (do.Commit,),
+    (do.CommitToKafka,),
     (do.Release,),
     (do.Deregister,),
     (do.Claim,),
     (do.CallBeforeStarting,),
-    (do.ReadPositions,),
+    (do.ReadPositions, do.FetchOffsets),
     (do.StartFetching, do.MoveThread),
 )
 
@@ -124,13 +125,13 @@ def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
             return partitions
         case do.CallBeforeStarting(assignment=assignment):
             return tuple(assignment)
-        case do.Commit(offsets=offsets):
+        case do.Commit(offsets=offsets) | do.CommitToKafka(offsets=offsets):
             return tuple(offsets)
         case do.Release(partitions=releases):
             return tuple(releases)
         case do.Claim(owners=owners):
             return tuple(owners)
-        case do.ReadPositions(partitions=partitions):
+        case do.ReadPositions(partitions=partitions) | do.FetchOffsets(partitions=partitions):
             return partitions
         case do.StartFetching(threads=threads) | do.MoveThread(threads=threads):
             return tuple(threads)

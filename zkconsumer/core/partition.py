@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from zkconsumer.core.events import StoredOffset
 from zkconsumer.core.machine import Machine, Table, leads_to
+from zkconsumer.core.stores import Source
 
 NO_POSITION = -1
 
@@ -66,9 +67,10 @@ class Unsure:
 
 @dataclass(frozen=True, slots=True)
 class PositionKnown:
-    """The stored offset was read."""
+    """The stored offset was read, and what Kafka keeps (-1: nothing, or it is not asked)."""
 
     stored: StoredOffset
+    in_kafka: int = NO_POSITION
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,11 @@ class Partition(Machine):
         self.thread = thread
         self.czxid = 0
         self.stored = StoredOffset()
+        self.in_kafka = NO_POSITION
         self.position = NO_POSITION
         self.resets = 0
         self._resets_stored = 0
+        self._resets_in_kafka = 0
         self.settling = Settling.NOT_YET
         self.is_unsure = False
         self.is_told = False
@@ -151,20 +155,46 @@ class Partition(Machine):
         """Whether the reset policy moved the position since the last write: then it may be behind the stored one."""
         return self.resets != self._resets_stored
 
+    @property
+    def source(self) -> Source:
+        """Which store knows the larger offset."""
+        if max(self.stored.offset, self.in_kafka) < 0:
+            return Source.NEITHER
+        if self.stored.offset == self.in_kafka:
+            return Source.BOTH
+        return Source.ZOOKEEPER if self.stored.offset > self.in_kafka else Source.KAFKA
+
     def wrote(self, stored: StoredOffset, resets: int) -> None:
         """A write that was decided after that many resets came back; this is what the offset znode holds now."""
         self.stored = stored
         self._resets_stored = resets
 
-    def offset_to_commit(self, position: int) -> int | None:
-        """What a commit should write: None when there is nothing new.
+    def wrote_to_kafka(self, offset: int, resets: int) -> None:
+        """The same of Kafka."""
+        self.in_kafka = offset
+        self._resets_in_kafka = resets
 
-        Never a negative offset, and never a smaller one unless the reset policy moved the position back
-        (the original writes whatever it holds: a stored offset could go back).
+    def offset_to_commit(self, position: int) -> int | None:
+        """What a commit should write to the offset znode: None when there is nothing new.
+
+        Never a negative offset, and never a smaller one than either store is known to hold unless the reset policy
+        moved the position back (the original writes whatever it holds: a stored offset could go back).
         """
         if position < 0 or position == self.stored.offset:
             return None
-        if position < self.stored.offset and not self.was_reset:
+        if position < max(self.stored.offset, self.in_kafka) and not self.was_reset:
+            return None
+        return position
+
+    def offset_for_kafka(self, position: int, *, repeats: bool) -> int | None:
+        """What a commit should tell Kafka.
+
+        The same rule; but with ``repeats`` what has not changed is told again, because brokers forget offsets that
+        nobody repeats (``offsets.retention.minutes``).
+        """
+        if position < 0 or (position == self.in_kafka and not repeats):
+            return None
+        if position < max(self.stored.offset, self.in_kafka) and self.resets == self._resets_in_kafka:
             return None
         return position
 
@@ -176,7 +206,8 @@ class Partition(Machine):
     @leads_to(PartitionState.FETCHING)
     def _position_known(self, event: PositionKnown) -> tuple[PartitionState, list[Any]]:
         self.wrote(event.stored, self.resets)
-        self.position = event.stored.offset
+        self.wrote_to_kafka(event.in_kafka, self.resets)
+        self.position = max(event.stored.offset, event.in_kafka)
         return PartitionState.FETCHING, []
 
     @leads_to(PartitionState.STUCK)

@@ -3,6 +3,9 @@
 The order is the law: *stop and drain before commit, commit before release*.  With ``release.settle.ms`` the commit
 comes first and the owner nodes are held for that long, because an original member reads the offset *before* it
 claims: it must be refused once after our commit, and then it reads again.
+
+With offsets in Kafka the commit comes first as well, because no write to Kafka can be part of a multi.  It is waited
+for at most ``rebalance.offsets.timeout.ms``; then the partitions are given back without it.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from zkconsumer.core.partition import (
     Revoked,
     Settling,
 )
+from zkconsumer.core.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.commits import Commits
@@ -47,8 +51,14 @@ class Releases:
         settle_ms: int,
         commit_first: bool,
         listener: Listener,
+        stores: Stores = Stores.ZOOKEEPER,
+        kafka_timeout_ms: int = 0,
     ) -> None:
         self.unreleasable: dict[TopicPartition, str] = {}
+        self.kafka_timeout_ms = kafka_timeout_ms
+        """How long Kafka may keep drained partitions waiting."""
+        self.kafka_attempts = 1
+        """How often it may be asked in that time."""
         self._partitions = partitions
         self._commits = commits
         self._new_ticket = new_ticket
@@ -56,6 +66,9 @@ class Releases:
         self._settle_ms = settle_ms
         self._commit_first = commit_first
         self._listener = listener
+        self._stores = stores
+        self._commits_apart = settle_ms > 0 or stores.in_kafka
+        self._is_timing_kafka = False
         self._said_failed: dict[TopicPartition, str] = {}
         self._tickets: dict[int, Mapping[TopicPartition, do.ReleaseOf]] = {}
 
@@ -101,15 +114,17 @@ class Releases:
     ) -> list[Command]:
         """Give back, in one write, what is drained, settled and in no commit under way."""
         out: list[Command] = []
-        if self._settle_ms:
+        if self._commits_apart:
             out += self._settle(moves, session_id, control_version)
-        ready = [tp for tp in self._ready() if not self._settle_ms or tp in moves or self._is_settled(tp)]
+        ready = [tp for tp in self._ready() if not self._commits_apart or tp in moves or self._is_settled(tp)]
+        out += self._time_kafka(ready)
         if not ready:
             return out
         parts: dict[TopicPartition, do.ReleaseOf] = {}
+        writes = self._commit_first and self._stores.in_zookeeper
         for tp in ready:
             held = self._partitions[tp]
-            offset = held.offset_to_commit(held.position) if self._commit_first else None
+            offset = held.offset_to_commit(held.position) if writes else None
             next_owner = moves.get(tp) if held.position >= 0 else None
             parts[tp] = do.ReleaseOf(offset, held.stored, held.thread, next_owner, verify=held.is_unsure)
             held.handle(ReleaseSent())
@@ -166,8 +181,29 @@ class Releases:
             if held.settling is Settling.HOLDING:
                 held.settling = Settling.DONE
 
+    def kafka_timed_out(self) -> list[Command]:
+        """Do not wait for Kafka any longer: others wait for these partitions."""
+        self._is_timing_kafka = False
+        late = [tp for tp in self._drained() if self._settling(tp) in (Settling.NOT_YET, Settling.COMMITTING)]
+        if not late:
+            return []
+        for tp in late:
+            self._partitions[tp].settling = Settling.COMMITTING
+        there = "; ZooKeeper has them" if self._stores.in_zookeeper else ": what was read since is handed out again"
+        words = (
+            f"partitions={len(late)} first={late[0]} waited_ms={self.kafka_timeout_ms}: they are given back, and the "
+            f"group's coordinator did not take their last offsets{there}"
+        )
+        why = f"the coordinator did not answer within {self.kafka_timeout_ms} ms, and the partitions had to be released"
+        return [
+            do.Count("kafka_release_timeouts", len(late)),
+            do.Tell("WARNING", "kafka-release-timeout", words),
+            *self._commits.give_up_kafka(why),
+        ]
+
     def forget(self) -> None:
         """The session is gone."""
+        self._is_timing_kafka = False
         self._tickets.clear()
         self.unreleasable.clear()
         self._said_failed.clear()
@@ -175,15 +211,23 @@ class Releases:
     def _draining(self) -> tuple[TopicPartition, ...]:
         return tuple(tp for tp, p in sorted(self._partitions.items()) if p.state is PartitionState.DRAINING)
 
-    def _ready(self) -> list[TopicPartition]:
+    def _drained(self) -> list[TopicPartition]:
         return [
             tp
             for tp, p in sorted(self._partitions.items())
-            if p.state is PartitionState.DRAINED
-            and tp not in self._commits.in_flight
-            and tp not in self.unreleasable
-            and self._listener.knows(p)
+            if p.state is PartitionState.DRAINED and tp not in self.unreleasable and self._listener.knows(p)
         ]
+
+    def _ready(self) -> list[TopicPartition]:
+        return [tp for tp in self._drained() if tp not in self._commits.in_flight]
+
+    def _time_kafka(self, ready: Collection[TopicPartition]) -> list[Command]:
+        """Start the clock when what is drained begins to wait for Kafka, and stop it when nothing does."""
+        waits = self._commits.is_in_kafka and any(tp not in ready for tp in self._drained())
+        if waits == self._is_timing_kafka:
+            return []
+        self._is_timing_kafka = waits
+        return [do.StartTimer(Timer.KAFKA, self.kafka_timeout_ms) if waits else do.StopTimer(Timer.KAFKA)]
 
     def _is_settled(self, tp: TopicPartition) -> bool:
         return self._settling(tp) is Settling.DONE
@@ -193,20 +237,23 @@ class Releases:
     ) -> list[Command]:
         """Commit what is drained, and hold its owner nodes for the settling time after the commit came back.
 
-        What only changes its thread is not held: its successor is no other member.
+        What only changes its thread is not held: its successor is no other member.  Without a settling time nothing
+        is held any longer.
         """
         out: list[Command] = []
         if not self._commits.is_busy:
             fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is Settling.NOT_YET]
             if fresh and self._commit_first:
                 positions = {tp: self._partitions[tp].position for tp in fresh}
-                out += self._commits.send(positions, session_id, control_version)
+                out += self._commits.send(
+                    positions, session_id, control_version, repeats=False, attempts=self.kafka_attempts
+                )
             for tp in fresh:
                 self._partitions[tp].settling = Settling.COMMITTING
         committed = [tp for tp in self._ready() if self._settling(tp) is Settling.COMMITTING]
         for tp in committed:
-            self._partitions[tp].settling = Settling.HOLDING
-        return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)] if committed else out
+            self._partitions[tp].settling = Settling.HOLDING if self._settle_ms else Settling.DONE
+        return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)] if committed and self._settle_ms else out
 
     def _settling(self, tp: TopicPartition) -> Settling:
         return self._partitions[tp].settling

@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zkconsumer.core.stores import Source
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,6 +42,8 @@ class PartitionTopicInfo:
     In the same way a reset, on a fetcher's thread, cannot be undone by a program that was just coming back: what was
     consumed is written together with the reset that it belongs to, and counts only while that is the last one.
 
+    ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
+
     ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
     stopped: what another stream of this member goes on with.
     """
@@ -55,15 +59,20 @@ class PartitionTopicInfo:
         "on_back",
         "opened",
         "queue",
+        "source",
+        "started_at",
         "thread",
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, thread: str, queue: ChunkQueue, offset: int) -> None:
+    def __init__(
+        self, tp: TopicPartition, thread: str, queue: ChunkQueue, offset: int, source: Source = Source.NEITHER
+    ) -> None:
         self.tp = tp
         self.thread = thread
         self.queue = queue
-        self.fetch_offset = offset
+        self.started_at = self.fetch_offset = offset
+        self.source = source
         self.in_hand = NOTHING_IN_HAND
         self.is_live = True
         self.high_watermark = INVALID_OFFSET

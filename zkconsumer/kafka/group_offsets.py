@@ -22,7 +22,6 @@ from zkconsumer.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,
     NOT_COORDINATOR,
-    UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode,
     error_code,
 )
@@ -180,8 +179,9 @@ def offsets_answered(
 
 
 def _stored(row: OffsetFetchPartitionResponse) -> Stored:
-    # Brokers of 0.8.2 say error 3 for a partition that they do not know; nothing is stored for it either way.
-    if row.error_code not in (NONE.code, UNKNOWN_TOPIC_OR_PARTITION.code):
+    # Brokers of 0.8.2 say error 3 of a partition that they have not learnt of yet, right after a restart too: there may
+    # be an offset all the same.
+    if row.error_code != NONE.code:
         return error_code(row.error_code)
     if row.committed_offset == NO_OFFSET:
         return None

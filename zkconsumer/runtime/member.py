@@ -18,12 +18,15 @@ from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.group import Group, GroupSettings
 from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError
 from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
+from zkconsumer.kafka.offsets_channel import ChannelSettings, OffsetsChannel
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.control import Control
 from zkconsumer.runtime.listener import ListenerCalls
+from zkconsumer.runtime.offsets import KafkaHalf
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
 from zkconsumer.zk.broker_directory import BrokerDirectory
 from zkconsumer.zk.group_reader import GroupReader
@@ -66,6 +69,7 @@ class Member:
         connect: Connect,
         clock: Clock,
         lookup_timeout_ms: int,
+        channel: ChannelSettings | None = None,
     ) -> None:
         self.id = settings.member
         self.counters = Counters()
@@ -80,7 +84,7 @@ class Member:
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
         self._giving_up: Worker | None = None
-        self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, str]]] = {}
+        self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, NotWritten]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
         self.control = Control(self.group, clock)
@@ -97,9 +101,15 @@ class Member:
         )
         self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control)
         self.listener = ListenerCalls(self.id, self.control, self._thread_died)
+        self.channel: OffsetsChannel | None = None
+        kafka: KafkaHalf | None = None
+        if channel is not None:
+            directory = BrokerDirectory(store, lookup_timeout_ms)
+            self.channel = OffsetsChannel(self.id, channel, connect, directory.brokers, clock, self._thread_died)
+            kafka = KafkaHalf(group, store, self.channel, self.lease, self.control)
         self.control.start(
             f"{self.id}-control",
-            Performer(self.id, zookeeper, self.streams, self.listener, self.counters, self),
+            Performer(self.id, zookeeper, kafka, self.streams, self.listener, self.counters, self),
             self._thread_died,
         )
         store.listen(zookeeper.on_store_event)
@@ -134,7 +144,7 @@ class Member:
             raise self._failure
         return known
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, str]:
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
         """Write these positions; gives back what was not written, with the reason.
 
         Raises the error that ended the member, if one did.
@@ -142,7 +152,7 @@ class Member:
         if self._failure is not None:
             raise self._failure
         done = threading.Event()
-        refused: dict[TopicPartition, str] = {}
+        refused: dict[TopicPartition, NotWritten] = {}
         with self._calls_lock:
             self._calls_made += 1
             number = self._calls_made
@@ -151,7 +161,8 @@ class Member:
         if not done.wait(timeout_ms / 1000):
             with self._calls_lock:
                 self._calls.pop(number, None)
-            return dict.fromkeys(positions, f"ZooKeeper did not answer within {timeout_ms} ms")
+            asked = "ZooKeeper" if self.channel is None else "ZooKeeper, or the group's coordinator,"
+            return dict.fromkeys(positions, NotWritten(f"{asked} did not answer within {timeout_ms} ms"))
         if self._failure is not None:
             raise self._failure
         return refused
@@ -166,6 +177,8 @@ class Member:
         patience_ms = self._settings.drain_timeout_ms + self._settings.settle_ms + LEAVE_GRACE_MS
         if self.listener.listener is not None:
             patience_ms += self._settings.listener_timeout_ms
+        if self.channel is not None:
+            patience_ms += self._settings.kafka_close_timeout_ms
         return self._has_left.wait(patience_ms / 1000) and not self._not_released
 
     def close(self) -> bool:
@@ -176,11 +189,12 @@ class Member:
         """
         self.end_streams(None)
         self.listener.close()
-        self.fetchers.ask_to_stop()
+        self._ask_to_stop()
         self.control.post(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
         clean = (self._giving_up is None or self._giving_up.join(CLOSE_STEP_MS)) and clean
         clean = self.fetchers.join(CLOSE_STEP_MS) and clean
+        clean = (self.channel is None or self.channel.join(CLOSE_STEP_MS)) and clean
         clean = self.control.stop(CLOSE_STEP_MS) and clean
         self._share_known.set()
         if not self.listener.join(CLOSE_STEP_MS):
@@ -240,7 +254,7 @@ class Member:
         self.end_streams(self._failure)
         self.lease.set(0)
         if is_first:
-            self.fetchers.ask_to_stop()
+            self._ask_to_stop()
             self._giving_up = spawn(f"{self.id}-give-up", lambda _: self._give_up(), self._thread_died)
         self._share_known.set()
         self._has_left.set()
@@ -248,6 +262,11 @@ class Member:
             calls, self._calls = list(self._calls.values()), {}
         for done, _ in calls:
             done.set()
+
+    def _ask_to_stop(self) -> None:
+        self.fetchers.ask_to_stop()
+        if self.channel is not None:
+            self.channel.ask_to_stop()
 
     def _give_up(self) -> None:
         self._store.close(CLOSE_STEP_MS)

@@ -1,7 +1,8 @@
 """Does what the core says: one small function a command.
 
-Two halves: ``ZooKeeperHalf`` runs the procedures of ``zk`` and turns their results into events; ``StreamsHalf`` starts
-and stops partitions.  Neither decides, and neither waits: the answers come back as events.
+``ZooKeeperHalf`` runs the procedures of ``zk`` and turns their results into events; ``StreamsHalf`` starts and stops
+partitions; ``KafkaHalf`` (in ``offsets``) asks the group's coordinator where offsets are kept in Kafka.  None decides,
+and none waits: the answers come back as events.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.control import Control
     from zkconsumer.runtime.listener import ListenerCalls
+    from zkconsumer.runtime.offsets import KafkaHalf
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.group_reader import GroupReader
     from zkconsumer.zk.procedures import Procedure
@@ -239,7 +241,7 @@ class StreamsHalf:
         started: list[PartitionTopicInfo] = []
         for tp, offset in command.positions.items():
             thread = command.threads[tp]
-            info = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), offset)
+            info = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), offset, command.sources[tp])
             self.infos[tp] = info
             started.append(info)
         self._fetchers.start(started)
@@ -285,7 +287,7 @@ class StreamsHalf:
         queues: set[ChunkQueue] = set()
         for tp, thread in command.threads.items():
             old = self.infos[tp]
-            new = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), old.consumed_offset)
+            new = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), old.consumed_offset, old.source)
             chunks = []
             for chunk in old.not_handed_out():
                 if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
@@ -344,6 +346,7 @@ class Performer:
         self,
         member: str,
         zookeeper: ZooKeeperHalf,
+        kafka: KafkaHalf | None,
         streams: StreamsHalf,
         listener: ListenerCalls,
         counters: Counters,
@@ -377,6 +380,12 @@ class Performer:
             do.AnnounceLeft: outcome.left,
             do.Fail: outcome.failed,
         }
+        if kafka is not None:
+            self._do |= {
+                do.FetchOffsets: kafka.fetch,
+                do.CommitToKafka: kafka.commit,
+                do.CancelKafka: kafka.cancel,
+            }
 
     def perform(self, command: Command) -> None:
         """Do it, or start it."""

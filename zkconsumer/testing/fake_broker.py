@@ -203,6 +203,7 @@ class FakeBroker:
         is_final: bool,
     ) -> Any:
         state, me, body = self._state, self.broker_id, request.body
+        errors = {tp: error_code(fault.code) for tp, fault in faults.items() if isinstance(fault, PartitionError)}
         match request.api.key:
             case API_VERSIONS.key:
                 return fake_apis.api_versions(self.release)
@@ -217,9 +218,9 @@ class FakeBroker:
             case FIND_COORDINATOR.key:
                 return fake_groups.find_coordinator(state, version, body, group_errors)
             case OFFSET_COMMIT.key:
-                return fake_groups.offset_commit(state, me, self.release, version, body, group_errors)
+                return fake_groups.offset_commit(state, me, self.release, version, body, group_errors, errors)
             case OFFSET_FETCH.key:
-                return fake_groups.offset_fetch(state, me, self.release, version, body, group_errors)
+                return fake_groups.offset_fetch(state, me, self.release, version, body, group_errors, errors)
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
@@ -235,6 +236,11 @@ def _names(request: Request, tp: TopicPartition) -> bool:
             return tp in {(t.name, p.index) for t in body.topic_data for p in t.partition_data}
         case METADATA.key:
             return not body.topics or tp.topic in {t.name for t in body.topics}
+        case OFFSET_COMMIT.key:
+            return tp in {(t.name, p.partition_index) for t in body.topics for p in t.partitions}
+        case OFFSET_FETCH.key:
+            asked = [body.topics, *(group.topics for group in body.groups)]
+            return any(topics is None or tp in fake_groups.partitions_of(topics) for topics in asked)
     return False
 
 

@@ -58,6 +58,9 @@ NO_OFFSET = -1
 GroupErrors: TypeAlias = Mapping[str, ErrorCode]
 """Injected errors by group."""
 
+PartitionErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
+"""Injected errors by partition."""
+
 
 class Znodes(Protocol):
     """The part of a ZooKeeper that brokers need for the offsets of version 0; ``FakeZooKeeper`` is one."""
@@ -158,13 +161,20 @@ def _refusal(state: ClusterState, broker_id: int, group: str, errors: GroupError
 
 
 def offset_commit(
-    state: ClusterState, broker_id: int, release: Release, version: int, body: OffsetCommitRequest, errors: GroupErrors
+    state: ClusterState,
+    broker_id: int,
+    release: Release,
+    version: int,
+    body: OffsetCommitRequest,
+    errors: GroupErrors,
+    injected: PartitionErrors,
 ) -> OffsetCommitResponse:
     """Store offsets, where the version says."""
     refused = codes.NONE if version == 0 else _refused_commit(state, broker_id, release, body, errors)
 
     def commit(tp: TopicPartition, row: OffsetCommitPartition) -> OffsetCommitPartitionResponse:
-        error = codes.NONE if version and not release.checks_topics_of_commits else _unknown(state, release, tp)
+        looks = version == 0 or release.checks_topics_of_commits
+        error = injected.get(tp) or (_unknown(state, release, tp) if looks else codes.NONE)
         if error == codes.NONE:
             error = refused
         if error == codes.NONE and len(row.committed_metadata or "") > METADATA_CHARS_MAX:
@@ -213,20 +223,29 @@ def _store(state: ClusterState, group: str, tp: TopicPartition, row: OffsetCommi
 
 
 def offset_fetch(
-    state: ClusterState, broker_id: int, release: Release, version: int, body: OffsetFetchRequest, errors: GroupErrors
+    state: ClusterState,
+    broker_id: int,
+    release: Release,
+    version: int,
+    body: OffsetFetchRequest,
+    errors: GroupErrors,
+    injected: PartitionErrors,
 ) -> OffsetFetchResponse:
     """What is stored, where the version says."""
     if version >= BATCHED_FROM:
-        groups = [_of_group(state, broker_id, group, errors) for group in body.groups]
+        groups = [_of_group(state, broker_id, group, errors, injected) for group in body.groups]
         return OffsetFetchResponse(groups=groups)
     if version == 0:
         return OffsetFetchResponse(topics=_rows(body.topics or [], lambda tp: _from_znode(state, body.group_id, tp)))
     if version >= GROUP_ERROR_FROM:
-        answer = _of_group(state, broker_id, OffsetFetchGroup(group_id=body.group_id, topics=body.topics), errors)
+        asked = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
+        answer = _of_group(state, broker_id, asked, errors, injected)
         return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
     error = _refusal(state, broker_id, body.group_id, errors)
 
     def one(tp: TopicPartition) -> OffsetFetchPartitionResponse:
+        if tp in injected:
+            return _no_offset(tp, injected[tp])
         if release.checks_partitions_of_fetches and state.partition(tp) is None:
             return _no_offset(tp, codes.UNKNOWN_TOPIC_OR_PARTITION)
         return _no_offset(tp, error) if error != codes.NONE else _from_store(state, body.group_id, tp)
@@ -235,7 +254,7 @@ def offset_fetch(
 
 
 def _of_group(
-    state: ClusterState, broker_id: int, asked: OffsetFetchGroup, errors: GroupErrors
+    state: ClusterState, broker_id: int, asked: OffsetFetchGroup, errors: GroupErrors, injected: PartitionErrors
 ) -> OffsetFetchGroupResponse:
     error = _refusal(state, broker_id, asked.group_id, errors)
     if error != codes.NONE:
@@ -246,8 +265,17 @@ def _of_group(
         for tp in sorted(state.groups.get(asked.group_id, FakeGroup()).offsets):
             known.setdefault(tp.topic, []).append(tp.partition)
         topics = [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in known.items()]
-    rows = _rows(topics, lambda tp: _from_store(state, asked.group_id, tp))
+
+    def one(tp: TopicPartition) -> OffsetFetchPartitionResponse:
+        return _no_offset(tp, injected[tp]) if tp in injected else _from_store(state, asked.group_id, tp)
+
+    rows = _rows(topics, one)
     return OffsetFetchGroupResponse(group_id=asked.group_id, topics=rows)
+
+
+def partitions_of(topics: list[OffsetFetchTopic]) -> set[TopicPartition]:
+    """What a question names."""
+    return {TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes}
 
 
 def _rows(

@@ -1,0 +1,97 @@
+"""``KafkaHalf``: does what the core says about offsets in Kafka, beside ``ZooKeeperHalf``.
+
+A commit to Kafka cannot have a condition, so what it would have said is looked at immediately before each request: that
+the lease holds, and that the owner nodes are of the session in which the commit was decided (one pipelined round, in
+that session or not at all).  What can still go wrong is as long as one request.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import GetMany, Node, NoNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.kafka.offsets_channel import Fetched, Job, OffsetsChannel
+    from zkconsumer.runtime.control import Control
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Result
+    from zkconsumer.zk.store import ZkStore
+
+LOOK_TIMEOUT_MS = 2_000
+"""How long ZooKeeper may take to show the owner nodes before a commit is put off."""
+
+
+class KafkaHalf:
+    """Fetches and commits offsets at the group's coordinator; one group, one member."""
+
+    def __init__(self, group: str, store: ZkStore, channel: OffsetsChannel, lease: Lease, control: Control) -> None:
+        self._group = group
+        self._store = store
+        self._channel = channel
+        self._lease = lease
+        self._control = control
+        self._jobs: dict[int, Job] = {}
+
+    def fetch(self, command: do.FetchOffsets) -> None:
+        def done(fetched: Fetched) -> None:
+            event = ev.OffsetsFetched(command.ticket, fetched.offsets, fetched.failed, fetched.unsupported)
+            self._control.call(partial(self._settled, command.ticket, event))
+
+        self._jobs[command.ticket] = self._channel.fetch(command.partitions, command.timeout_ms, done)
+
+    def commit(self, command: do.CommitToKafka) -> None:
+        def done(results: Mapping[TopicPartition, KafkaWritten]) -> None:
+            event = ev.KafkaCommitSettled(command.ticket, results)
+            self._control.call(partial(self._settled, command.ticket, event))
+
+        check = partial(self._look, command.session_id)
+        self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
+
+    def cancel(self, command: do.CancelKafka) -> None:
+        job = self._jobs.pop(command.of, None)
+        if job is not None:
+            self._channel.cancel(job)
+
+    def _settled(self, ticket: int, event: ev.Event) -> None:
+        self._jobs.pop(ticket, None)
+        self._control.feed(event)
+
+    def _look(self, session_id: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaWritten]:
+        """What must not be committed, and why; on the channel's thread."""
+        wanted = list(partitions)
+        answers: list[list[Result]] = []
+        settled = threading.Event()
+
+        def done(results: list[Result]) -> None:
+            answers.append(results)
+            settled.set()
+
+        self._store.submit(session_id, [GetMany(tuple(paths.owner(self._group, tp) for tp in wanted))], done)
+        if not settled.wait(LOOK_TIMEOUT_MS / 1000):
+            silent = KafkaWritten(Outcome.FAILED, f"ZooKeeper did not show the owner nodes within {LOOK_TIMEOUT_MS} ms")
+            return dict.fromkeys(wanted, silent)
+        [[nodes]] = answers
+        assert isinstance(nodes, list), "reading many gives a list"
+        if not self._lease.holds:
+            return dict.fromkeys(wanted, KafkaWritten(Outcome.FAILED, "the ZooKeeper session is in doubt"))
+        found: dict[TopicPartition, KafkaWritten] = {}
+        for tp, node in zip(wanted, nodes, strict=True):
+            if isinstance(node, Node) and node.stat.ephemeral_owner == session_id:
+                continue
+            if isinstance(node, Node):
+                found[tp] = KafkaWritten(Outcome.NOT_OURS, f"the owner node is another's: {node.data[:200]!r}")
+            elif isinstance(node, NoNode):
+                found[tp] = KafkaWritten(Outcome.NOT_OURS, "the owner node is gone")
+            else:
+                found[tp] = KafkaWritten(Outcome.FAILED, f"the owner node could not be read: {type(node).__name__}")
+        return found
