@@ -19,12 +19,14 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
+from zkconsumer.kafka.modern_groups import describe_modern_group
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
 from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
 from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Api
+from zkconsumer.wire.schemas import DESCRIBE_GROUPS, FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH, Api
+from zkconsumer.wire.schemas.list_groups import STATES_FROM, ListGroupsRequest
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from zkconsumer.zk import paths
@@ -246,3 +248,29 @@ def test_version_0_is_zookeeper(broker_under_test: BrokerUnderTest) -> None:
         assert fetch(broker_under_test, group, tp, version) == GroupOffsets(codes.NONE, {tp: None})
         assert commit(broker_under_test, group, tp, max(versions_of(broker_under_test, OFFSET_COMMIT)), 9) == codes.NONE
         assert broker_under_test.topics.znode(path) == b"42"
+
+
+def test_a_modern_group_that_nobody_knows_is_dead_and_one_with_offsets_alone_is_empty(
+    broker_under_test: BrokerUnderTest,
+) -> None:
+    versions = versions_of(broker_under_test, DESCRIBE_GROUPS)
+    if not versions:
+        return
+    group = ready_group(broker_under_test)
+    for version in versions:
+        ranges = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(version, version)})
+        unknown = describe_modern_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
+        assert (unknown.state, unknown.members, unknown.is_alive) == ("Dead", (), False)
+    if broker_under_test.release.version < (1,):
+        return  # until then offsets alone make no group that anybody describes
+    tp = TopicPartition(broker_under_test.topic(), 0)
+    newest = max(versions_of(broker_under_test, OFFSET_COMMIT))
+    assert commit(broker_under_test, group, tp, newest, 5) == codes.NONE
+    for version in versions:
+        ranges = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(version, version)})
+        known = describe_modern_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
+        assert (known.state, known.is_alive) == ("Empty", False)
+    for version in versions_of(broker_under_test, LIST_GROUPS):
+        listed = broker_under_test.connection().request(LIST_GROUPS, version, ListGroupsRequest(), TIMEOUT_MS)
+        [row] = [one for one in listed.groups if one.group_id == group]
+        assert (row.protocol_type, row.group_state) == ("", "Empty" if version >= STATES_FROM else "")

@@ -43,6 +43,8 @@ def test_the_versions_are_those_that_were_promised() -> None:
         "OffsetCommit": (0, 9),
         "OffsetFetch": (0, 9),
         "FindCoordinator": (0, 6),
+        "DescribeGroups": (0, 5),
+        "ListGroups": (0, 4),
         "ApiVersions": (0, 3),
     }
 

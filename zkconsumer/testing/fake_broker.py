@@ -45,8 +45,10 @@ from zkconsumer.wire.frames import (
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     APIS,
+    DESCRIBE_GROUPS,
     FETCH,
     FIND_COORDINATOR,
+    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
@@ -217,6 +219,10 @@ class FakeBroker:
                 return fake_apis.fetch(state, me, self.release, version, body, faults, is_final=is_final)
             case FIND_COORDINATOR.key:
                 return fake_groups.find_coordinator(state, version, body, group_errors)
+            case DESCRIBE_GROUPS.key:
+                return fake_groups.describe_groups(state, me, body, group_errors)
+            case LIST_GROUPS.key:
+                return fake_groups.list_groups(state, me)
             case OFFSET_COMMIT.key:
                 return fake_groups.offset_commit(state, me, self.release, version, body, group_errors, errors)
             case OFFSET_FETCH.key:
@@ -250,6 +256,8 @@ def _groups(request: Request) -> set[str]:
     match request.api.key:
         case FIND_COORDINATOR.key:
             return {body.key, *body.coordinator_keys}
+        case DESCRIBE_GROUPS.key:
+            return set(body.groups)
         case OFFSET_COMMIT.key:
             return {body.group_id}
         case OFFSET_FETCH.key:

@@ -1,4 +1,4 @@
-"""What a fake broker answers about groups: coordinators and offsets.  Called with the cluster's lock held.
+"""What a fake broker answers about groups: coordinators, offsets, modern members.  Called with the cluster's lock held.
 
     version 0         the offset znodes of ZooKeeper, by whichever broker is asked
     version 1 and up  the cluster's own store, by the group's coordinator alone
@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from zkconsumer.wire.schemas.find_coordinator import (
     BATCHED_FROM as COORDINATORS_BATCHED_FROM,
 )
@@ -23,6 +29,7 @@ from zkconsumer.wire.schemas.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from zkconsumer.wire.schemas.list_groups import ListedGroup, ListGroupsResponse
 from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitPartitionResponse,
@@ -51,6 +58,11 @@ if TYPE_CHECKING:
 
 METADATA_CHARS_MAX = 4096
 """``offset.metadata.max.bytes`` as brokers ship; they count characters."""
+
+MODERN_MEMBER = DescribedGroupMember(
+    member_id="modern-1", client_id="modern", client_host="/127.0.0.1", member_metadata=b"", member_assignment=b""
+)
+"""The one member that a modern group of the fakes has, as DescribeGroups tells it."""
 
 NO_BROKER = BrokerAddress(-1, "", -1)
 NO_OFFSET = -1
@@ -155,6 +167,52 @@ def _refusal(state: ClusterState, broker_id: int, group: str, errors: GroupError
     if group in errors:
         return errors[group]
     return codes.NONE if coordinator_of(state, group) == broker_id else codes.NOT_COORDINATOR
+
+
+# --- DescribeGroups, ListGroups ------------------------------------------------------------------------------------
+
+
+def describe_groups(
+    state: ClusterState, broker_id: int, body: DescribeGroupsRequest, errors: GroupErrors
+) -> DescribeGroupsResponse:
+    """How the modern groups stand; one that nobody knows is dead."""
+    return DescribeGroupsResponse(groups=[_described(state, broker_id, name, errors) for name in body.groups])
+
+
+def _described(state: ClusterState, broker_id: int, name: str, errors: GroupErrors) -> DescribedGroup:
+    error = _refusal(state, broker_id, name, errors)
+    found = state.groups.get(name) if error == codes.NONE else None
+    members = [MODERN_MEMBER] if found is not None and found.has_members else []
+    return DescribedGroup(
+        error_code=error.code,
+        group_id=name,
+        group_state="" if error != codes.NONE else _group_state(found),
+        protocol_type="consumer" if members else "",
+        protocol_data="range" if members else "",
+        members=members,
+    )
+
+
+def _group_state(group: FakeGroup | None) -> str:
+    if group is None or not (group.has_members or group.offsets):
+        return "Dead"
+    return "Stable" if group.has_members else "Empty"
+
+
+def list_groups(state: ClusterState, broker_id: int) -> ListGroupsResponse:
+    """The groups that this broker coordinates."""
+    mine = {name: group for name, group in state.groups.items() if coordinator_of(state, name) == broker_id}
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=name,
+                protocol_type="consumer" if group.has_members else "",
+                group_state=_group_state(group),
+            )
+            for name, group in mine.items()
+            if _group_state(group) != "Dead"
+        ]
+    )
 
 
 # --- OffsetCommit ------------------------------------------------------------------------------------------------

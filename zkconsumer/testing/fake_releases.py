@@ -13,8 +13,10 @@ from zkconsumer.kafka.versions import VersionRange
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     APIS,
+    DESCRIBE_GROUPS,
     FETCH,
     FIND_COORDINATOR,
+    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
@@ -109,17 +111,17 @@ class Release:
 
 
 # release, message format, then the versions of
-#            Produce Fetch ListOff. Metadata OffsetCommit OffsetFetch FindCoordinator ApiVersions
+#            Produce Fetch ListOff. Metadata OffsetCommit OffsetFetch FindCoord. Describe-, ListGroups ApiVersions
 _TABLE = """
-0.8.1.1   0  0     0     0     0     0     0     -     -
-0.8.2.2   0  0     0     0     0     0-1   0-1   0     -
-0.9.0.1   0  0-1   0-1   0     0     0-2   0-1   0     -
-0.10.2.2  1  0-2   0-3   0-1   0-2   0-2   0-2   0     0
-0.11.0.3  2  0-3   0-5   0-2   0-4   0-3   0-3   0-1   0-1
-1.1.1     2  0-5   0-7   0-2   0-5   0-3   0-3   0-1   0-1
-2.0.1     2  0-6   0-8   0-3   0-6   0-4   0-4   0-2   0-2
-3.9.1     2  0-11  0-17  0-9   0-12  0-9   0-9   0-6   0-4
-4.1.1     2  0-13  4-18  1-10  0-13  2-9   1-9   0-6   0-4
+0.8.1.1   0  0     0     0     0     0     0     -     -     -     -
+0.8.2.2   0  0     0     0     0     0-1   0-1   0     -     -     -
+0.9.0.1   0  0-1   0-1   0     0     0-2   0-1   0     0     0     -
+0.10.2.2  1  0-2   0-3   0-1   0-2   0-2   0-2   0     0     0     0
+0.11.0.3  2  0-3   0-5   0-2   0-4   0-3   0-3   0-1   0-1   0-1   0-1
+1.1.1     2  0-5   0-7   0-2   0-5   0-3   0-3   0-1   0-1   0-1   0-1
+2.0.1     2  0-6   0-8   0-3   0-6   0-4   0-4   0-2   0-2   0-2   0-2
+3.9.1     2  0-11  0-17  0-9   0-12  0-9   0-9   0-6   0-5   0-5   0-4
+4.1.1     2  0-13  4-18  1-10  0-13  2-9   1-9   0-6   0-6   0-5   0-4
 """
 _COLUMNS: tuple[Api[Any, Any], ...] = (
     PRODUCE,
@@ -129,6 +131,8 @@ _COLUMNS: tuple[Api[Any, Any], ...] = (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     FIND_COORDINATOR,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
     API_VERSIONS,
 )
 

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from zkconsumer.wire.schemas.api_versions import API_VERSIONS
+from zkconsumer.wire.schemas.describe_groups import DESCRIBE_GROUPS
 from zkconsumer.wire.schemas.fetch import FETCH
 from zkconsumer.wire.schemas.find_coordinator import FIND_COORDINATOR
+from zkconsumer.wire.schemas.list_groups import LIST_GROUPS
 from zkconsumer.wire.schemas.list_offsets import LIST_OFFSETS
 from zkconsumer.wire.schemas.metadata import METADATA
 from zkconsumer.wire.schemas.offset_commit import OFFSET_COMMIT
@@ -29,6 +31,8 @@ APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
             OFFSET_COMMIT,
             OFFSET_FETCH,
             FIND_COORDINATOR,
+            DESCRIBE_GROUPS,
+            LIST_GROUPS,
             API_VERSIONS,
         )
     }
@@ -38,8 +42,10 @@ APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
 __all__ = [
     "APIS",
     "API_VERSIONS",
+    "DESCRIBE_GROUPS",
     "FETCH",
     "FIND_COORDINATOR",
+    "LIST_GROUPS",
     "LIST_OFFSETS",
     "METADATA",
     "OFFSET_COMMIT",

@@ -1,0 +1,59 @@
+"""DescribeGroups (15): how a modern group stands, asked of its coordinator (0.9).
+
+A group that the coordinator does not know is *Dead*, without an error (up to version 5).  So is, in these versions, a
+group of the protocol of KIP-848 (4.0): ListGroups tells of those.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import blob, boolean, int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+OPERATIONS_OMITTED = -(2**31)
+"""``authorized_operations`` when they were not asked for (2.3, KIP-430)."""
+
+
+@message
+class DescribeGroupsRequest:
+    """The groups to describe."""
+
+    groups: list[str] = f(array(text))
+    include_authorized_operations: bool = f(boolean, "3+", default=False)
+
+
+@message
+class DescribedGroupMember:
+    """One member; metadata and assignment are its protocol's own bytes."""
+
+    member_id: str = f(text)
+    group_instance_id: str | None = f(text, "4+", nullable="4+", default=None)
+    client_id: str = f(text)
+    client_host: str = f(text)
+    member_metadata: bytes = f(blob)
+    member_assignment: bytes = f(blob)
+
+
+@message
+class DescribedGroup:
+    """One group; ``protocol_data`` is the protocol that its members agreed on."""
+
+    error_code: int = f(int16, default=0)
+    group_id: str = f(text)
+    group_state: str = f(text)
+    protocol_type: str = f(text)
+    protocol_data: str = f(text)
+    members: list[DescribedGroupMember] = f(array(DescribedGroupMember))
+    authorized_operations: int = f(int32, "3+", default=OPERATIONS_OMITTED)
+
+
+@message
+class DescribeGroupsResponse:
+    """The groups, in the order in which they were asked for."""
+
+    throttle_time_ms: int = f(int32, "1+", default=0)
+    groups: list[DescribedGroup] = f(array(DescribedGroup))
+
+
+DESCRIBE_GROUPS = Api(
+    15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse, highest=5, flexible_from=5
+)

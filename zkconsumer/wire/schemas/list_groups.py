@@ -1,0 +1,40 @@
+"""ListGroups (16): the modern groups that one broker coordinates (0.9).
+
+From version 4 (2.6, KIP-518) with their states, and only those in the states that are named, if any are.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+STATES_FROM = 4
+"""The version from which the answer has states."""
+
+
+@message
+class ListGroupsRequest:
+    """``states_filter`` empty: groups in any state."""
+
+    states_filter: list[str] = f(array(text), "4+", default_factory=list, needed=True)
+
+
+@message
+class ListedGroup:
+    """One group; ``protocol_type`` is ``consumer`` for consumers, and empty for one that only stores offsets."""
+
+    group_id: str = f(text)
+    protocol_type: str = f(text)
+    group_state: str = f(text, "4+", default="")
+
+
+@message
+class ListGroupsResponse:
+    """The groups of this broker alone."""
+
+    throttle_time_ms: int = f(int32, "1+", default=0)
+    error_code: int = f(int16, default=0)
+    groups: list[ListedGroup] = f(array(ListedGroup))
+
+
+LIST_GROUPS = Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse, highest=4, flexible_from=3)
