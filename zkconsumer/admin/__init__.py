@@ -4,6 +4,11 @@
     brokers      who leads what, and one negotiated connection a broker
     groups       a whole group as values: members, owners, offsets, fences
     listing      every group, a line each, in bounded memory
+    look         one look: a group, its log ends, its offsets in Kafka
+    coordinators what Kafka has stored for a group
+    describe     a group as rows
+    delete       away with groups that nobody is in
+    doctor/      what is wrong with a group
     log_ranges   where logs begin, end, and reach a time
     stores       offsets in ZooKeeper, written under conditions
 """

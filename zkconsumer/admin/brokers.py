@@ -104,6 +104,10 @@ class Brokers:
                 trouble = str(error)
         raise BrokerUnreachable(f"none of {tried} brokers (of {len(brokers)}) answers; the last one: {trouble}")
 
+    def all(self) -> list[BrokerAddress]:
+        """The registered brokers, by id.  Raises ``WorldError`` when ZooKeeper does not tell."""
+        return sorted(self._find())
+
     def leaders(self, topics: Collection[str]) -> Leaders:
         """Who leads the partitions of these topics.
 

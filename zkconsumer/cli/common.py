@@ -91,17 +91,6 @@ def when(ms: int | None) -> str | None:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def age(ms: int) -> str:
-    """A span of time in its two largest units: ``3 d 4 h``."""
-    rest = max(0, ms) // 1000
-    parts: list[str] = []
-    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, rest = divmod(rest, seconds)
-        if count or parts or unit == "s":
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
-
-
 def _cell(value: object) -> str:
     text = NOTHING if value is None or value == "" else str(value)
     return "".join(c if c.isprintable() else "?" for c in text)

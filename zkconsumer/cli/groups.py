@@ -1,4 +1,4 @@
-"""``zkconsumer groups``: which groups there are, and how one stands.  ``delete`` has a file of its own."""
+"""``zkconsumer groups``: which groups there are, and how one stands.  ``delete`` and ``doctor`` have own files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zkconsumer.cli.common import (
 
 Output = Literal["table", "json"]
 
-LATER = {"delete": "zkconsumer.cli.groups_delete:delete"}
+LATER = {"delete": "zkconsumer.cli.groups_delete:delete", "doctor": "zkconsumer.cli.groups_doctor:doctor"}
 """Loaded when they are called."""
 
 NEAR_NAMES_MAX = 3

@@ -12,11 +12,11 @@ import click
 
 from zkconsumer.admin.delete import Target, execute, plan_group, plan_topic
 from zkconsumer.admin.listing import GroupLine, group_names, is_console_group, list_groups
+from zkconsumer.admin.words import age
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
     EXIT_PARTIAL,
-    age,
     cluster_options,
     open_session,
     output_option,

@@ -33,6 +33,12 @@ BATCH_BYTES_MIN = 49
 MAGIC_POSITION = 16
 """Where the magic stands, from the start of the entry."""
 
+_ATTRIBUTES_POSITION = 17
+_ATTRIBUTES_POSITION_V2 = 22
+"""Where the attributes' low byte stands: formats 0 and 1, and format 2."""
+
+_CODEC_MASK = 0x07
+
 OFFSET_AND_SIZE = Struct(">qi")
 _INT32 = Struct(">i")
 _LAST_OFFSET_DELTA_POSITION = 23
@@ -123,3 +129,9 @@ def walk(record_set: bytes | memoryview) -> Iterator[Entry]:
         yield Entry(position, end, magic, offset, last_offset)
         position = end
         offset_before = last_offset
+
+
+def codec_of(record_set: bytes | memoryview, entry: Entry) -> int:
+    """The number of the codec that the entry names (``wire.compression``); it need not exist."""
+    at = _ATTRIBUTES_POSITION_V2 if entry.magic == 2 else _ATTRIBUTES_POSITION
+    return record_set[entry.position + at] & _CODEC_MASK

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from zkconsumer.core.scala_maps import immutable_map_order
-from zkconsumer.errors import Bug
+from zkconsumer.errors import Bug, MalformedZnode
 from zkconsumer.text import to_bytes
 from zkconsumer.zk.java_json import INT32_MAX, Json, OddNumber, Reader, Refused, is_int32, read_object
 
@@ -71,6 +71,42 @@ def format_registration(registration: Registration) -> bytes:
 def parse_registration(data: bytes) -> Registration:
     """Read any member's registration.  Raises ``MalformedZnode``, with the reasons, when no release accepts it."""
     return read_object(data, _registration)
+
+
+def refused_by(data: bytes) -> dict[str, str]:
+    """Which members cannot read a registration that others can, and why: releases → reason, in words.
+
+    Each member of those releases fails in every rebalance while the node is there.  Raises ``MalformedZnode`` when no
+    release accepts it.
+    """
+    parse_registration(data)
+    reasons = {reader: _reason(data, reader) for reader in ("old", "strict", "doubled")}
+    found: dict[str, str] = {}
+    if reasons["old"]:
+        found["up to 0.11"] = reasons["old"]
+    if reasons["strict"]:
+        found["1.0.0" if not reasons["doubled"] else "from 1.0 on"] = reasons["strict"]
+    return found
+
+
+def _reason(data: bytes, wanted: str) -> str:
+    """Why one reader refuses it; empty when it does not."""
+    own: list[str] = []
+
+    def decode(members: dict[str, Json], reader: Reader) -> Registration:
+        if reader != wanted:
+            raise Refused("not asked")
+        try:
+            return _registration(members, reader)
+        except Refused as refused:
+            own.append(str(refused))
+            raise
+
+    try:
+        read_object(data, decode)
+    except MalformedZnode as error:
+        return own[0] if own else str(error)
+    return ""
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,576 @@
+"""``zkconsumer groups doctor``: each finding met by a group that has it, and not by one that has not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fix_admin import doors
+from tests.fix_world import MakeConnector, take
+from tests.unit.test_admin_groups import SCALA, scala_member
+from zkconsumer.admin.doctor import FAMILIES, examine
+from zkconsumer.admin.doctor.collect import collect
+from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.doctor.owners import verified
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.cli.main import main
+from zkconsumer.core.assignment import AssignmentContext, create_instance
+from zkconsumer.core.subscription import StaticTopicCount
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.wire import compression
+from zkconsumer.zk.registration import refused_by
+from zkconsumer.zk.requests import Create, Multi, SetOp
+from zkconsumer.zk.store import call
+
+FAKE_EPOCH_MS = 1_416_246_370_000
+"""What the fake ZooKeeper's clock begins at; each of its steps is a millisecond."""
+
+HOUR_MS = 3_600_000
+Act = Callable[[], object]
+
+
+class Clinic:
+    """Examines the group ``g1`` of a world; between the looks it does what the test says, one thing a sample."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self.world = world
+
+    def facts(self, *between: Act, age_ms: int = HOUR_MS, look_for_ms: int = 4_000, **how: Any) -> Facts:
+        """``age_ms``: how long before the examination everything was written."""
+        clock = ManualClock(wall_ms=FAKE_EPOCH_MS + self.world.zookeeper._seq + age_ms)
+        acts = list(between)
+
+        def pause(ms: int) -> None:
+            if acts:
+                acts.pop(0)()
+            clock.move(ms)
+
+        reached = Doors(self.world.store, self.world.cluster.connect, clock)
+        with AdminSession.open(ADDRESS, None, reached) as session:
+            found = collect(session, "g1", look_for_ms, pause=pause, **how)
+        assert found is not None
+        return found
+
+    def findings(self, *between: Act, **how: Any) -> dict[str, Finding]:
+        return {finding.name: finding for finding in examine(self.facts(*between, **how))}
+
+
+@pytest.fixture
+def clinic(world: FakeWorld) -> Clinic:
+    """A topic ``clicks`` of four partitions without records."""
+    world.create_topic("clicks", 4)
+    return Clinic(world)
+
+
+def stored(world: FakeWorld, at: str, offset: int | bytes) -> None:
+    data = offset if isinstance(offset, bytes) else str(offset).encode()
+    world.zookeeper.ensure(f"/consumers/g1/offsets/{at}", data)
+
+
+def healthy(world: FakeWorld) -> FakeZkStore:
+    """One original member that owns everything and has read everything."""
+    owns = tuple(f"clicks/{number}" for number in range(4))
+    for at in owns:
+        stored(world, at, 0)
+    return scala_member(world, SCALA, {"clicks": 1}, owns)
+
+
+def words(finding: Finding) -> str:
+    return "\n".join((finding.what, *finding.evidence, *finding.next_steps))
+
+
+# --- a healthy group --------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_group_has_no_finding(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    facts = clinic.facts()
+    assert examine(facts) == []
+    assert facts.unknown == ()
+    assert verified(facts) == (4, 4)
+
+
+def test_a_group_of_ours_and_the_original_has_no_finding(
+    world: FakeWorld, clinic: Clinic, connect: MakeConnector
+) -> None:
+    world.cluster.append("clicks", 3, [b"x"] * 3)
+    scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
+    ours = connect(consumer_id="z")
+    [stream] = ours.create_message_streams({"clicks": 1})["clicks"]
+    take(stream, 3)
+    ours.commit_offsets()
+    assert clinic.findings() == {}
+
+
+def test_each_finding_has_evidence_a_next_step_and_a_name_of_its_own(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"?")
+    stored(world, "gone/0", 1)
+    found = examine(clinic.facts())
+    assert len({finding.name for finding in found}) == len(found) >= 3
+    assert all(finding.evidence and finding.next_steps for finding in found)
+    told = "\n".join(module.__doc__ or "" for module in FAMILIES)
+    assert all(finding.name in told for finding in found)
+
+
+# --- registrations ----------------------------------------------------------------------------------------------
+
+
+def register(world: FakeWorld, name: str, **members: Any) -> None:
+    """A registration in a session of its own; ``members`` are the keys of its JSON."""
+    store = FakeZkStore(world.zookeeper)
+    store.start(1_000)
+    world.zookeeper.ensure("/consumers/g1/ids")
+    data = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "timestamp": "1"} | members
+    call(store, [Create(f"/consumers/g1/ids/{name}", json.dumps(data).encode(), ephemeral=True)], 1_000)
+
+
+def test_a_registration_that_nobody_can_read_is_poison(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    register(world, "g1_bad", subscription={"clicks": 0})
+    finding = clinic.findings()["registration-unusable"]
+    assert "/consumers/g1/ids/g1_bad" in words(finding)
+    assert "0 streams for 'clicks'" in words(finding)
+
+
+def test_a_filter_that_no_java_compiles_is_poison(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_bad", subscription={"(": 1}, pattern="white_list")
+    assert "no Java compiles" in words(clinic.findings()["registration-unusable"])
+
+
+def test_a_filter_that_only_java_understands_makes_ours_leave(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_odd", subscription={r"(a|b)\1(?<=x+)": 1}, pattern="white_list")
+    found = clinic.findings()
+    assert "registration-not-evaluable" in found
+    assert "registration-unusable" not in found
+
+
+def test_a_numeric_timestamp_stops_the_old_releases_only(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_go-1416246370000-aa", timestamp=1416246370000)
+    finding = clinic.findings()["registration-of-some"]
+    assert "release up to 0.11" in finding.what
+    assert "on go" in words(finding)
+
+
+@pytest.mark.parametrize(
+    ("data", "refusing"),
+    [
+        (b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}', set()),
+        (b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":1416246370000}', {"up to 0.11"}),
+        (b'{"version":1,"subscription":{"a\\.b":1},"pattern":"white_list","timestamp":"1"}', {"1.0.0"}),
+        (b'{"version":1,"subscription":{"t":1},"pattern":null,"timestamp":"1"}', {"from 1.0 on"}),
+    ],
+)
+def test_which_releases_refuse_a_registration(data: bytes, refusing: set[str]) -> None:
+    assert set(refused_by(data)) == refusing
+    with pytest.raises(MalformedZnode):
+        refused_by(b"?")
+
+
+def test_a_persistent_registration_never_goes(world: FakeWorld, clinic: Clinic) -> None:
+    data = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "timestamp": "1"}
+    world.zookeeper.ensure("/consumers/g1/ids/g1_c", json.dumps(data).encode())
+    assert "registration-persistent" in clinic.findings()
+
+
+def test_a_filter_that_was_escaped_twice_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_a", subscription={"cli.ks\\\\.x|clicks": 1}, pattern="white_list")
+    register(world, "g1_b", subscription={"cli.ks": 1}, pattern="white_list")
+    finding = clinic.findings()["registration-double-escaped"]
+    assert "g1_a" in finding.what
+    assert "g1_b" not in words(finding)
+
+
+def test_subscriptions_to_nothing_are_told(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_a", subscription={"clikcs": 1})
+    assert "clikcs" in words(clinic.findings()["subscription-to-nothing"])
+
+
+def test_a_filter_that_takes_no_topic_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_a", subscription={"nothing.*": 1}, pattern="white_list")
+    assert "takes no topic" in words(clinic.findings()["subscription-to-nothing"])
+
+
+# --- strategies -------------------------------------------------------------------------------------------------
+
+TWO = ("g1_a", "g1_b")
+
+
+def two_members(
+    world: FakeWorld, a: tuple[str, ...], b: tuple[str, ...], topics: tuple[str, ...] = ("clicks",)
+) -> None:
+    for name, owns in zip(TWO, (a, b), strict=True):
+        scala_member(world, name, dict.fromkeys(topics, 1), owns)
+
+
+def test_members_that_compute_otherwise_are_told_by_their_owners(world: FakeWorld, clinic: Clinic) -> None:
+    two_members(world, ("clicks/0", "clicks/3"), ("clicks/1", "clicks/2"))
+    finding = clinic.findings()["strategies-differ"]
+    assert "g1_a owns clicks/0, clicks/3: no setting gives it exactly that" in finding.evidence
+    assert "partition.assignment.strategy" in words(finding)
+
+
+@pytest.mark.parametrize("form", ["range", "roundrobin"])
+def test_members_that_compute_alike_are_no_finding(world: FakeWorld, clinic: Clinic, form: str) -> None:
+    if form == "range":
+        two_members(world, ("clicks/0", "clicks/1"), ("clicks/2", "clicks/3"))
+    else:
+        two_members(world, ("clicks/0", "clicks/2"), ("clicks/1", "clicks/3"))
+    facts = clinic.facts()
+    assert {one.strategy for one in facts.forms} == {form}
+    assert examine(facts) == []
+
+
+def test_in_the_middle_of_a_rebalance_no_strategy_is_judged(world: FakeWorld, clinic: Clinic) -> None:
+    two_members(world, ("clicks/0", "clicks/3"), ("clicks/1", "clicks/2"))
+    found = clinic.findings(lambda: register(world, "g1_c"))
+    assert "strategies-differ" not in found
+    assert "strategies-differ" not in clinic.findings(age_ms=100)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_topics_with_equal_hashes_are_told_under_roundrobin(world: FakeWorld, clinic: Clinic, strategy: str) -> None:
+    topics = {"Aa": (0, 1, 2), "BB": (0, 1, 2), "C": (0,)}
+    for topic, numbers in topics.items():
+        world.create_topic(topic, len(numbers))
+    counts = {name: StaticTopicCount(name, dict.fromkeys(topics, 1)) for name in TWO}
+    shares = create_instance(strategy).assign(AssignmentContext("", counts, topics))
+    a, b = (tuple(str(tp) for tp in shares.of(name)) for name in TWO)
+    two_members(world, a, b, tuple(topics))
+    found = clinic.findings()
+    assert set(found) == ({"topics-tied"} if strategy == "roundrobin" else set())
+
+
+# --- owners -----------------------------------------------------------------------------------------------------
+
+
+def test_owners_of_consumers_that_are_not_registered_are_told(world: FakeWorld, clinic: Clinic) -> None:
+    store = healthy(world)
+    call(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
+    world.zookeeper.ensure("/consumers/g1/owners/other")
+    call(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
+    finding = clinic.findings()["owner-without-member"]
+    assert "'g1_gone-0'" in words(finding)
+    assert f"0x{store.session_id:x}" in words(finding)
+
+
+def test_an_owner_node_of_an_older_session_than_the_registration_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    old = healthy(world)
+    call(old, [Create("/x", b"")], 1_000)
+    world.zookeeper.remove(f"/consumers/g1/ids/{SCALA}")
+    register(world, SCALA)
+    assert f"0x{old.session_id:x}" in words(clinic.findings()["owner-of-other-session"])
+
+
+def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeWorld, clinic: Clinic) -> None:
+    register(world, "g1_a")
+    world.zookeeper.ensure("/consumers/g1/owners/clicks/0", b"by hand")
+    assert "no session ends them" in clinic.findings()["owner-persistent"].what
+    control = {"id": "m1", "epoch": 1, "phase": "fenced", "authority": "zookeeper", "strategy": "copy"}
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
+    world.zookeeper.ensure("/consumers/g1/owners/clicks/0/fenced")
+    assert "fenced by a migration" in clinic.findings()["owner-persistent"].what
+
+
+def test_an_owner_that_is_no_thread_of_its_member_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    store = healthy(world)
+    call(store, [Multi((SetOp("/consumers/g1/owners/clicks/0", f"{SCALA}-7".encode()),))], 1_000)
+    assert f"{SCALA}-7" in words(clinic.findings()["owner-foreign"])
+
+
+def test_a_node_that_was_written_twice_is_nobodys(world: FakeWorld, clinic: Clinic) -> None:
+    store = healthy(world)
+    path = "/consumers/g1/owners/clicks/0"
+    call(store, [Multi((SetOp(path, b"x"), SetOp(path, f"{SCALA}-0".encode())))], 1_000)
+    assert "version 2" in words(clinic.findings()["owner-foreign"])
+
+
+def test_a_claim_on_a_partition_that_does_not_exist_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    store = healthy(world)
+    call(store, [Create("/consumers/g1/owners/clicks/9", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
+    assert "clicks/9" in words(clinic.findings()["owner-of-nothing"])
+
+
+def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeWorld, clinic: Clinic) -> None:
+    two_members(world, ("clicks/0", "clicks/1"), ())
+    found = clinic.findings()
+    assert "clicks/2, clicks/3" in words(found["partitions-unowned"])
+    idle = found["member-idle"]
+    assert "g1_b is registered for 1 h" in idle.what
+    assert "its share by range: clicks/2, clicks/3" in idle.evidence
+    assert "nobody holds it" in idle.evidence
+    assert verified(clinic.facts()) == (4, 2)
+
+
+def test_a_member_without_a_share_is_not_idle(world: FakeWorld, clinic: Clinic) -> None:
+    world.create_topic("one", 1)
+    two_members(world, ("one/0",), (), ("one",))
+    assert clinic.findings() == {}
+
+
+def test_a_member_that_has_just_come_is_not_idle(world: FakeWorld, clinic: Clinic) -> None:
+    two_members(world, ("clicks/0", "clicks/1"), ())
+    found = clinic.findings(age_ms=1_000, look_for_ms=1_000)
+    assert "member-idle" not in found
+
+
+def test_partitions_that_are_claimed_between_the_looks_are_not_unowned(world: FakeWorld, clinic: Clinic) -> None:
+    store = scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1", "clicks/2"))
+    node = Create("/consumers/g1/owners/clicks/3", f"{SCALA}-0".encode(), ephemeral=True)
+    assert "partitions-unowned" not in clinic.findings(lambda: call(store, [node], 1_000))
+
+
+# --- movement ---------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_with_records_and_no_commits_stands(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.cluster.append("clicks", 1, [b"x"] * 9)
+    finding = clinic.findings(lambda: world.cluster.append("clicks", 1, [b"x"]))["partition-stands"]
+    assert "clicks/1: offset 0 since 1 h" in words(finding)
+    assert "log end 10, 1 more in 4 s" in words(finding)
+
+
+def test_a_partition_without_any_offset_stands_as_well(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.zookeeper.remove("/consumers/g1/offsets/clicks/1")
+    world.cluster.append("clicks", 1, [b"x"] * 9)
+    assert "clicks/1: no offset" in words(clinic.findings()["partition-stands"])
+
+
+@pytest.mark.parametrize("why", ["it moves", "nothing to read", "young", "longer interval", "in kafka", "unowned"])
+def test_a_partition_does_not_stand(world: FakeWorld, clinic: Clinic, why: str) -> None:
+    healthy(world)
+    if why != "nothing to read":
+        world.cluster.append("clicks", 1, [b"x"] * 9)
+    between: list[Act] = [lambda: stored(world, "clicks/1", 5)] if why == "it moves" else []
+    how: dict[str, Any] = {}
+    if why == "young":
+        how = {"age_ms": 30_000}
+    elif why == "longer interval":
+        how = {"commit_interval_ms": HOUR_MS}
+    elif why == "in kafka":
+        how = {"stores_in_kafka": True}
+    elif why == "unowned":
+        world.zookeeper.remove("/consumers/g1/owners/clicks/1")
+    assert "partition-stands" not in clinic.findings(*between, **how)
+
+
+def test_an_offset_that_went_back_between_the_looks_is_told_though_it_is_right_again(
+    world: FakeWorld, clinic: Clinic
+) -> None:
+    healthy(world)
+    stored(world, "clicks/0", 100)
+    world.cluster.append("clicks", 0, [b"x"] * 200)
+    finding = clinic.findings(
+        lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120)
+    )["offset-went-back"]
+    assert "/consumers/g1/offsets/clicks/0: 100 (version 1), then 40 (version 2)" in finding.evidence
+
+
+def test_an_offset_that_goes_on_did_not_go_back(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.cluster.append("clicks", 0, [b"x"] * 200)
+    found = clinic.findings(lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120))
+    assert "offset-went-back" not in found
+
+
+def test_offsets_outside_the_log_are_told(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.cluster.append("clicks", 0, [b"x"] * 20)
+    world.cluster.delete_before("clicks", 0, 10)
+    stored(world, "clicks/0", 3)
+    stored(world, "clicks/1", 7)
+    found = clinic.findings()
+    assert "= 3, the log starts at 10 (7 gone)" in words(found["offset-before-start"])
+    assert "= 7, the log ends at 0" in words(found["offset-beyond-end"])
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------
+
+
+def test_an_offset_node_that_is_no_number_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    stored(world, "clicks/0", b"forty-two")
+    assert "= 'forty-two'" in words(clinic.findings()["offset-unreadable"])
+
+
+def test_offsets_of_topics_and_partitions_that_are_gone_are_told(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    stored(world, "gone/0", 5)
+    stored(world, "clicks/77", 5)
+    finding = clinic.findings()["offset-of-missing-topic"]
+    assert "2 offsets" in finding.what
+    assert finding.next_steps == ("zkconsumer groups delete g1 --topic gone",)
+
+
+def test_offsets_older_than_their_topic_are_of_another_topic(world: FakeWorld, clinic: Clinic) -> None:
+    stored(world, "late/0", 5)
+    world.create_topic("late", 1)
+    world.cluster.append("late", 0, [b"x"] * 5)
+    assert "/brokers/topics/late was made" in words(clinic.findings()["offset-of-former-topic"])
+
+
+def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeWorld, clinic: Clinic) -> None:
+    stored(world, "clicks/0", 0)
+    world.cluster.append("clicks", 0, [b"x"])
+    assert "offsets-stale" not in clinic.findings()
+    finding = clinic.findings(age_ms=9 * 24 * HOUR_MS)["offsets-stale"]
+    assert "written 9 d" in words(finding)
+    assert "offsets.retention.minutes" in finding.what
+    assert "groups delete g1" in finding.next_steps[0]
+
+
+def test_offsets_that_are_all_one_below_the_end_are_the_last_ones_read(world: FakeWorld, clinic: Clinic) -> None:
+    for number in range(3):
+        world.cluster.append("clicks", number, [b"x"] * (number + 3))
+        stored(world, f"clicks/{number}", number + 2)
+    finding = clinic.findings()["offset-convention-last"]
+    assert "all 3 idle partitions" in finding.what
+    stored(world, "clicks/1", 4)
+    assert "offset-convention-last" not in clinic.findings()
+
+
+def test_one_idle_partition_tells_no_convention(world: FakeWorld, clinic: Clinic) -> None:
+    world.cluster.append("clicks", 0, [b"x"] * 3)
+    stored(world, "clicks/0", 2)
+    assert "offset-convention-last" not in clinic.findings()
+
+
+def test_nodes_that_no_consumer_makes_are_told(world: FakeWorld, clinic: Clinic) -> None:
+    stored(world, "clicks/partition_3", 1)
+    assert "/consumers/g1/offsets/clicks/partition_3" in words(clinic.findings()["node-odd"])
+
+
+# --- from outside -----------------------------------------------------------------------------------------------
+
+
+def test_a_topic_with_zstd_stops_original_members(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    assert "topic-with-zstd" not in clinic.findings()
+    world.cluster.append("clicks", 2, [b"x"] * 50, codec=compression.ZSTD)
+    for number in range(4):
+        stored(world, f"clicks/{number}", world.cluster.log_end("clicks", number))
+    finding = clinic.findings()["topic-with-zstd"]
+    assert "clicks/2 at offset 0" in words(finding)
+    assert SCALA in words(finding)
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP, compression.LZ4, compression.SNAPPY])
+def test_other_codecs_stop_nobody(world: FakeWorld, clinic: Clinic, codec: int) -> None:
+    healthy(world)
+    world.cluster.append("clicks", 2, [b"x"] * 50, codec=codec)
+    facts = clinic.facts()
+    assert list(facts.codecs["clicks"]) == [compression.NAMES[codec]]
+    assert "topic-with-zstd" not in {finding.name for finding in examine(facts)}
+
+
+def test_zstd_is_no_trouble_for_members_of_ours(world: FakeWorld, clinic: Clinic, connect: MakeConnector) -> None:
+    world.cluster.append("clicks", 2, [b"x"] * 50, codec=compression.ZSTD)
+    connector = connect()
+    [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+    take(stream, 50)
+    connector.commit_offsets()
+    assert clinic.findings() == {}
+
+
+def test_modern_consumers_of_the_same_name_are_told(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
+    assert clinic.findings() == {}
+    world.cluster.set_modern_members("g1", True)
+    finding = clinic.findings()["modern-group-alive"]
+    assert "the coordinator says: Stable, 1 member" in finding.evidence
+    assert "modern on /127.0.0.1" in finding.evidence
+
+
+def test_a_modern_group_of_an_empty_old_group_is_no_finding(world: FakeWorld, clinic: Clinic) -> None:
+    stored(world, "clicks/0", 0)
+    world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
+    world.cluster.set_modern_members("g1", True)
+    assert clinic.findings() == {}
+
+
+@pytest.mark.parametrize("release", ["0.9.0.1", "3.9.1"])
+@pytest.mark.parametrize("offset", [0, 7])
+def test_a_client_that_is_too_new_for_the_brokers_owns_and_reads_nothing(
+    make_world: Any, release: str, offset: int
+) -> None:
+    world = make_world(1, release=release)
+    world.create_topic("clicks", 4)
+    healthy(world)
+    for number in range(4):
+        world.cluster.append("clicks", number, [b"x"] * 9)
+    stored(world, "clicks/0", offset)
+    found = Clinic(world).findings()
+    assert ("client-too-new" in found) == (release == "0.9.0.1" and offset == 0)
+    assert "partition-stands" in found
+
+
+def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
+    assert "cannot be read" in clinic.findings()["group-on-the-move"].what
+    control = {"id": "m1", "epoch": 3, "phase": "switched", "authority": "kafka", "strategy": "copy"}
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
+    assert "phase switched, epoch 3" in words(clinic.findings()["group-on-the-move"])
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control | {"authority": "zookeeper"}).encode())
+    assert "group-on-the-move" not in clinic.findings()
+
+
+# --- what cannot be known ---------------------------------------------------------------------------------------
+
+
+def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    register(world, "g1_bad", subscription={"clicks": 0})
+    for address in world.cluster.addresses:
+        world.cluster.stop_broker(address.broker_id)
+    facts = clinic.facts()
+    assert [finding.name for finding in examine(facts)] == ["registration-unusable"]
+    assert any("none of 2 brokers" in told for told in facts.unknown)
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def run(world: FakeWorld, *more: str) -> Any:
+    reached = doors(world)
+    return CliRunner().invoke(
+        main, ["groups", "doctor", "g1", "--look-for", "0", "--zookeeper", ADDRESS, *more], obj=reached
+    )
+
+
+def test_the_command_says_ok_with_the_count_and_exits_with_0(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    result = run(world)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "g1: 1 member, 4 of 4 partitions owned by registered threads, lag 0", "OK: nothing found",
+    ]  # fmt: skip
+
+
+def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"\x1b[2J")
+    result = run(world)
+    assert result.exit_code == 3
+    assert "1. registration-unusable: " in result.stdout
+    assert "   -> " in result.stdout
+    assert "\x1b" not in result.stdout
+    told = json.loads(run(world, "-o", "json").stdout)
+    assert (told["schema"], told["partitions"]) == ("zkconsumer/groups-doctor/1", 4)
+    assert told["findings"][0]["name"] == "registration-unusable"
+    assert told["next_steps"]
+
+
+def test_an_unknown_group_is_an_error(world: FakeWorld) -> None:
+    result = run(world)
+    assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'g1' does not exist.\n")

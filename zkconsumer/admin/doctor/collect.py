@@ -1,0 +1,239 @@
+"""Gets the facts: the only part of the doctor that asks anybody.
+
+    look --> samples of the offsets --> look      ``look_for_ms`` apart
+    newest batches of each topic, for their codecs
+    the coordinator, about a modern group of the same name
+    each broker, about what it speaks
+
+ZooKeeper must answer.  Whatever else does not is a sentence in ``Facts.unknown``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, coordinator_of
+from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS, Facts, Sample
+from zkconsumer.admin.look import Look, look_at
+from zkconsumer.admin.session import chunks
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import InvalidMessageException, KafkaException, MalformedZnode, UnsupportedCodec
+from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_COMPRESSION_TYPE
+from zkconsumer.kafka.modern_groups import ModernGroup, describe_modern_group
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.compression import NAMES
+from zkconsumer.wire.entries import codec_of, walk
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
+from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import parse_offset
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
+
+SAMPLE_EVERY_MS = 1_000
+"""How often the stored offsets are read between the looks."""
+
+SAMPLES_MAX = 120
+"""Samples that are kept; with a longer look the pauses grow."""
+
+CODEC_OFFSETS = 1_000
+"""How far before its end a log is looked into for codecs."""
+
+CODEC_BYTES_EACH = 64 * 1024
+CODEC_PARTITIONS_AT_ONCE = 20
+"""Bytes of a partition, and partitions in one Fetch: about a megabyte an answer."""
+
+CODEC_PARTITIONS_MAX = 400
+"""Partitions whose batches are looked at, spread over the topics."""
+
+TOTAL_LIMIT_FROM = 3
+
+
+def collect(
+    session: AdminSession,
+    group: str,
+    look_for_ms: int,
+    commit_interval_ms: int = COMMIT_INTERVAL_MS,
+    *,
+    stores_in_kafka: bool = False,
+    pause: Callable[[int], object] | None = None,
+) -> Facts | None:
+    """Everything about a group, None when it does not exist.
+
+    Takes ``look_for_ms`` and what the servers take to answer.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
+    does not answer or does not tell.
+    """
+    wait = pause or StopSignal().wait
+    first = look_at(session, group)
+    if first is None:
+        return None
+    samples = list(_samples(session, first, look_for_ms, wait))
+    second = look_at(session, group) if look_for_ms else first
+    if second is None:
+        return None
+    unknown = list(dict.fromkeys((*first.words, *second.words)))
+    codecs: dict[str, dict[str, str]] = {}
+    modern: ModernGroup | None = None
+    old: tuple[str, ...] = ()
+    if second.ranges:
+        codecs = _codecs(session, second, unknown)
+        modern = _modern(session, second, unknown)
+        old = _old_brokers(session, unknown)
+    return Facts(
+        first,
+        second,
+        max(session.clock.wall_ms(), _newest_ms(second)),
+        tuple(samples),
+        codecs,
+        modern,
+        old,
+        commit_interval_ms,
+        stores_in_kafka,
+        tuple(unknown),
+    )
+
+
+def _newest_ms(look: Look) -> int:
+    """ZooKeeper's clock may be ahead of ours: it is at least here."""
+    state = look.state
+    stats = [member.stat for member in state.members.values()]
+    stats += [owner.stat for owner in state.owners.values()]
+    stats += [node.stat for node in state.offsets.values()]
+    return max((max(stat.ctime_ms, stat.mtime_ms) for stat in stats), default=0)
+
+
+def _samples(
+    session: AdminSession, first: Look, look_for_ms: int, wait: Callable[[int], object]
+) -> Iterator[Sample]:
+    """Wait, and read the stored offsets meanwhile: an offset that was lowered may be right again at the second look."""
+    end_ms = session.clock.now_ms() + look_for_ms
+    every_ms = max(SAMPLE_EVERY_MS, look_for_ms // SAMPLES_MAX)
+    group = first.state.group
+    where = {paths.offset(group, tp): tp for tp in first.state.offsets}
+    while (left_ms := end_ms - session.clock.now_ms()) > 0:
+        wait(min(every_ms, left_ms))
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for path, node in session.get_many(where).items():
+            try:
+                found[where[path]] = (parse_offset(node.data), node.stat.version)
+            except MalformedZnode:
+                continue
+        yield Sample(session.clock.wall_ms(), found)
+
+
+# --- codecs -----------------------------------------------------------------------------------------------------
+
+
+def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, dict[str, str]]:
+    """Topic → codec → where one batch of it is."""
+    found: dict[str, dict[str, str]] = {}
+    wanted = _spread(look)
+    try:
+        leaders = session.brokers.leaders({tp.topic for tp in wanted}).led
+    except PeerTrouble as error:
+        unknown.append(f"the codecs of the topics are not known: {error}")
+        return found
+    by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
+    for tp in wanted:
+        if tp in leaders:
+            by_leader.setdefault(leaders[tp], []).append(tp)
+    for leader, tps in by_leader.items():
+        for some in chunks(tps, CODEC_PARTITIONS_AT_ONCE):
+            try:
+                rows = session.brokers.ask(leader, _fetching(look, some))
+            except PeerTrouble as error:
+                unknown.append(f"the codecs of {len(some)} partitions at {leader} are not known: {error}")
+                break
+            for tp, row in rows:
+                for codec, place in _codecs_in(tp, row):
+                    found.setdefault(tp.topic, {}).setdefault(codec, place)
+    return found
+
+
+def _spread(look: Look) -> list[TopicPartition]:
+    """Partitions with something in them: first one of every topic, then a second of each, and so on."""
+    with_records = [tp for tp, log in sorted(look.ranges.items()) if log.latest > log.earliest]
+    turn: dict[str, int] = {}
+    ranked: list[tuple[int, TopicPartition]] = []
+    for tp in with_records:
+        turn[tp.topic] = turn.get(tp.topic, 0) + 1
+        ranked.append((turn[tp.topic], tp))
+    return [tp for _, tp in sorted(ranked)][:CODEC_PARTITIONS_MAX]
+
+
+def _fetching(
+    look: Look, tps: Sequence[TopicPartition]
+) -> Callable[[Connection, ApiRanges], list[tuple[TopicPartition, FetchPartitionResponse]]]:
+    topics: dict[str, list[FetchPartition]] = {}
+    for tp in tps:
+        log = look.ranges[tp]
+        row = FetchPartition(
+            partition=tp.partition,
+            fetch_offset=max(log.earliest, log.latest - CODEC_OFFSETS),
+            partition_max_bytes=CODEC_BYTES_EACH,
+        )
+        topics.setdefault(tp.topic, []).append(row)
+    body = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
+    )
+
+    def ask(connection: Connection, ranges: ApiRanges) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
+        response = connection.request(FETCH, ranges.pick(FETCH), body, REQUEST_TIMEOUT_MS)
+        return [(TopicPartition(t.topic, p.partition_index), p) for t in response.responses for p in t.partitions]
+
+    return ask
+
+
+def _codecs_in(tp: TopicPartition, row: FetchPartitionResponse) -> Iterator[tuple[str, str]]:
+    if row.error_code == UNSUPPORTED_COMPRESSION_TYPE.code:
+        yield "zstd", f"{tp}: the broker answers {UNSUPPORTED_COMPRESSION_TYPE}"
+        return
+    if row.error_code != NONE.code or row.records is None:
+        return
+    try:
+        for entry in walk(row.records):
+            codec = codec_of(row.records, entry)
+            yield NAMES.get(codec, f"codec {codec}"), f"{tp} at offset {entry.offset}"
+    except (InvalidMessageException, UnsupportedCodec):
+        return
+
+
+# --- the coordinator, the brokers -------------------------------------------------------------------------------
+
+
+def _modern(session: AdminSession, look: Look, unknown: list[str]) -> ModernGroup | None:
+    if OFFSETS_TOPIC not in look.state.all_topics:
+        return None
+    group = look.state.group
+    try:
+        coordinator = coordinator_of(session.brokers, group)
+        return session.brokers.ask(
+            coordinator,
+            lambda connection, ranges: describe_modern_group(connection, ranges, group, REQUEST_TIMEOUT_MS),
+        )
+    except PeerTrouble as error:
+        unknown.append(f"whether modern consumers have joined a group {group} is not known: {error}")
+        return None
+
+
+def _old_brokers(session: AdminSession, unknown: list[str]) -> tuple[str, ...]:
+    """Those that cannot be asked what they speak: 0.8 and 0.9."""
+    found: list[str] = []
+    for broker in session.brokers.all():
+        try:
+            if session.brokers.ask(broker, lambda _, ranges: ranges.is_assumed):
+                found.append(str(broker))
+        except KafkaException as error:
+            unknown.append(f"what {broker} speaks is not known: {error}")
+        except PeerTrouble:
+            continue  # a broker that is away was named already
+    return tuple(found)
+
+

@@ -1,0 +1,140 @@
+"""What the doctor knows of a group, and what it says.  Pure values.
+
+``Facts`` has two looks at the group and what was seen in between; a fact that could not be had is a sentence in
+``unknown``, and the findings that need it are not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.assignment import Assignment, AssignmentContext, AssignmentRefused, Form, create_instance
+from zkconsumer.core.assignment import recognise_form as recognise
+from zkconsumer.errors import MalformedZnode
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.groups import GroupState
+    from zkconsumer.admin.look import Look
+    from zkconsumer.kafka.modern_groups import ModernGroup
+    from zkconsumer.types import TopicPartition
+
+COMMIT_INTERVAL_MS = 60_000
+"""``auto.commit.interval.ms`` of the original (0.8.2 to 1.1): how long a stored offset may stand while all is well."""
+
+TRIES_MS = 8_000
+"""``rebalance.max.retries`` times ``rebalance.backoff.ms`` of the original: who got nothing by then has given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    ``name`` is for programs and never changes; ``what`` is a sentence.  ``evidence``: paths, values and ages that show
+    it.  ``next_steps``: commands, or who must do what.
+    """
+
+    name: str
+    what: str
+    evidence: tuple[str, ...]
+    next_steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Stored offsets at one moment between the looks: partition → offset and data version."""
+
+    at_ms: int
+    offsets: Mapping[TopicPartition, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``first`` and ``second`` are the two looks (the same one when there was no time for two).
+
+    ``now_ms`` is ZooKeeper's time as far as it is known.  ``samples`` lie between the looks, oldest first.  ``codecs``:
+    topic → names of the codecs in its newest batches, with the place of one batch each.  ``modern``: the modern group
+    of the same name, None when unknown.  ``brokers_before_0_10``: those that could not be asked what they speak.
+    ``stores_in_kafka``: the file that was given says ``offsets.storage=kafka``.
+    """
+
+    first: Look
+    second: Look
+    now_ms: int
+    samples: tuple[Sample, ...] = ()
+    codecs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    modern: ModernGroup | None = None
+    brokers_before_0_10: tuple[str, ...] = ()
+    commit_interval_ms: int = COMMIT_INTERVAL_MS
+    stores_in_kafka: bool = False
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> GroupState:
+        """The group at the second look."""
+        return self.second.state
+
+    @property
+    def group(self) -> str:
+        return self.state.group
+
+    @property
+    def looked_for_ms(self) -> int:
+        """How far apart the looks are."""
+        return self.second.state.read_at_ms - self.first.state.read_at_ms
+
+    @cached_property
+    def context(self) -> AssignmentContext | None:
+        """What a looker-on computes assignments from; None when some subscription cannot be evaluated."""
+        state = self.state
+        if any(m.registration is not None and n not in state.subscriptions for n, m in state.members.items()):
+            return None
+        partitions = {topic: one.partitions for topic, one in state.topics.items()}
+        try:
+            return AssignmentContext("", state.subscriptions, partitions, topics=state.all_topics)
+        except MalformedZnode:
+            return None
+
+    @cached_property
+    def forms(self) -> tuple[Form, ...]:
+        """The forms that explain every owner of a registered member, the commonest first; empty when none does."""
+        if self.context is None:
+            return ()
+        found = recognise(self.claims, self.context)
+        return tuple(form for form in Form if form in found)
+
+    @cached_property
+    def assignment(self) -> Assignment | None:
+        """The shares as the group computes them, as far as the owners show its form; None when they show none.
+
+        While nobody owns anything, range: the default.
+        """
+        if self.context is None or (self.claims and not self.forms):
+            return None
+        form = self.forms[0] if self.forms else Form.RANGE
+        try:
+            return create_instance(form.strategy, form.compatibility).assign(self.context)
+        except AssignmentRefused:
+            return None
+
+    @cached_property
+    def claims(self) -> dict[TopicPartition, str]:
+        """Who owns what: partition → thread id, of registered members."""
+        return {
+            tp: owner.thread for tp, owner in self.state.owners.items()
+            if owner.kind != "persistent" and owner.consumer_id in self.state.members
+        }  # fmt: skip
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether members and owners were the same in both looks, and nobody came within the original's tries."""
+        first, second = self.first.state, self.second.state
+        youngest_ms = max((member.stat.ctime_ms for member in second.members.values()), default=0)
+        return (
+            list(first.members) == list(second.members)
+            and {tp: one.stat.czxid for tp, one in first.owners.items()}
+            == {tp: one.stat.czxid for tp, one in second.owners.items()}
+            and self.now_ms - youngest_ms > TRIES_MS
+        )

@@ -1,0 +1,149 @@
+"""Partitions that stand still, and offsets that went back.  Pure.
+
+    partition-stands       owned, something to read, and the stored offset does not move
+    offset-went-back       a stored offset was lowered while we looked
+    offset-beyond-end      the stored offset is behind the end of the log
+    offset-before-start    the stored offset was deleted from the log already
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.words import age, count_of
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.groups import GroupState
+    from zkconsumer.types import TopicPartition
+
+INTERVALS = 2
+"""A stored offset that stands for so many commit intervals, with something to read, is not just waiting its turn."""
+
+SHOWN_MAX = 5
+
+
+def find(facts: Facts) -> Iterator[Finding]:
+    """What the offsets do."""
+    yield from _stands(facts)
+    yield from _went_back(facts)
+    yield from _out_of_range(facts)
+
+
+def standing(facts: Facts) -> list[TopicPartition]:
+    """Owned in both looks by the same node, with a lag in both, and the stored offset untouched for long enough."""
+    if facts.stores_in_kafka:
+        return []
+    first, second = facts.first.state, facts.second.state
+    limit_ms = INTERVALS * facts.commit_interval_ms
+    found: list[TopicPartition] = []
+    for tp, owner in second.owners.items():
+        before = first.owners.get(tp)
+        if before is None or before.stat.czxid != owner.stat.czxid or owner.kind == "persistent":
+            continue
+        node, log = second.offsets.get(tp), facts.second.ranges.get(tp)
+        if log is None or facts.now_ms - owner.stat.ctime_ms < limit_ms:
+            continue
+        stored = node.offset if node and node.offset is not None else log.earliest
+        was = first.offsets.get(tp)
+        has_moved = node is not None and was is not None and was.stat.mzxid != node.stat.mzxid
+        since_ms = facts.now_ms - (node.stat.mtime_ms if node else owner.stat.ctime_ms)
+        if not has_moved and since_ms >= limit_ms and log.latest > max(stored, log.earliest):
+            found.append(tp)
+    return found
+
+
+def _stands(facts: Facts) -> Iterator[Finding]:
+    found = standing(facts)
+    if not found:
+        return
+    yield Finding(
+        "partition-stands",
+        f"{count_of(len(found), 'partition')} owned, with something to read, and without a commit for longer than "
+        f"{INTERVALS} commit intervals ({age(facts.commit_interval_ms)} each): the owner does not read, or does not "
+        "commit",
+        tuple(_standing_words(facts, tp) for tp in found[:SHOWN_MAX]) + _more(found),
+        (
+            "look at the owner's log and threads; a message larger than fetch.message.max.bytes, a full queue of one "
+            "stream and a dead fetcher thread all look like this",
+            "with auto.commit.enable=false, or a longer auto.commit.interval.ms, tell --commit-interval",
+            f"zkconsumer lag {facts.group} --watch",
+        ),
+    )
+
+
+def _standing_words(facts: Facts, tp: TopicPartition) -> str:
+    owner, node, log = facts.state.owners[tp], facts.state.offsets.get(tp), facts.second.ranges[tp]
+    before = facts.first.ranges.get(tp)
+    grew = f", {log.latest - before.latest} more in {age(facts.looked_for_ms)}" if before else ""
+    stored = "no offset" if node is None else f"offset {node.data[:20].decode('ascii', 'replace')}"
+    since = "" if node is None else f" since {age(facts.now_ms - node.stat.mtime_ms)}"
+    return f"{tp}: {stored}{since}, log end {log.latest}{grew}, owner {owner.thread}"
+
+
+def _went_back(facts: Facts) -> Iterator[Finding]:
+    """Between any two of the looks and samples."""
+    history: dict[TopicPartition, list[tuple[int, int]]] = {}
+    looks = [_of_look(facts.first.state), *(dict(each.offsets) for each in facts.samples), _of_look(facts.second.state)]
+    for seen in looks:
+        for tp, value in seen.items():
+            history.setdefault(tp, []).append(value)
+    words: list[str] = []
+    for tp, values in sorted(history.items()):
+        for (offset, version), (later, later_version) in pairwise(values):
+            if later < offset:
+                path = paths.offset(facts.group, tp)
+                words.append(f"{path}: {offset} (version {version}), then {later} (version {later_version})")
+                break
+    if words:
+        yield Finding(
+            "offset-went-back",
+            f"{count_of(len(words), 'stored offset')} lowered while we looked: somebody who does not own the partition "
+            "wrote it, as an original member does that was paused beyond its session, or a tool while the group runs. "
+            "What lies between is read again by the next owner",
+            (*words[:SHOWN_MAX], *((f"and {len(words) - SHOWN_MAX} more",) if len(words) > SHOWN_MAX else ())),
+            ("look for paused or swapped processes (long GC) and for tools that set offsets",
+             f"zkconsumer groups describe {facts.group}"),
+        )  # fmt: skip
+
+
+def _of_look(state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
+    return {tp: (one.offset, one.stat.version) for tp, one in state.offsets.items() if one.offset is not None}
+
+
+def _out_of_range(facts: Facts) -> Iterator[Finding]:
+    beyond: list[str] = []
+    before: list[str] = []
+    for tp, node in facts.state.offsets.items():
+        log = facts.second.ranges.get(tp)
+        if log is None or node.offset is None:
+            continue
+        if node.offset > log.latest:
+            beyond.append(f"{paths.offset(facts.group, tp)} = {node.offset}, the log ends at {log.latest}")
+        elif node.offset < log.earliest:
+            lost = log.earliest - node.offset
+            where = paths.offset(facts.group, tp)
+            before.append(f"{where} = {node.offset}, the log starts at {log.earliest} ({lost} gone)")
+    if beyond:
+        yield Finding(
+            "offset-beyond-end",
+            f"{count_of(len(beyond), 'stored offset')} beyond the end of the log: records were lost at the broker, the "
+            "topic was made anew, or the offset is another topic's. The owner resets by auto.offset.reset",
+            tuple(beyond[:SHOWN_MAX]) + _more(beyond),
+            (f"zkconsumer offsets set {facts.group} --to-latest   # with all members stopped",),
+        )
+    if before:
+        yield Finding(
+            "offset-before-start",
+            f"{count_of(len(before), 'stored offset')} before the start of the log: retention was faster than the "
+            "group. The next owner resets by auto.offset.reset: with largest it skips what is there as well",
+            tuple(before[:SHOWN_MAX]) + _more(before),
+            (f"zkconsumer offsets set {facts.group} --to-earliest   # with all members stopped",),
+        )
+
+
+def _more(found: list[str] | list[TopicPartition]) -> tuple[str, ...]:
+    return (f"and {len(found) - SHOWN_MAX} more",) if len(found) > SHOWN_MAX else ()

@@ -1,0 +1,91 @@
+"""Members that compute other shares than the rest.  Pure.
+
+The strategy stands nowhere in ZooKeeper, so it is told from the owners: each member's claims are compared with its
+share under range and the three forms of roundrobin.
+
+    strategies-differ       no form explains all owners, and the group is at rest
+    topics-tied             topics whose names have equal hashes: under roundrobin members may disagree about them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.words import count_of, some
+from zkconsumer.core.assignment import (
+    AssignmentContext,
+    AssignmentRefused,
+    Form,
+    create_instance,
+    explain_mismatch,
+    topics_with_equal_hash,
+)
+
+if TYPE_CHECKING:
+    from zkconsumer.core.assignment import Assignment
+
+
+def find(facts: Facts) -> Iterator[Finding]:
+    """What the owners say about the members' settings."""
+    context = facts.context
+    if context is None:
+        return
+    if facts.claims and not facts.forms and facts.is_at_rest:
+        yield _differ(facts, context)
+    ties = topics_with_equal_hash(context.partitions_for_topic)
+    if ties and facts.forms and Form.RANGE not in facts.forms:
+        yield Finding(
+            "topics-tied",
+            "the group deals by roundrobin, and the names of some of its topics have equal hashes: the members' order "
+            "of those hangs on hash maps, so even members of one release may disagree",
+            tuple(f"equal hashes: {', '.join(names)}" for names in ties),
+            ("use range, or give the topics other names",),
+        )
+
+
+def _differ(facts: Facts, context: AssignmentContext) -> Finding:
+    shares = {form: assignment for form in Form if (assignment := _assigned(context, form)) is not None}
+    by_member = {name: _fitting(facts, name, shares) for name in facts.state.members}
+    evidence = [
+        f"{name} owns {some(_owned(facts, name)) or 'nothing'}: {_words(forms)}" for name, forms in by_member.items()
+    ]
+    base = shares[Form.RANGE]
+    return Finding(
+        "strategies-differ",
+        "the owners are not what any one setting gives, though nobody came or went: the members do not compute alike. "
+        + explain_mismatch(facts.claims, base, context),
+        tuple(evidence),
+        (
+            "compare partition.assignment.strategy, the client's release (roundrobin changed in 1.0) and "
+            "exclude.internal.topics of all members",
+            f"zkconsumer groups describe {facts.group}",
+        ),
+    )
+
+
+def _assigned(context: AssignmentContext, form: Form) -> Assignment | None:
+    try:
+        return create_instance(form.strategy, form.compatibility).assign(context)
+    except AssignmentRefused:
+        return None
+
+
+def _owned(facts: Facts, name: str) -> list[object]:
+    return [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name]
+
+
+def _fitting(facts: Facts, name: str, shares: dict[Form, Assignment]) -> list[Form]:
+    """The forms that give this member exactly what it owns."""
+    owned = {tp: thread for tp, thread in facts.claims.items() if facts.state.owners[tp].consumer_id == name}
+    return [
+        form for form, assignment in shares.items()
+        if {tp: str(thread) for tp, thread in assignment.of(name).items()} == owned
+    ]  # fmt: skip
+
+
+def _words(forms: list[Form]) -> str:
+    if not forms:
+        return "no setting gives it exactly that"
+    return f"as {' or '.join(form.value for form in forms)} gives ({count_of(len(forms), 'form')})"

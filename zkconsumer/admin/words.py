@@ -1,0 +1,31 @@
+"""How tools say things: lists, counts, ages.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EXAMPLES_MAX = 5
+"""How many of many things are named."""
+
+
+def some(items: Iterable[object]) -> str:
+    """A list in words: the first few, and how many more."""
+    shown = [str(item) for item in items]
+    more = len(shown) - EXAMPLES_MAX
+    return ", ".join(shown[:EXAMPLES_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def age(ms: int) -> str:
+    """A span of time in its two largest units: ``3 d 4 h``."""
+    rest = max(0, ms) // 1000
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, seconds)
+        if count or parts or unit == "s":
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
+def count_of(number: int, noun: str) -> str:
+    """``1 partition``, ``2 partitions``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

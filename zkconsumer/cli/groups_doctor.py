@@ -1,0 +1,122 @@
+"""``zkconsumer groups doctor``: what is wrong with a group, with the evidence and the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from zkconsumer.admin.describe import describe
+from zkconsumer.admin.doctor import Facts, Finding, examine
+from zkconsumer.admin.doctor.collect import collect
+from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
+from zkconsumer.admin.doctor.owners import verified
+from zkconsumer.admin.words import count_of
+from zkconsumer.cli.common import EXIT_DIFFERS, cluster_options, open_session, output_option, print_json, tell
+from zkconsumer.cli.groups import no_such_group, storage_of
+
+SCHEMA = "zkconsumer/groups-doctor/1"
+LOOK_FOR_S = 5.0
+
+
+@click.command(name="doctor")
+@click.argument("group")
+@click.option("--look-for", type=click.FloatRange(min=0, max=3_600), default=LOOK_FOR_S, show_default=True, metavar="S",
+              help="Seconds between the two looks; 0: one look.")
+@click.option("--commit-interval", type=click.FloatRange(min=0.1), metavar="S",
+              help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.")
+@output_option
+@cluster_options
+@click.pass_context
+def doctor(
+    context: click.Context,
+    group: str,
+    look_for: float,
+    commit_interval: float | None,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Find what is wrong with a group; changes nothing.
+
+    Looks twice, some seconds apart, and says what it found: registrations that stop others, members that compute other
+    shares, claims of nobody, partitions that nobody reads, offsets that stand or went back, topics that old clients
+    cannot read, modern consumers under the same name. Each with what shows it, and what to do next.
+
+    The first line is what VerifyConsumerRebalance looked at: how many partitions of the subscribed topics are owned by
+    a registered thread. Exit codes: 0 nothing found, 3 findings.
+    """
+    session = open_session(context, zookeeper, config_file)
+    config = session.config
+    interval_ms = COMMIT_INTERVAL_MS
+    if commit_interval is not None:
+        interval_ms = round(commit_interval * 1000)
+    elif "auto.commit.interval.ms" in config.given:
+        interval_ms = config.auto_commit_interval_ms
+    facts = collect(
+        session, group, round(look_for * 1000), interval_ms, stores_in_kafka=storage_of(session) == "kafka"
+    )
+    if facts is None:
+        no_such_group(context, session, group)
+    findings = examine(facts)
+    for words in facts.unknown:
+        tell(words)
+    if output == "json":
+        print_json(_json(facts, findings))
+    else:
+        _print(facts, findings)
+    context.exit(EXIT_DIFFERS if findings else 0)
+
+
+def _print(facts: Facts, findings: list[Finding]) -> None:
+    click.echo(summary(facts))
+    for number, finding in enumerate(findings, start=1):
+        click.echo(f"\n{number}. {finding.name}: {finding.what}.")
+        for line in finding.evidence:
+            click.echo(f"   {_printable(line)}")
+        for step in finding.next_steps:
+            click.echo(f"   -> {step}")
+    if findings:
+        click.echo(f"\n{count_of(len(findings), 'finding')}")
+    else:
+        click.echo("OK: nothing found" + ("" if not facts.unknown else ", as far as could be seen"))
+
+
+def summary(facts: Facts) -> str:
+    """The group in a line."""
+    state = facts.state
+    partitions, owned = verified(facts)
+    rows = describe(state, facts.second.ends, facts.second.kafka.offsets, "unknown")
+    lags = [max(0, row.lag) for row in rows if row.lag is not None]
+    who = count_of(len(state.members), "member") if state.members else "nobody is registered"
+    held = f", {owned} of {count_of(partitions, 'partition')} owned by registered threads" if state.members else ""
+    return f"{facts.group}: {who}{held}, lag {sum(lags) if lags else '-'}"
+
+
+def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:
+    partitions, owned = verified(facts)
+    return {
+        "schema": SCHEMA,
+        "group": facts.group,
+        "looked_for_ms": facts.looked_for_ms,
+        "members": len(facts.state.members),
+        "partitions": partitions,
+        "partitions_owned_by_registered_threads": owned,
+        "findings": [
+            {
+                "name": finding.name,
+                "what": finding.what,
+                "evidence": list(finding.evidence),
+                "next_steps": list(finding.next_steps),
+            }
+            for finding in findings
+        ],
+        "not_known": list(facts.unknown),
+        "next_steps": [step for finding in findings for step in finding.next_steps],
+    }
+
+
+def _printable(text: str) -> str:
+    """What others wrote into a znode must not move the cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
