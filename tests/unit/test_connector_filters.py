@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import MakeConnector, Stream, take, wait_until
+from tests.fix_world import MakeConnector, Stream, run_in_thread, take, wait_until
 from zkconsumer import Blacklist, Whitelist, javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.errors import InvalidTopicFilter, MessageStreamsExistException, UsageError
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.registration import Registration, format_registration
 from zkconsumer.zk.requests import ChildrenOf
 
 GROUP = "g1"
@@ -199,3 +201,58 @@ def test_the_old_names_give_streams_by_a_filter(world: FakeWorld) -> None:
     assert streams[0].iterator().next().message() == "first"
     with pytest.raises(InvalidTopicFilter, match="is an invalid regex"):
         javaapi.Blacklist("*")
+
+
+# --- the filters of others ----------------------------------------------------------------------------------------
+
+
+def register(world: FakeWorld, member: str, pattern: str) -> None:
+    data = format_registration(Registration("white_list", {pattern: 1}, "0"))
+    world.zookeeper.ensure(paths.registration(GROUP, member), data)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("ours", ["topics", "filter"])
+@pytest.mark.parametrize("bomb", ["(a+)+$", "(a|aa)+$", "(.*)*x", "(?=(a+)+$)(a|aa)+b"])
+def test_a_pattern_bomb_of_another_member_is_answered_and_the_group_goes_on(
+    world: FakeWorld, connect: MakeConnector, strategy: str, ours: str, bomb: str
+) -> None:
+    topic = "a" * 248 + "_"
+    world.create_topic(topic, 2)
+    register(world, "g1_other", bomb)
+    connector = connect(partition_assignment_strategy=strategy)
+
+    def join() -> None:
+        if ours == "topics":
+            connector.create_message_streams({topic: 1})
+        else:
+            connector.create_message_streams_by_filter(Whitelist("a.*"))
+
+    run_in_thread(join)()
+    assert sorted(connector.assignment) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert connector.counters.get("registrations_left_out", 0) == 0
+
+
+def test_a_pattern_that_could_take_too_long_keeps_us_out_until_it_goes(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic("a1", 2)
+    connector = connect()
+    connector.create_message_streams_by_filter(Whitelist("a.*"))
+    wait_for_topics(connector, "a1")
+    register(world, "g1_other", "(((?!b)a)*)*c")
+    wait_until(lambda: connector.assignment == {}, "it gives everything back")
+    wait_until(lambda: len(registrations(world)) == 1, "and leaves")
+    assert "withdrawn" in caplog.text
+    assert "too many steps" in caplog.text
+    world.zookeeper.remove(paths.registration(GROUP, "g1_other"))
+    wait_for_topics(connector, "a1")
+
+
+def test_a_pattern_bomb_of_our_own_is_refused_before_anything_is_written(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    connector = connect()
+    with pytest.raises(PatternNotEvaluable, match="too many steps"):
+        connector.create_message_streams_by_filter(Whitelist("(((?!b)a)*)*c"))
+    assert registrations(world) == []

@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import re2
 
 from zkconsumer.core import java_regex
+from zkconsumer.core.java_characters import NotEvaluable, NotJava
+from zkconsumer.core.position_sets import STEPS_MAX, full_match, steps_max
+from zkconsumer.core.regex_tree import has_look, to_re2
 from zkconsumer.errors import InvalidTopicFilter, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from zkconsumer.core.regex_tree import Tree
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of Kafka itself.  Members up to 0.10.2 know the first only; brokers have the second from 0.11 on."""
@@ -26,6 +31,7 @@ PATTERN_CHARS_MAX = 1024
 """Longer patterns are not evaluated, whoever wrote them."""
 
 _COMPILED_MAX = 256
+_MATCHED_MAX = 10_000
 _TRIMMED = "".join(map(chr, range(0x21)))
 _TRAILING_QUOTES = re.compile("[\"']+(?=[\u0085\u2028\u2029]?\\Z)")
 """Quotes at the end, also before a final line end, because that is what Java's ``$`` means."""
@@ -42,7 +48,7 @@ class PatternNotEvaluable(UsageError):
     def __init__(self, pattern: str, position: int, what: str) -> None:
         super().__init__(
             f"the topic filter {_shown(pattern)} cannot be evaluated exactly: {what} at character {position + 1}. "
-            "Write it with literals, '.', '|', groups, '*', '+', '?' and simple classes"
+            "Write it with simpler means: migration_docs/reference/topic-filters.md has a table of what is known"
         )
         self.pattern = pattern
         self.position = position
@@ -125,12 +131,15 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
     options = re2.Options()
     options.log_errors = False
     try:
-        program: Any = re2.compile(java_regex.to_re2(pattern), options)
-    except java_regex.NotJava as e:
+        tree = java_regex.read(pattern)
+        if has_look(tree):
+            return _by_position_sets(pattern, tree)
+        program: Any = re2.compile(to_re2(tree), options)
+    except NotJava as e:
         raise InvalidTopicFilter(
             f"{_shown(pattern)} is an invalid regex. There is {e.what} at character {e.position + 1}"
         ) from e
-    except java_regex.NotEvaluable as e:
+    except NotEvaluable as e:
         raise PatternNotEvaluable(pattern, e.position, e.what) from e
     except re2.error as e:
         raise PatternNotEvaluable(pattern, 0, f"it is too large for the matcher ({e})") from e
@@ -138,6 +147,18 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
 
     def matches(topic: str) -> bool:
         return full_match(topic) is not None
+
+    return matches
+
+
+def _by_position_sets(pattern: str, tree: Tree) -> Callable[[str], bool]:
+    """For what RE2 does not know; each name is matched once, because every member's filter is asked of every topic."""
+    if steps_max(tree) > STEPS_MAX:
+        raise PatternNotEvaluable(pattern, 0, "it looks around, and could take too many steps to match")
+
+    @lru_cache(maxsize=_MATCHED_MAX)
+    def matches(topic: str) -> bool:
+        return full_match(tree, topic)
 
     return matches
 

@@ -47,7 +47,7 @@ TICK_MS = 1000
 PROCESSES_MAX = 5
 HISTORY_EVENTS_MAX = 200
 LISTENERS = 0.3
-ODD = Subscription("white_list", {"(?=t).*": 1})
+ODD = Subscription("white_list", {"(?>t|tt).*": 1})
 """A subscription that may mean something to Java, and that we do not evaluate."""
 
 ROUTINE = (ev.SessionAnswered, ev.PositionsCollected, ev.OffsetReset)

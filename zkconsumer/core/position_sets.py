@@ -1,0 +1,170 @@
+"""Matches trees with look-around against a whole name, in a number of steps that is known beforehand.  Pure.
+
+A set of positions in the name is one integer, bit i for the place in front of character i.  A tree maps the set of
+places where it may begin to the set of places where it may end (``_forward``), and back (``_back``).  What a
+look-around needs to know is one such set for the whole name: the places from which its body matches on are ``_back``
+of all places, those up to which it matches ``_forward`` of all places.  Nothing is ever tried twice, so nothing can
+blow up: one step is a handful of operations on such integers, and ``steps_max`` counts them in the worst case.
+
+The repetition of a single character is a constant number of steps (places are doubled, see ``_run``).  The repetition
+of a group goes on while it finds places that are new: at most once for each place of the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkconsumer.core.regex_tree import At, Chars, Choice, Look, Place, Ranges, Repeat, Sequence, Tree
+
+NAME_CHARS_MAX = 249
+"""Characters of a topic's name; Kafka's own limit."""
+
+STEPS_MAX = 4_000
+"""Steps for one name of that length, in the worst case; a tree that may need more is not evaluated.  A step takes
+about a microsecond, so this is some milliseconds."""
+
+WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+"""What ``\\b`` takes for a character of a word, of those that a topic's name may hold."""
+
+
+def steps_max(tree: Tree) -> int:
+    """The steps that this tree takes at most, for a name of ``NAME_CHARS_MAX`` characters."""
+    match tree:
+        case Chars() | Place():
+            return 1
+        case Sequence(items):
+            return 1 + sum(map(steps_max, items))
+        case Choice(branches):
+            return 1 + sum(map(steps_max, branches))
+        case Look(body):
+            return 1 + steps_max(body)
+        case Repeat(Chars(), 0 | 1, None):
+            return 2
+        case Repeat(body, least, most):
+            times = least + (NAME_CHARS_MAX + 1 if most is None else most - least)
+            return 1 + times * steps_max(body)
+
+
+def full_match(tree: Tree, name: str) -> bool:
+    """Whether the whole name is in the tree's language."""
+    return bool(_Matching(name).forward(tree, 1) >> len(name) & 1)
+
+
+@dataclass(slots=True)
+class _Matching:
+    """One tree and one name."""
+
+    name: str
+    _chars: dict[Ranges, int] = field(default_factory=dict)
+    _looks: dict[Look, int] = field(default_factory=dict)
+
+    @property
+    def all_places(self) -> int:
+        return (1 << (len(self.name) + 1)) - 1
+
+    def forward(self, tree: Tree, begins: int) -> int:
+        """Where it may end, if it begins at one of these places."""
+        if not begins:
+            return 0
+        match tree:
+            case Chars(ranges):
+                return (begins & self._held_by(ranges)) << 1
+            case Sequence(items):
+                for item in items:
+                    begins = self.forward(item, begins)
+                return begins
+            case Choice(branches):
+                ends = 0
+                for branch in branches:
+                    ends |= self.forward(branch, begins)
+                return ends
+            case Place() | Look():
+                return begins & self._places(tree)
+            case Repeat(Chars(ranges) as body, least, None):
+                for _ in range(least):
+                    begins = self.forward(body, begins)
+                return self._run(begins, self._held_by(ranges), back=False)
+            case Repeat(body, least, most):
+                return self._repeated(body, least, most, begins, back=False)
+
+    def back(self, tree: Tree, ends: int) -> int:
+        """Where it may begin, if it ends at one of these places."""
+        if not ends:
+            return 0
+        match tree:
+            case Chars(ranges):
+                return ends >> 1 & self._held_by(ranges)
+            case Sequence(items):
+                for item in reversed(items):
+                    ends = self.back(item, ends)
+                return ends
+            case Choice(branches):
+                begins = 0
+                for branch in branches:
+                    begins |= self.back(branch, ends)
+                return begins
+            case Place() | Look():
+                return ends & self._places(tree)
+            case Repeat(Chars(ranges) as body, least, None):
+                for _ in range(least):
+                    ends = self.back(body, ends)
+                return self._run(ends, self._held_by(ranges), back=True)
+            case Repeat(body, least, most):
+                return self._repeated(body, least, most, ends, back=True)
+
+    def _repeated(self, body: Tree, least: int, most: int | None, places: int, *, back: bool) -> int:
+        step = self.back if back else self.forward
+        for _ in range(least):
+            places = step(body, places)
+        found = new = places
+        rounds = len(self.name) + 1 if most is None else most - least
+        for _ in range(rounds):
+            new = step(body, new) & ~found
+            if not new:
+                break
+            found |= new
+        return found
+
+    def _run(self, places: int, held: int, *, back: bool) -> int:
+        """These places, and those that characters ``held`` lead to; twice as far in each round."""
+        found, through, far = places, held, 1
+        while far <= len(self.name):
+            if back:
+                found |= found >> far & through
+                through &= through >> far
+            else:
+                found |= (found & through) << far
+                through &= through >> far
+            far *= 2
+        return found
+
+    def _held_by(self, ranges: Ranges) -> int:
+        """In front of which characters of the name a character of these stands."""
+        held = self._chars.get(ranges)
+        if held is None:
+            held = 0
+            for at, character in enumerate(self.name):
+                code = ord(character)
+                if any(low <= code <= high for low, high in ranges):
+                    held |= 1 << at
+            self._chars[ranges] = held
+        return held
+
+    def _places(self, tree: Place | Look) -> int:
+        match tree:
+            case Place(At.BEGIN):
+                return 1
+            case Place(At.END):
+                return 1 << len(self.name)
+            case Place(at):
+                words = self._held_by(WORD)
+                boundaries = words ^ (words << 1)
+                return boundaries if at is At.BOUNDARY else self.all_places & ~boundaries
+            case Look():
+                places = self._looks.get(tree)
+                if places is None:
+                    step = self.forward if tree.behind else self.back
+                    places = step(tree.body, self.all_places)
+                    places = self.all_places & ~places if tree.negated else places
+                    self._looks[tree] = places
+                return places

@@ -1,0 +1,223 @@
+"""A regular expression as a tree, and its text for RE2.  Pure.
+
+``java_regex`` makes trees from Java's patterns.  A whole match asks only *whether* a name is in the language of the
+pattern, so a tree knows neither groups nor greed: greedy and lazy repetition are the same, and what is possessive was
+written down as repetition and look-ahead.
+
+A tree without ``Look`` goes to RE2, which needs time linear in the name; one with ``Look`` to ``position_sets``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
+"""Code points, first and last of each range, ascending, neither touching nor overlapping."""
+
+CODE_POINT_MAX = 0x10FFFF
+_NOTHING = "[^\\x{0}-\\x{10ffff}]"
+
+
+class At(Enum):
+    """A place that takes no character."""
+
+    BEGIN = "\\A"
+    END = "\\z"
+    BOUNDARY = "\\b"
+    NO_BOUNDARY = "\\B"
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of these."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One behind the other; of none, the empty text."""
+
+    items: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of these."""
+
+    branches: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """``least`` times or more, at most ``most``; None: without limit."""
+
+    body: Tree
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of this kind."""
+
+    at: At
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """A place from which the body matches on, or (``behind``) up to which it matches; or where it does not."""
+
+    body: Tree
+    behind: bool
+    negated: bool
+
+
+Tree: TypeAlias = Chars | Sequence | Choice | Repeat | Place | Look
+
+
+# --- what can be said of a tree ---------------------------------------------------------------------------------
+
+
+def has_look(tree: Tree) -> bool:
+    """Whether a look-around is in it."""
+    match tree:
+        case Look():
+            return True
+        case Sequence(items):
+            return any(map(has_look, items))
+        case Choice(branches):
+            return any(map(has_look, branches))
+        case Repeat(body):
+            return has_look(body)
+        case Chars() | Place():
+            return False
+
+
+def fixed_length(tree: Tree) -> int | None:
+    """How many characters it takes wherever it matches; None when that differs, or is not obvious."""
+    match tree:
+        case Chars():
+            return 1
+        case Place() | Look():
+            return 0
+        case Sequence(items):
+            lengths = [fixed_length(item) for item in items]
+            return None if None in lengths else sum(length for length in lengths if length is not None)
+        case Choice(branches):
+            different = {fixed_length(branch) for branch in branches}
+            return different.pop() if len(different) == 1 else None
+        case Repeat(body, least, most):
+            length = fixed_length(body)
+            return length * least if length is not None and most == least else None
+
+
+def may_be_empty_in_places(tree: Tree) -> bool:
+    """Whether it can match without taking a character, but only in some places of a name."""
+    return _may_be_empty(tree) and _has_place(tree)
+
+
+def _may_be_empty(tree: Tree) -> bool:
+    match tree:
+        case Chars():
+            return False
+        case Place() | Look():
+            return True
+        case Sequence(items):
+            return all(map(_may_be_empty, items))
+        case Choice(branches):
+            return any(map(_may_be_empty, branches))
+        case Repeat(body, least):
+            return not least or _may_be_empty(body)
+
+
+def _has_place(tree: Tree) -> bool:
+    match tree:
+        case Chars():
+            return False
+        case Place() | Look():
+            return True
+        case Sequence(items):
+            return any(map(_has_place, items))
+        case Choice(branches):
+            return any(map(_has_place, branches))
+        case Repeat(body):
+            return _has_place(body)
+
+
+# --- sets of characters -----------------------------------------------------------------------------------------
+
+
+def merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """The same set of characters in ascending ranges that neither touch nor overlap."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """All other characters."""
+    gaps: list[tuple[int, int]] = []
+    first_free = 0
+    for low, high in ranges:
+        if first_free < low:
+            gaps.append((first_free, low - 1))
+        first_free = high + 1
+    if first_free <= CODE_POINT_MAX:
+        gaps.append((first_free, CODE_POINT_MAX))
+    return tuple(gaps)
+
+
+def intersection(one: Ranges, other: Ranges) -> Ranges:
+    """The characters that are in both."""
+    return complement(merged([*complement(one), *complement(other)]))
+
+
+# --- RE2's spelling ---------------------------------------------------------------------------------------------
+
+
+def to_re2(tree: Tree) -> str:
+    """The same language in RE2's spelling, to be matched against the whole name; the tree must be without ``Look``."""
+    match tree:
+        case Chars(ranges):
+            return _spelled_set(ranges)
+        case Sequence(items):
+            return "".join(_grouped(item) if isinstance(item, Choice) else to_re2(item) for item in items)
+        case Choice(branches):
+            return "|".join(map(to_re2, branches))
+        case Place(at):
+            return at.value
+        case Repeat(body, least, most):
+            written = to_re2(body) if isinstance(body, Chars) else _grouped(body)
+            return written + _COUNTS.get((least, most), f"{{{least}}}")
+        case Look():
+            raise AssertionError("RE2 knows no look-around")
+
+
+_COUNTS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+
+
+def _grouped(tree: Tree) -> str:
+    return f"(?:{to_re2(tree)})"
+
+
+def _spelled_set(ranges: Ranges) -> str:
+    if not ranges:
+        return _NOTHING  # RE2 would take "[]" for the beginning of a class that holds "]".
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        return _spelled(ranges[0][0])
+    if len(ranges) == 2 and ranges[0][0] == ranges[0][1] and ranges[1] == (ranges[0][0] + 32,) * 2:
+        # RE2 takes [Kk] for "k in either case", and beside others of the kind it lets the Kelvin sign in as well.
+        return f"(?:{_spelled(ranges[0][0])}|{_spelled(ranges[1][0])})"
+    inside = "".join(_spelled(low) if low == high else f"{_spelled(low)}-{_spelled(high)}" for low, high in ranges)
+    return f"[{inside}]"
+
+
+def _spelled(code: int) -> str:
+    return chr(code) if code < 0x80 and chr(code).isalnum() else f"\\x{{{code:x}}}"
