@@ -16,6 +16,7 @@ from zkconsumer.kafka.group_offsets import (
     GroupOffsets,
     OffsetAndMetadata,
     commit_offsets,
+    delete_offsets,
     fetch_offsets,
     find_coordinator,
 )
@@ -25,7 +26,15 @@ from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
 from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.schemas import DESCRIBE_GROUPS, FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH, Api
+from zkconsumer.wire.schemas import (
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    Api,
+)
 from zkconsumer.wire.schemas.list_groups import STATES_FROM, ListGroupsRequest
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
@@ -220,6 +229,32 @@ def test_while_a_modern_group_of_the_name_is_alive(broker_under_test: BrokerUnde
             answer = fetch(broker_under_test, group, tp, version)
             assert answer == GroupOffsets(codes.NONE, {tp: OffsetAndMetadata(5)})
     assert commit(broker_under_test, group, tp, newest, 7) == codes.NONE
+
+
+def test_offsets_that_are_deleted_are_gone_and_nobody_deletes_those_of_a_live_group(
+    broker_under_test: BrokerUnderTest,
+) -> None:
+    if not versions_of(broker_under_test, OFFSET_DELETE):
+        return
+    topic = broker_under_test.topic(b"a")
+    tp, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
+    group = ready_group(broker_under_test)
+    newest = max(versions_of(broker_under_test, OFFSET_COMMIT))
+    reading = max(versions_of(broker_under_test, OFFSET_FETCH))
+
+    def delete(*partitions: TopicPartition) -> list[ErrorCode]:
+        ranges = only(OFFSET_DELETE, 0)
+        return list(delete_offsets(broker_under_test.connection(), ranges, group, partitions, TIMEOUT_MS).values())
+
+    assert delete(tp, unknown) == [codes.GROUP_ID_NOT_FOUND] * 2
+    assert commit(broker_under_test, group, tp, newest, 5) == codes.NONE
+    with broker_under_test.topics.modern_member(group, tp.topic):
+        assert delete(tp) == [codes.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert fetch(broker_under_test, group, tp, reading).partitions == {tp: OffsetAndMetadata(5)}
+    assert delete(tp, unknown) == [codes.NONE, codes.UNKNOWN_TOPIC_OR_PARTITION]
+    assert fetch(broker_under_test, group, tp, reading).partitions == {tp: None}
+    # Brokers before 4.0 forget a group that has nothing left at once, later ones some time after.
+    assert delete(tp) in ([codes.GROUP_ID_NOT_FOUND], [codes.NONE])
 
 
 def speaks_version_0(release: Release) -> bool:

@@ -47,6 +47,7 @@ ORACLES = {
     "DescribeGroups": (oracle_admin.DescribeGroupsRequest, oracle_admin.DescribeGroupsResponse),
     "ListGroups": (oracle_admin.ListGroupsRequest, oracle_admin.ListGroupsResponse),
     "ApiVersions": (oracle_metadata.ApiVersionsRequest, oracle_metadata.ApiVersionsResponse),
+    "OffsetDelete": (oracle_group.OffsetDeleteRequest, oracle_group.OffsetDeleteResponse),
 }
 
 

@@ -46,6 +46,7 @@ def test_the_versions_are_those_that_were_promised() -> None:
         "DescribeGroups": (0, 5),
         "ListGroups": (0, 4),
         "ApiVersions": (0, 3),
+        "OffsetDelete": (0, 0),
     }
 
 

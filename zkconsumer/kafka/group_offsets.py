@@ -27,7 +27,7 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.kafka.versions import ApiRanges
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
+from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from zkconsumer.wire.schemas.offset_commit import (
@@ -36,6 +36,7 @@ from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitTopic,
 )
+from zkconsumer.wire.schemas.offset_delete import OffsetDeletePartition, OffsetDeleteRequest, OffsetDeleteTopic
 from zkconsumer.wire.schemas.offset_fetch import (
     ALL_TOPICS_IS_NULL_FROM,
     BATCHED_FROM,
@@ -234,6 +235,35 @@ def commit_answered(response: OffsetCommitResponse) -> dict[TopicPartition, Erro
         for topic in response.topics
         for row in topic.partitions
     }
+
+
+def delete_offsets(
+    connection: Connection, ranges: ApiRanges, group: str, partitions: Collection[TopicPartition], timeout_ms: int
+) -> dict[TopicPartition, ErrorCode]:
+    """Forget what is stored for these partitions (brokers from 2.4 on, KIP-496); what became of each.
+
+    86: a live member subscribes to the topic.  3: there is no such partition, so what is stored for it stays until it
+    expires.  Errors of the whole group stand beside every partition; 69, no such group, among them: nothing is stored.
+    Raises as ``commit_offsets`` does.
+    """
+    version = ranges.pick(OFFSET_DELETE)
+    topics = [
+        OffsetDeleteTopic(name=topic, partitions=[OffsetDeletePartition(partition_index=index) for index in indexes])
+        for topic, indexes in by_topic(partitions).items()
+    ]
+    body = OffsetDeleteRequest(group_id=group, topics=topics)
+    response = connection.request(OFFSET_DELETE, version, body, timeout_ms)
+    if response.error_code != NONE.code:
+        return dict.fromkeys(partitions, error_code(response.error_code))
+    answered = {
+        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    missing = [tp for tp in partitions if tp not in answered]
+    if missing:
+        raise RemoteProtocolError(f"OffsetDelete v{version} of group {group} was not answered for {missing[0]}")
+    return {tp: answered[tp] for tp in partitions}
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

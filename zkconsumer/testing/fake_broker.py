@@ -52,6 +52,7 @@ from zkconsumer.wire.schemas import (
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     PRODUCE,
 )
@@ -227,6 +228,8 @@ class FakeBroker:
                 return fake_groups.offset_commit(state, me, self.release, version, body, group_errors, errors)
             case OFFSET_FETCH.key:
                 return fake_groups.offset_fetch(state, me, self.release, version, body, group_errors, errors)
+            case OFFSET_DELETE.key:
+                return fake_groups.offset_delete(state, me, body, group_errors)
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
@@ -258,7 +261,7 @@ def _groups(request: Request) -> set[str]:
             return {body.key, *body.coordinator_keys}
         case DESCRIBE_GROUPS.key:
             return set(body.groups)
-        case OFFSET_COMMIT.key:
+        case OFFSET_COMMIT.key | OFFSET_DELETE.key:
             return {body.group_id}
         case OFFSET_FETCH.key:
             return {body.group_id, *(group.group_id for group in body.groups)}

@@ -37,6 +37,13 @@ from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitTopicResponse,
 )
+from zkconsumer.wire.schemas.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopicResponse,
+)
 from zkconsumer.wire.schemas.offset_fetch import (
     BATCHED_FROM,
     GROUP_ERROR_FROM,
@@ -371,3 +378,36 @@ def _no_offset(tp: TopicPartition, error: ErrorCode) -> OffsetFetchPartitionResp
     return OffsetFetchPartitionResponse(
         partition_index=tp.partition, committed_offset=NO_OFFSET, error_code=error.code
     )
+
+
+# --- OffsetDelete ------------------------------------------------------------------------------------------------
+
+
+def offset_delete(
+    state: ClusterState, broker_id: int, body: OffsetDeleteRequest, errors: GroupErrors
+) -> OffsetDeleteResponse:
+    """Forget stored offsets; a group without any, and without members, is no group."""
+    group = state.groups.get(body.group_id)
+    error = _refusal(state, broker_id, body.group_id, errors)
+    if error == codes.NONE and (group is None or not (group.offsets or group.has_members)):
+        error = codes.GROUP_ID_NOT_FOUND
+    if error != codes.NONE or group is None:
+        return OffsetDeleteResponse(error_code=error.code, topics=[])
+    known = group
+
+    def forget(topic: str, asked: OffsetDeletePartition) -> OffsetDeletePartitionResponse:
+        tp = TopicPartition(topic, asked.partition_index)
+        if state.partition(tp) is None:
+            error = codes.UNKNOWN_TOPIC_OR_PARTITION
+        elif known.has_members:
+            error = codes.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            error = codes.NONE
+            known.offsets.pop(tp, None)
+        return OffsetDeletePartitionResponse(partition_index=tp.partition, error_code=error.code)
+
+    topics = [
+        OffsetDeleteTopicResponse(name=topic.name, partitions=[forget(topic.name, row) for row in topic.partitions])
+        for topic in body.topics
+    ]
+    return OffsetDeleteResponse(topics=topics)

@@ -20,6 +20,7 @@ from zkconsumer.wire.schemas import (
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     PRODUCE,
     Api,
@@ -111,17 +112,17 @@ class Release:
 
 
 # release, message format, then the versions of
-#            Produce Fetch ListOff. Metadata OffsetCommit OffsetFetch FindCoord. Describe-, ListGroups ApiVersions
+#            Produce Fetch ListOff. Metadata OffsetCommit OffsetFetch FindCoord. Describe-, ListGroups ApiV. OffsetDel.
 _TABLE = """
-0.8.1.1   0  0     0     0     0     0     0     -     -     -     -
-0.8.2.2   0  0     0     0     0     0-1   0-1   0     -     -     -
-0.9.0.1   0  0-1   0-1   0     0     0-2   0-1   0     0     0     -
-0.10.2.2  1  0-2   0-3   0-1   0-2   0-2   0-2   0     0     0     0
-0.11.0.3  2  0-3   0-5   0-2   0-4   0-3   0-3   0-1   0-1   0-1   0-1
-1.1.1     2  0-5   0-7   0-2   0-5   0-3   0-3   0-1   0-1   0-1   0-1
-2.0.1     2  0-6   0-8   0-3   0-6   0-4   0-4   0-2   0-2   0-2   0-2
-3.9.1     2  0-11  0-17  0-9   0-12  0-9   0-9   0-6   0-5   0-5   0-4
-4.1.1     2  0-13  4-18  1-10  0-13  2-9   1-9   0-6   0-6   0-5   0-4
+0.8.1.1   0  0     0     0     0     0     0     -     -     -     -         -
+0.8.2.2   0  0     0     0     0     0-1   0-1   0     -     -     -         -
+0.9.0.1   0  0-1   0-1   0     0     0-2   0-1   0     0     0     -         -
+0.10.2.2  1  0-2   0-3   0-1   0-2   0-2   0-2   0     0     0     0         -
+0.11.0.3  2  0-3   0-5   0-2   0-4   0-3   0-3   0-1   0-1   0-1   0-1       -
+1.1.1     2  0-5   0-7   0-2   0-5   0-3   0-3   0-1   0-1   0-1   0-1       -
+2.0.1     2  0-6   0-8   0-3   0-6   0-4   0-4   0-2   0-2   0-2   0-2       -
+3.9.1     2  0-11  0-17  0-9   0-12  0-9   0-9   0-6   0-5   0-5   0-4       0
+4.1.1     2  0-13  4-18  1-10  0-13  2-9   1-9   0-6   0-6   0-5   0-4       0
 """
 _COLUMNS: tuple[Api[Any, Any], ...] = (
     PRODUCE,
@@ -134,6 +135,7 @@ _COLUMNS: tuple[Api[Any, Any], ...] = (
     DESCRIBE_GROUPS,
     LIST_GROUPS,
     API_VERSIONS,
+    OFFSET_DELETE,
 )
 
 

@@ -16,6 +16,7 @@ from zkconsumer.wire.schemas.list_groups import LIST_GROUPS
 from zkconsumer.wire.schemas.list_offsets import LIST_OFFSETS
 from zkconsumer.wire.schemas.metadata import METADATA
 from zkconsumer.wire.schemas.offset_commit import OFFSET_COMMIT
+from zkconsumer.wire.schemas.offset_delete import OFFSET_DELETE
 from zkconsumer.wire.schemas.offset_fetch import OFFSET_FETCH
 from zkconsumer.wire.schemas.produce import PRODUCE
 from zkconsumer.wire.schemas.table import Api
@@ -34,6 +35,7 @@ APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
             DESCRIBE_GROUPS,
             LIST_GROUPS,
             API_VERSIONS,
+            OFFSET_DELETE,
         )
     }
 )
@@ -49,6 +51,7 @@ __all__ = [
     "LIST_OFFSETS",
     "METADATA",
     "OFFSET_COMMIT",
+    "OFFSET_DELETE",
     "OFFSET_FETCH",
     "PRODUCE",
     "Api",
