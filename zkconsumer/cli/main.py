@@ -48,6 +48,7 @@ COMMANDS = {
     "perf": Command("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),
     "health": Command("zkconsumer.cli.health:health", "Whether a running member works; for supervisors."),
     "sandbox": Command("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
+    "offsets": Command("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
     "demo": Command("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
 }
 

@@ -1,0 +1,631 @@
+"""``zkconsumer offsets`` in a world in memory: what is printed, what is refused, and every exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fix_admin import RunTool, doors
+from zkconsumer.admin import stores
+from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
+from zkconsumer.admin.stores import WriteReport
+from zkconsumer.cli.main import main
+from zkconsumer.testing.fake_faults import GroupError, PartitionError
+from zkconsumer.testing.fake_zookeeper import FakeZkStore
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import FIND_COORDINATOR, LIST_OFFSETS, METADATA, OFFSET_COMMIT
+from zkconsumer.zk import paths, procedures
+from zkconsumer.zk.requests import PERM_READ, Acl, Create, Multi
+from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import Control, format_control
+
+HEADS = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"]
+
+
+@pytest.fixture
+def world(world: FakeWorld) -> FakeWorld:
+    """clicks: three partitions of 100 records, those of partition 0 from 10 on; g1 stands at 42, 50 and nowhere."""
+    world.create_topic("clicks", 3)
+    for partition in range(3):
+        world.cluster.append("clicks", partition, [b"x"] * 100, timestamp_ms=1_000)
+    world.cluster.delete_before("clicks", 0, 10)
+    put(world, {0: 42, 1: 50})
+    return world
+
+
+@pytest.fixture
+def kafka(world: FakeWorld) -> FakeWorld:
+    """The same, with offsets in Kafka: 42, 60 and 70."""
+    world.create_topic(OFFSETS_TOPIC, 1)
+    for partition, offset in {0: 42, 1: 60, 2: 70}.items():
+        world.cluster.commit("g1", "clicks", partition, offset)
+    return world
+
+
+@pytest.fixture
+def offsets(tool: RunTool) -> RunTool:
+    """Runs ``zkconsumer offsets <words>``."""
+    return lambda *words: tool("offsets", *map(str, words))
+
+
+def put(world: FakeWorld, stored: dict[int, int | bytes], group: str = "g1") -> None:
+    for partition, offset in stored.items():
+        data = offset if isinstance(offset, bytes) else b"%d" % offset
+        world.zookeeper.ensure(paths.offset(group, TopicPartition("clicks", partition)), data)
+
+
+def join(world: FakeWorld, consumer: str = "a", group: str = "g1") -> None:
+    store = FakeZkStore(world.zookeeper)
+    store.start(1_000)
+    world.zookeeper.ensure(paths.ids(group))
+    call(store, [Create(f"{paths.ids(group)}/{group}_{consumer}", b"{}", ephemeral=True)], 1_000)
+
+
+def rows(result: Result) -> list[list[str]]:
+    """The table on standard output."""
+    lines = [line.split(maxsplit=8) for line in result.stdout.splitlines()]
+    assert lines[0] == HEADS, result.output
+    return lines[1:]
+
+
+def in_kafka(world: FakeWorld, group: str = "g1") -> dict[int, int]:
+    return {tp.partition: stored.offset for tp, stored in world.cluster.committed(group).items()}
+
+
+# --- export -----------------------------------------------------------------------------------------------------
+
+
+def test_export_writes_what_the_original_would_sorted(offsets: RunTool) -> None:
+    result = offsets("export", "g1")
+    assert result.exit_code == 0
+    assert result.stdout == "/consumers/g1/offsets/clicks/0:42\n/consumers/g1/offsets/clicks/1:50\n"
+    assert result.stderr == ""
+
+
+def test_a_group_without_offsets_is_named_and_passed_over(world: FakeWorld, offsets: RunTool) -> None:
+    world.zookeeper.ensure("/consumers/idle/ids")
+    put(world, {2: 1}, "g0")
+    result = offsets("export", "--all", "--format", "csv")
+    assert result.exit_code == 0
+    assert result.stdout == "g0,clicks,2,1\ng1,clicks,0,42\ng1,clicks,1,50\n"
+    assert "Group idle has no offsets in zookeeper; passed over." in result.stderr
+
+
+def test_csv_has_the_group_only_when_several_were_asked_for(offsets: RunTool) -> None:
+    assert offsets("export", "g1", "--format", "csv").stdout == "clicks,0,42\nclicks,1,50\n"
+    assert offsets("export", "g1", "nobody", "--format", "csv").stdout == "g1,clicks,0,42\ng1,clicks,1,50\n"
+
+
+def test_nothing_to_export_is_no_empty_file(offsets: RunTool, tmp_path: Path) -> None:
+    result = offsets("export", "nobody", "--file", tmp_path / "x")
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unreadable_znode_is_named_and_the_others_are_written(world: FakeWorld, offsets: RunTool) -> None:
+    put(world, {0: b"abc", 2: -1})
+    world.zookeeper.ensure("/consumers/g1/offsets/clicks/3-0", b"7")
+    result = offsets("export", "g1")
+    assert result.exit_code == 1
+    assert result.stdout == "/consumers/g1/offsets/clicks/1:50\n"
+    assert "Group g1, clicks/0: left out, the znode holds no offset" in result.stderr
+    assert "/consumers/g1/offsets/clicks/3-0: left out" in result.stderr
+
+
+def test_a_file_appears_whole_and_keeps_the_rights_of_the_one_that_it_replaces(
+    offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "offsets.txt"
+    file.write_text("old")
+    file.chmod(0o640)
+    monkeypatch.setattr(os, "fsync", broken)
+    failed = offsets("export", "g1", "--file", file)
+    assert failed.exit_code == 1
+    assert "cannot be written: No space left; nothing was" in failed.stderr
+    assert (file.read_text(), list(tmp_path.iterdir())) == ("old", [file])
+    monkeypatch.undo()
+    assert offsets("export", "g1", "--file", file).exit_code == 0
+    assert file.read_text() == "/consumers/g1/offsets/clicks/0:42\n/consumers/g1/offsets/clicks/1:50\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def broken(_: int) -> None:
+    raise OSError(28, "No space left")
+
+
+def test_export_from_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
+    result = offsets("export", "g1", "--store", "kafka", "--format", "json")
+    head, *lines = map(json.loads, result.stdout.splitlines())
+    assert (head["schema"], head["store"], head["offset_convention"]) == ("zkconsumer/offsets/1", "kafka", "next")
+    assert [(line["partition"], line["offset"]) for line in lines] == [(0, 42), (1, 60), (2, 70)]
+
+
+def test_a_look_at_kafka_never_makes_its_topic(world: FakeWorld, offsets: RunTool) -> None:
+    result = offsets("export", "g1", "--store", "kafka")
+    assert result.exit_code == 1
+    assert all(seen.api not in (FIND_COORDINATOR, METADATA) for seen in world.cluster.requests)
+
+
+@pytest.mark.parametrize("words", [["export"], ["export", "g1", "--all"]])
+def test_export_wants_groups_or_all(offsets: RunTool, words: list[str]) -> None:
+    assert offsets(*words).exit_code == 2
+
+
+# --- import -----------------------------------------------------------------------------------------------------
+
+
+def imported(offsets: RunTool, tmp_path: Path, text: str, *words: str) -> Result:
+    file = tmp_path / "file"
+    file.write_text(text)
+    return offsets("import", file, *words)
+
+
+def test_a_dry_run_shows_each_change_and_changes_nothing(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    result = imported(offsets, tmp_path, "clicks,0,42\nclicks,1,51\nclicks,2,0\n", "--group", "g1")
+    assert result.exit_code == 3
+    assert rows(result) == [
+        ["g1", "clicks", "1", "51", "50", "0", "100", "zookeeper", "-"],
+        ["g1", "clicks", "2", "0", "-", "0", "100", "zookeeper", "-"],
+    ]
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+    assert result.stderr.endswith(
+        f"2 offsets would be. To do it: zkconsumer offsets import {tmp_path}/file --group g1 "
+        f"--zookeeper {ADDRESS} --execute\n"
+    )
+
+
+def test_the_command_that_is_printed_does_it(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    result = imported(offsets, tmp_path, "clicks,1,51\n", "--group", "g1", "--store", "zookeeper")
+    [_, *words] = shlex.split(result.stderr.rpartition("To do it: ")[2])
+    done = CliRunner().invoke(main, words, obj=doors(world))
+    assert done.exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 51}
+
+
+def test_import_is_idempotent(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    text = "/consumers/g1/offsets/clicks/0:11\n/consumers/g2/offsets/clicks/0:12\n"
+    assert imported(offsets, tmp_path, text, "--execute").exit_code == 0
+    assert (world.offsets("g1", "clicks"), world.offsets("g2", "clicks")) == ({0: 11, 1: 50}, {0: 12})
+    again = imported(offsets, tmp_path, text, "--execute")
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert "There is nothing to change." in again.stderr
+
+
+def test_a_live_group_is_refused_by_name_and_nothing_of_the_file_is_written(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    join(world)
+    text = "/consumers/g0/offsets/clicks/0:11\n/consumers/g1/offsets/clicks/0:12\n"
+    for more in ([], ["--execute"]):
+        result = imported(offsets, tmp_path, text, *more)
+        assert result.exit_code == 4
+        assert "group g1 is active: g1_a. A running owner writes its own position over any offset" in result.stderr
+        assert "zkconsumer groups describe g1" in result.stderr
+    assert world.offsets("g0", "clicks") == {}
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+
+
+def test_there_is_no_way_around_a_live_group(offsets: RunTool, tmp_path: Path) -> None:
+    assert imported(offsets, tmp_path, "clicks,0,1\n", "--even-if-active").exit_code == 2
+    assert "there is no option against that" in " ".join(offsets("import", "--help").stdout.split())
+
+
+def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    text = "clicks,0,9\nclicks,1,101\nclicks,9,5\nviews,0,5\n"
+    result = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
+    assert result.exit_code == 4
+    assert [row[8] for row in rows(result)] == [
+        "REFUSED: 9 is before the start of the log (10)",
+        "REFUSED: 101 is beyond the end of the log (100)",
+        "REFUSED: its log cannot be looked at: topic clicks has no such partition",
+        "REFUSED: its log cannot be looked at: there is no such topic",
+    ]
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+    assert result.stderr.rstrip().endswith("--allow-out-of-range")
+    assert imported(offsets, tmp_path, text, "--group", "g1", "--execute", "--allow-out-of-range").exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 9, 1: 101}
+    assert world.zookeeper.data("/consumers/g1/offsets/views/0") == b"5"
+
+
+def test_brokers_are_not_asked_for_topics_that_they_would_create(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    imported(offsets, tmp_path, "clicks,0,50\nviews,0,5\n", "--group", "g1")
+    asked = {topic.name for seen in world.cluster.requests if seen.api is METADATA for topic in seen.body.topics}
+    assert asked == {"clicks"}
+
+
+def test_without_brokers_the_range_is_unknown_and_that_is_said(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    for broker_id in (address.broker_id for address in world.cluster.addresses):
+        world.cluster.stop_broker(broker_id)
+    refused = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1")
+    assert "its log cannot be looked at: none of" in refused.stdout
+    done = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--allow-out-of-range", "--execute")
+    assert done.exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 50, 1: 50}
+
+
+def test_last_offsets_are_shifted_and_the_plan_shows_it(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    words = ["--group", "g1", "--offset-convention", "last"]
+    result = imported(offsets, tmp_path, "clicks,0,49\n", *words)
+    assert rows(result)[0][3:5] == ["50", "42"]
+    assert "the next one is written, 1 more" in result.stderr
+
+
+def test_an_unreadable_znode_is_repaired_by_an_import(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    put(world, {0: b"abc"})
+    result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute")
+    assert result.exit_code == 0
+    assert "the znode of clicks/0 holds no offset" in result.stderr
+    assert world.offsets("g1", "clicks") == {0: 50, 1: 50}
+
+
+def test_a_bad_file_is_refused_whole_with_its_name_and_lines(offsets: RunTool, tmp_path: Path) -> None:
+    result = imported(offsets, tmp_path, "clicks,0,1\nclicks,x,1\nclicks,1,-1\n", "--group", "g1", "--execute")
+    assert result.exit_code == 2
+    assert f"{tmp_path}/file: 2 lines cannot be used:\n  line 2: 'x' is no partition number\n  line 3" in result.stderr
+
+
+def test_a_file_that_is_not_there_is_one_sentence(offsets: RunTool) -> None:
+    result = offsets("import", "/nowhere/x")
+    assert result.exit_code == 2
+    assert result.stderr == "zkconsumer: /nowhere/x cannot be read: No such file or directory\n"
+
+
+def test_standard_input_is_a_file_too(world: FakeWorld) -> None:
+    words = ["offsets", "import", "-", "--group", "g1", "--execute", "--zookeeper", ADDRESS]
+    result = CliRunner().invoke(main, words, obj=doors(world), input="clicks,0,50\n")
+    assert result.exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 50, 1: 50}
+
+
+def test_a_group_whose_offsets_moved_to_kafka_is_not_written_in_zookeeper(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    control = Control("m1", 3, "switched", "kafka", "copy")
+    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
+    result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute")
+    assert result.exit_code == 4
+    assert "kept in Kafka now (migration m1)" in result.stderr
+    world.zookeeper.ensure("/zkconsumer/groups/g1", b"{")
+    assert "cannot be read" in imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute").stderr
+
+
+def test_a_json_file_goes_back_to_the_store_that_it_came_from(
+    kafka: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    file = tmp_path / "kafka.json"
+    assert offsets("export", "g1", "--store", "kafka", "--format", "json", "--file", file).exit_code == 0
+    kafka.cluster.commit("g1", "clicks", 0, 1)
+    assert offsets("import", file, "--execute").exit_code == 0
+    assert in_kafka(kafka) == {0: 42, 1: 60, 2: 70}
+    assert kafka.offsets("g1", "clicks") == {0: 42, 1: 50}
+    assert offsets("import", file, "--store", "zookeeper", "--execute").exit_code == 0
+    assert kafka.offsets("g1", "clicks") == {0: 42, 1: 60, 2: 70}
+
+
+# --- what is done in part ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second_write_fails(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One offset a multi; somebody else writes partition 1 before it is written."""
+    monkeypatch.setattr(procedures, "MULTI_OPS_MAX", 1)
+    real, multis = stores.multi_of, []
+
+    def disturbed(*arguments: object) -> Multi:
+        multis.append(arguments)
+        if len(multis) == 2:
+            put(world, {1: 77})
+        return real(*arguments)
+
+    monkeypatch.setattr(stores, "multi_of", disturbed)
+
+
+@pytest.mark.usefixtures("second_write_fails")
+def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    text = "clicks,0,20\nclicks,1,21\nclicks,2,22\n"
+    result = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
+    assert result.exit_code == 6
+    assert (
+        "Group g1: 1 of 3 offsets were written, because the offset of clicks/1 was changed by somebody else after it "
+        "was read:\n  zookeeper clicks/0: written\n  zookeeper clicks/1: not written\n"
+        "  zookeeper clicks/2: not written\n"
+        "The same command does the rest, and writes nothing twice: zkconsumer offsets import"
+    ) in result.stderr
+    assert world.offsets("g1", "clicks") == {0: 20, 1: 77}
+    again = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
+    assert again.exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 20, 1: 21, 2: 22}
+    assert [row[2:5] for row in rows(again)] == [["1", "21", "77"], ["2", "22", "-"]]
+
+
+@pytest.mark.usefixtures("second_write_fails")
+def test_a_part_of_a_shift_is_not_completed_by_shifting_again(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    result = offsets("set", "g1", "--all-topics", "--shift-by", "5", "--execute")
+    assert result.exit_code == 6
+    assert "Do not give the same command again" in result.stderr
+    rest = [line for line in result.stderr.splitlines() if line.startswith("clicks,")]
+    assert rest == ["clicks,1,55"]
+    file = tmp_path / "rest.csv"
+    file.write_text("\n".join(rest))
+    [_, *words] = shlex.split(result.stderr.rpartition("Then: ")[2].replace("FILE", str(file)))
+    assert CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=doors(world)).exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 47, 1: 55}
+
+
+@pytest.mark.usefixtures("second_write_fails")
+def test_json_says_of_each_offset_whether_it_was_written(offsets: RunTool, tmp_path: Path) -> None:
+    result = imported(offsets, tmp_path, "clicks,0,20\nclicks,1,21\n", "--group", "g1", "--execute", "-o", "json")
+    document = json.loads(result.stdout)
+    assert (document["schema"], document["executed"], document["exit_code"]) == ("zkconsumer/offsets-plan/1", True, 6)
+    [group] = document["groups"]
+    assert [row["written"] for row in group["rows"]] == [True, False]
+    assert "clicks/1 was changed" in group["stopped_by"]
+
+
+def test_an_interruption_says_what_was_written(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        report = arguments[-1]
+        assert isinstance(report, WriteReport)
+        report.written.append(TopicPartition("clicks", 0))
+        report.unknown = [TopicPartition("clicks", 1)]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zkconsumer.admin.group_stores.write_offsets", interrupted)
+    result = imported(offsets, tmp_path, "clicks,0,20\nclicks,1,21\n", "--group", "g1", "--execute")
+    assert result.exit_code == 130
+    assert "1 of 2 offsets were written, because it was interrupted" in result.stderr
+    assert "  zookeeper clicks/1: unknown, the answer never came\n" in result.stderr
+
+
+def test_a_first_write_that_is_refused_changed_nothing(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    world.zookeeper.set_acl("/consumers/g1/offsets/clicks/0", (Acl(PERM_READ, "world", "anyone"),))
+    result = imported(offsets, tmp_path, "clicks,0,20\n", "--group", "g1", "--execute")
+    assert result.exit_code == 4
+    assert "nothing was changed, because NoAuth /consumers/g1/offsets/clicks/0. Then: zkconsumer" in result.stderr
+
+
+# --- diff -------------------------------------------------------------------------------------------------------
+
+
+def test_diff_compares_by_value(kafka: FakeWorld, offsets: RunTool) -> None:
+    result = offsets("diff", "g1")
+    assert result.exit_code == 3
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["GROUP", "TOPIC", "PARTITION", "ZK-OFFSET", "KAFKA-OFFSET", "DIFFERENCE"],
+        ["g1", "clicks", "1", "50", "60", "10"],
+        ["g1", "clicks", "2", "-", "70", "-"],
+    ]
+    assert result.stderr == "Group g1: 1 partitions are equal in zookeeper and kafka, 2 differ.\n"
+    put(kafka, {1: 60, 2: 70})
+    equal = offsets("diff", "g1")
+    assert (equal.exit_code, equal.stdout) == (0, "")
+
+
+def test_diff_with_a_file(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text("clicks,0,41\nclicks,1,49\n")
+    assert offsets("diff", "g1", file, "--offset-convention", "last").exit_code == 0
+    result = offsets("diff", "g1", file, "-o", "json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["rows"][0] == {"topic": "clicks", "partition": 0, "zookeeper": 42, "file": 41}
+
+
+def test_an_unreadable_znode_is_a_difference(kafka: FakeWorld, offsets: RunTool) -> None:
+    put(kafka, {0: b"x", 1: 60, 2: 70})
+    assert offsets("diff", "g1").exit_code == 3
+
+
+def test_diff_without_kafka_is_no_difference_but_an_error(kafka: FakeWorld, offsets: RunTool) -> None:
+    kafka.cluster.inject(GroupError("g1", 30), api=FIND_COORDINATOR, times=None)
+    result = offsets("diff", "g1")
+    assert result.exit_code == 1
+    assert "GROUP_AUTHORIZATION_FAILED (30)" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--store", "kafka"], ["--offset-convention", "last"], ["--format", "zk"]])
+def test_options_of_a_file_need_one(offsets: RunTool, words: list[str]) -> None:
+    assert offsets("diff", "g1", *words).exit_code == 2
+
+
+# --- set --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "new"),
+    [
+        (["--to-earliest"], ["10", "0", "0"]),
+        (["--to-latest"], ["100", "100", "100"]),
+        (["--to-current"], ["42", "50", "100"]),
+        (["--to-offset", "5"], ["10", "5", "5"]),
+        (["--to-offset", "1000"], ["100", "100", "100"]),
+        (["--to-datetime", "1970-01-01T00:00:00.999"], ["10", "0", "0"]),
+        (["--to-datetime", "1970-01-01T00:00:01.001"], ["100", "100", "100"]),
+        (["--by-duration", "PT1H"], ["100", "100", "100"]),
+    ],
+)
+def test_every_target(world: FakeWorld, offsets: RunTool, target: list[str], new: list[str]) -> None:
+    result = offsets("set", "g1", "--topic", "clicks", *target)
+    assert result.exit_code == 3
+    assert [row[3] for row in rows(result)] == new
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+    assert offsets("set", "g1", "--topic", "clicks", *target, "--execute").exit_code == 0
+    assert world.offsets("g1", "clicks") == {number: int(offset) for number, offset in enumerate(new)}
+
+
+def test_a_shift_wants_an_offset_and_names_the_partition_without_one(world: FakeWorld, offsets: RunTool) -> None:
+    assert [row[3] for row in rows(offsets("set", "g1", "--topic", "clicks:0,1", "--shift-by", "-2"))] == ["40", "48"]
+    result = offsets("set", "g1", "--topic", "clicks", "--shift-by", "-2", "--execute")
+    assert result.exit_code == 4
+    assert "clicks/2: it has no offset that could be shifted" in result.stderr
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+
+
+def test_the_exported_plan_is_what_from_file_takes(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+    plan = offsets("set", "g1", "--topic", "clicks", "--to-offset", "60", "--export")
+    assert plan.stdout == "clicks,0,60\nclicks,1,60\nclicks,2,60\n"
+    file = tmp_path / "plan.csv"
+    file.write_text(plan.stdout)
+    assert offsets("set", "g1", "--from-file", file, "--topic", "clicks:0,1", "--execute").exit_code == 0
+    assert world.offsets("g1", "clicks") == {0: 60, 1: 60}
+
+
+def test_a_file_of_kafka_consumer_groups_is_drawn_to_the_log_as_there(offsets: RunTool, tmp_path: Path) -> None:
+    file = tmp_path / "plan.csv"
+    file.write_text("clicks,0,5\nclicks,1,500\n")
+    assert [row[3] for row in rows(offsets("set", "g1", "--from-file", file))] == ["10", "100"]
+
+
+def test_all_topics_are_those_with_an_offset(world: FakeWorld, offsets: RunTool) -> None:
+    assert [row[2] for row in rows(offsets("set", "g1", "--all-topics", "--to-latest"))] == ["0", "1"]
+    nothing = offsets("set", "g9", "--all-topics", "--to-latest")
+    assert nothing.exit_code == 4
+    assert "name topics with --topic" in nothing.stderr
+
+
+def test_a_topic_that_is_gone_is_refused(world: FakeWorld, offsets: RunTool) -> None:
+    assert offsets("set", "g1", "--topic", "views", "--to-latest").exit_code == 4
+    world.zookeeper.ensure("/consumers/g1/offsets/gone/0", b"7")
+    result = offsets("set", "g1", "--all-topics", "--to-latest", "--execute")
+    assert result.exit_code == 4
+    assert "gone/0: there is no such topic" in result.stderr
+    assert "zkconsumer offsets delete g1 --topic T" in result.stderr
+
+
+def test_a_live_group_is_not_set(world: FakeWorld, offsets: RunTool) -> None:
+    join(world)
+    assert offsets("set", "g1", "--all-topics", "--to-latest", "--execute").exit_code == 4
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+
+
+def test_lowering_one_store_of_two_is_said_to_be_of_no_use(kafka: FakeWorld, offsets: RunTool) -> None:
+    words = "a larger offset is stored in kafka. Members with offsets.storage=kafka and dual.commit.enabled start from"
+    one = offsets("set", "g1", "--topic", "clicks", "--to-earliest")
+    assert f"clicks/0, clicks/1, clicks/2: {words}" in one.stderr
+    both = offsets("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "both", "--execute")
+    assert both.exit_code == 0
+    assert words not in both.stderr
+    assert kafka.offsets("g1", "clicks") == {0: 10, 1: 0, 2: 0} == in_kafka(kafka)
+
+
+def test_a_modern_member_lets_nothing_be_written_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
+    kafka.cluster.set_modern_members("g1", True)
+    result = offsets("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka", "--execute")
+    assert result.exit_code == 4
+    assert "modern" in result.stderr
+    assert in_kafka(kafka) == {0: 42, 1: 60, 2: 70}
+
+
+def test_zookeeper_done_and_kafka_refused_is_a_part(kafka: FakeWorld, offsets: RunTool) -> None:
+    kafka.cluster.inject(GroupError("g1", 30), api=OFFSET_COMMIT, times=None)
+    result = offsets("set", "g1", "--topic", "clicks:0", "--to-earliest", "--store", "both", "--execute")
+    assert result.exit_code == 6
+    assert "  zookeeper clicks/0: written\n  kafka clicks/0: not written\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--to-latest"],
+        ["--topic", "clicks"],
+        ["--topic", "clicks", "--to-latest", "--to-earliest"],
+        ["--topic", "clicks", "--all-topics", "--to-latest"],
+        ["--topic", "clicks", "--to-offset", "-1"],
+        ["--topic", "clicks", "--to-datetime", "yesterday"],
+        ["--topic", "clicks", "--by-duration", "P1Y"],
+        ["--topic", "clicks:x", "--to-latest"],
+        ["--from-file", "/nowhere"],
+    ],
+)
+def test_a_call_that_means_nothing_is_refused(offsets: RunTool, words: list[str]) -> None:
+    assert offsets("set", "g1", *words).exit_code == 2
+
+
+def test_an_old_broker_says_that_a_time_is_a_segment(make_world: object) -> None:
+    with FakeWorld(release="0.8.2.2") as old:
+        old.create_topic("clicks", 1)
+        old.cluster.append("clicks", 0, [b"x"] * 5)
+        words = ["offsets", "set", "g1", "--topic", "clicks", "--to-datetime", "2017-08-04T00:00:00.000"]
+        result = CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=doors(old))
+    assert rows(result)[0][8] == "by segment: the start of the log"
+    assert "The time is 2017-08-04T00:00:00.000Z." in result.stderr
+
+
+def test_a_partition_whose_leader_does_not_tell_is_refused(world: FakeWorld, offsets: RunTool) -> None:
+    world.cluster.inject(PartitionError(TopicPartition("clicks", 1), 29), api=LIST_OFFSETS, times=None)
+    result = offsets("set", "g1", "--topic", "clicks", "--to-latest", "--execute")
+    assert result.exit_code == 4
+    assert "clicks/1: its leader answers TOPIC_AUTHORIZATION_FAILED (29)" in result.stderr
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+
+
+# --- delete -----------------------------------------------------------------------------------------------------
+
+
+def test_delete_takes_offsets_and_nothing_else(world: FakeWorld, offsets: RunTool) -> None:
+    world.zookeeper.ensure("/consumers/g1/owners/clicks")
+    world.zookeeper.ensure("/consumers/g1/offsets/views/0", b"1")
+    result = offsets("delete", "g1", "--topic", "clicks:0", "--topic", "views")
+    assert result.exit_code == 3
+    assert [row[1:5] for row in rows(result)] == [["clicks", "0", "(delete)", "42"], ["views", "0", "(delete)", "1"]]
+    assert offsets("delete", "g1", "--topic", "clicks:0", "--topic", "views", "--execute").exit_code == 0
+    assert world.offsets("g1", "clicks") == {1: 50}
+    assert world.zookeeper.data("/consumers/g1/offsets/views") is None
+    assert world.zookeeper.data("/consumers/g1/owners/clicks") == b""
+    assert offsets("delete", "g1", "--topic", "views", "--execute").exit_code == 0
+
+
+def test_an_unreadable_znode_is_deleted_too(world: FakeWorld, offsets: RunTool) -> None:
+    put(world, {0: b"abc"})
+    assert offsets("delete", "g1", "--execute").exit_code == 0
+    assert world.zookeeper.data("/consumers/g1/offsets/clicks") is None
+
+
+def test_delete_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
+    assert offsets("delete", "g1", "--topic", "clicks:0", "--store", "both", "--execute").exit_code == 0
+    assert in_kafka(kafka) == {1: 60, 2: 70}
+    assert kafka.offsets("g1", "clicks") == {1: 50}
+    kafka.cluster.set_modern_members("g1", True)
+    refused = offsets("delete", "g1", "--store", "kafka", "--execute")
+    assert refused.exit_code == 4
+    assert in_kafka(kafka) == {1: 60, 2: 70}
+
+
+def test_an_old_broker_cannot_delete_and_the_words_say_what_can_be_done() -> None:
+    with FakeWorld(release="1.1.1") as old:
+        old.create_topic("clicks", 1)
+        old.create_topic(OFFSETS_TOPIC, 1)
+        old.cluster.commit("g1", "clicks", 0, 5)
+        words = ["offsets", "delete", "g1", "--store", "kafka", "--execute", "--zookeeper", ADDRESS]
+        result = CliRunner().invoke(main, words, obj=doors(old))
+        assert result.exit_code == 4
+        assert "brokers before 2.4 cannot delete single offsets" in result.stderr
+        assert "zkconsumer offsets set g1" in result.stderr
+        assert in_kafka(old) == {0: 5}
+
+
+def test_a_live_group_is_not_deleted(world: FakeWorld, offsets: RunTool) -> None:
+    join(world)
+    assert offsets("delete", "g1", "--execute").exit_code == 4
+    assert world.offsets("g1", "clicks") == {0: 42, 1: 50}

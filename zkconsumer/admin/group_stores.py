@@ -1,0 +1,193 @@
+"""Both offset stores of one group, as the ``offsets`` commands need them: looked at once, then written.
+
+    look()     members, the control znode, the offsets in ZooKeeper with their versions, the offsets in Kafka
+    plan       made by pure functions from what was seen (``offset_plan``)
+    refusal()  what must not be overlooked: somebody is there, or the authority is elsewhere
+    write()    the plan's rows: ZooKeeper first, where each write names what it replaces, then Kafka
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.brokers import PeerTrouble
+from zkconsumer.admin.groups import OffsetNode, read_control, read_offsets
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, write_offsets
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from zkconsumer.admin.offset_lines import Store
+    from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.kafka.modern_groups import ModernGroup
+    from zkconsumer.zk.znodes import Control
+
+MEMBERS_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroup:
+    """A group's stores as they were looked at.  ``kafka`` is None when it was not looked at, or ``kafka_problem``."""
+
+    group: str
+    members: Sequence[str]
+    zookeeper: Mapping[TopicPartition, OffsetNode]
+    odd_nodes: Sequence[str]
+    kafka: Mapping[TopicPartition, int] | None
+    kafka_problem: str
+    control: Control | None
+    control_version: int | None
+    control_problem: str
+    modern: ModernGroup | None = None
+
+    @property
+    def unreadable(self) -> list[OffsetNode]:
+        """The offset znodes that hold no number."""
+        return [node for node in self.zookeeper.values() if node.problem]
+
+    def current(self, store: Store) -> Mapping[TopicPartition, int | None]:
+        """What each partition has there; None: a znode that holds no offset."""
+        if store == "zookeeper":
+            return {tp: node.offset for tp, node in self.zookeeper.items()}
+        assert self.kafka is not None, "whoever needs Kafka's offsets looks at them"
+        return dict(self.kafka)
+
+    def refusal(self, stores: Sequence[Store]) -> str:
+        """Why nothing may be written now; empty when it may."""
+        if self.control_problem:
+            return f"the control znode of group {self.group} cannot be read ({self.control_problem}); repair it first"
+        if self.control is not None and self.control.authority == "kafka" and "zookeeper" in stores:
+            return (
+                f"the offsets of group {self.group} are kept in Kafka now (migration {self.control.migration_id}), "
+                "and nobody would read what is written to ZooKeeper; use --store kafka"
+            )
+        if self.members:
+            names = ", ".join(self.members[:MEMBERS_SHOWN_MAX])
+            more = len(self.members) - MEMBERS_SHOWN_MAX
+            return (
+                f"group {self.group} is active: {names}{f' and {more} more' if more > 0 else ''}. A running owner "
+                "writes its own position over any offset at its next commit, so stop all members first. "
+                f"Where they run: zkconsumer groups describe {self.group}"
+            )
+        if "kafka" in stores and self.modern is not None and self.modern.is_alive:
+            count = len(self.modern.members)
+            return (
+                f"a modern group of the name {self.group} is alive ({self.modern.state}, {count} members), and brokers "
+                "take commits of its members only: stop it first"
+            )
+        return ""
+
+
+class GroupStores:
+    """The stores of one group.  One thread."""
+
+    def __init__(self, session: AdminSession, group: str) -> None:
+        self._session = session
+        self._group = paths.check_group(group)
+        self._kafka = KafkaStore(session, group)
+
+    def look(self, stores: Sequence[Store], *, kafka_too: bool = False) -> SeenGroup:
+        """Look at the group.  Kafka is asked when ``stores`` has it, or, where it may fail, with ``kafka_too``.
+
+        Raises ``WorldError`` when ZooKeeper does not tell, and what ``KafkaStore.read`` raises when Kafka is needed.
+        """
+        nodes, _, odd = read_offsets(self._session, self._group)
+        control, version, problem = read_control(self._session, self._group)
+        members = members_of(self._session, self._group)
+        kafka: Mapping[TopicPartition, int] | None = None
+        kafka_problem = ""
+        modern = self._kafka.modern_group() if "kafka" in stores else None
+        try:
+            if kafka_too or "kafka" in stores:
+                kafka = {tp: stored.offset for tp, stored in self._kafka.read().items()}
+        except PeerTrouble as error:
+            if "kafka" in stores:
+                raise
+            kafka_problem = str(error)
+        return SeenGroup(self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, modern)
+
+    def logs(
+        self, partitions: Collection[TopicPartition], time_ms: int | None = None
+    ) -> dict[TopicPartition, LogRange | str]:
+        """Where the logs begin and end, or why that is unknown.
+
+        Topics that ZooKeeper does not know are not asked for: a broker before 0.11 would create them.
+        """
+        known = self.partitions_of({tp.topic for tp in partitions})
+        found: dict[TopicPartition, LogRange | str] = {}
+        for tp in partitions:
+            if tp.topic not in known:
+                found[tp] = "there is no such topic"
+            elif tp.partition not in known[tp.topic]:
+                found[tp] = f"topic {tp.topic} has no such partition"
+        wanted = [tp for tp in partitions if tp not in found]
+        try:
+            found |= log_ranges(self._session.brokers, wanted, time_ms) if wanted else {}
+        except PeerTrouble as error:
+            found |= dict.fromkeys(wanted, str(error))
+        return found
+
+    def partitions_of(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """The partitions of the topics that exist."""
+        where = {paths.topic(topic): topic for topic in sorted(topics)}
+        return {where[path]: parse_topic(node.data).partitions for path, node in self._session.get_many(where).items()}
+
+    def can_delete_in_kafka(self) -> bool:
+        """Whether the brokers can forget single offsets (from 2.4 on)."""
+        return self._kafka.can_delete()
+
+    def write(self, plan: OffsetPlan, seen: SeenGroup, reports: Reports) -> None:
+        """Carry the plan's changes out, until something stands in the way; ``reports`` is true at every moment."""
+        changes = plan.changes
+        in_zookeeper = [row for row in changes if row.store == "zookeeper"]
+        writes = [OffsetWrite(row.tp, row.new, _version(seen, row.tp)) for row in in_zookeeper]
+        write_offsets(self._session, self._group, writes, seen.control_version, reports.zookeeper)
+        if not reports.zookeeper.stopped_by:
+            self._write_to_kafka([row for row in changes if row.store == "kafka"], reports.kafka)
+
+    def _write_to_kafka(self, rows: Sequence[PlannedOffset], report: WriteReport) -> None:
+        if not rows:
+            return
+        known = {row.tp: row.current for row in rows}
+        self._kafka.write({row.tp: row.new for row in rows if row.new is not None}, known, report)
+        if not report.stopped_by:
+            self._kafka.delete([row.tp for row in rows if row.new is None], known, report)
+        members = members_of(self._session, self._group)
+        if members and not report.stopped_by:
+            report.stopped_by = f"{members[0]} is in the group now ({len(members)} registered)"
+
+
+@dataclass(slots=True)
+class Reports:
+    """How far the writing got, store by store."""
+
+    zookeeper: WriteReport = field(default_factory=WriteReport)
+    kafka: WriteReport = field(default_factory=WriteReport)
+
+    @property
+    def written(self) -> int:
+        """How many offsets were certainly written."""
+        return len(self.zookeeper.written) + len(self.kafka.written)
+
+    @property
+    def unknown(self) -> list[TopicPartition]:
+        """What was sent, and the answer never came."""
+        return [*self.zookeeper.unknown, *self.kafka.unknown]
+
+    @property
+    def stopped_by(self) -> str:
+        """What stood in the way; empty when nothing did."""
+        return self.zookeeper.stopped_by or self.kafka.stopped_by
+
+
+def _version(seen: SeenGroup, tp: TopicPartition) -> int:
+    node = seen.zookeeper.get(tp)
+    return MISSING if node is None else node.stat.version

@@ -1,0 +1,268 @@
+"""A group's offsets in Kafka's own store, read and written by a tool: the coordinator is found, and found again.
+
+Nothing is asked of a cluster that has no ``__consumer_offsets`` yet: the first question about a group makes that
+topic, and a tool that only looks must not.
+
+There is no condition to bind a commit to, as a znode's version is one: what was planned is compared with what is stored
+right before each batch.  While a modern group of the name has members, brokers refuse (25) whatever is not theirs, so
+there the broker itself stands guard; original members that store in Kafka are seen in ZooKeeper's ``ids``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
+from zkconsumer.admin.session import chunks
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import BrokerUnreachable, KafkaException
+from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, BrokerError, ErrorCode
+from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
+from zkconsumer.kafka.group_offsets import (
+    MOVED,
+    WAIT,
+    GroupOffsets,
+    OffsetAndMetadata,
+    commit_offsets,
+    delete_offsets,
+    fetch_offsets,
+)
+from zkconsumer.kafka.modern_groups import DEAD, ModernGroup, describe_modern_group
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import OFFSET_DELETE, OFFSET_FETCH
+from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.stores import WriteReport
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.types import BrokerAddress
+
+COMMITS_MAX = 1_000
+"""Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""
+
+FETCHES_MAX = 5_000
+"""Partitions in one question."""
+
+TRIES_MAX = 8
+"""How often a coordinator is asked that loads its offsets, or moves; one that cannot even be found is looked for
+``coordinators.TRIES_MAX`` times each, so it takes 20 seconds at most."""
+
+UNREACHABLE_MAX = 3
+"""How often a broker may not answer meanwhile."""
+
+T = TypeVar("T")
+
+
+class KafkaStore:
+    """One group's offsets in Kafka's own store.  One thread.
+
+    Methods raise ``BrokerUnreachable`` when no broker answers, and ``KafkaException`` when the brokers are too old
+    (before 0.8.2) or refuse.
+    """
+
+    def __init__(self, session: AdminSession, group: str, pause: Callable[[int], object] | None = None) -> None:
+        self._session = session
+        self._group = paths.check_group(group)
+        self._pause = pause or StopSignal().wait
+        self._coordinator: BrokerAddress | None = None
+
+    def exists(self) -> bool:
+        """Whether this cluster has an offset store at all; asks ZooKeeper alone."""
+        return self._session.get(paths.topic(OFFSETS_TOPIC)) is not None
+
+    def read(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything that is stored for the group, sorted.
+
+        Brokers before 0.10.2 cannot list it, so every partition that ZooKeeper knows is asked for there; what is stored
+        for deleted topics is not found.
+        """
+        if not self.exists():
+            return {}
+        if self._settled(_can_list):
+            found = self._fetched(None)
+        else:
+            found = self.read_some(self._all_partitions())
+        return {tp: found[tp] for tp in sorted(found)}
+
+    def read_some(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is stored for these partitions."""
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        if not partitions or not self.exists():
+            return found
+        for some in chunks(sorted(partitions), FETCHES_MAX):
+            found |= self._fetched(some)
+        return found
+
+    def write(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        known: Mapping[TopicPartition, int | None],
+        report: WriteReport,
+    ) -> None:
+        """Commit, as somebody who is no member; ``report`` says how far, until the first thing that stands in the way.
+
+        ``known``: what the plan saw, None where nothing was stored; what changed since is not written over.
+        """
+        for some in chunks(list(offsets), COMMITS_MAX):
+            if self._is_changed(some, known, report):
+                return
+            batch = {tp: OffsetAndMetadata(offsets[tp]) for tp in some}
+            commit = partial(commit_offsets, group=self._group, offsets=batch, timeout_ms=REQUEST_TIMEOUT_MS)
+            self._carry_out(some, report, commit, done={NONE})
+            if report.stopped_by:
+                return
+
+    def modern_group(self) -> ModernGroup | None:
+        """The modern group of this name; None where that cannot be told, and on brokers before 0.9, which have none."""
+        if not self.exists():
+            return ModernGroup(DEAD)
+        try:
+            question = partial(describe_modern_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS)
+            return self._settled(question)
+        except PeerTrouble:
+            return None
+
+    def can_delete(self) -> bool:
+        """Whether the brokers can forget single offsets (from 2.4 on)."""
+        return self._settled(_can_delete)
+
+    def delete(
+        self,
+        partitions: Sequence[TopicPartition],
+        known: Mapping[TopicPartition, int | None],
+        report: WriteReport,
+    ) -> None:
+        """Forget what is stored for these partitions; ``report`` and ``known`` as in ``write``."""
+        for some in chunks(partitions, FETCHES_MAX):
+            if self._is_changed(some, known, report):
+                return
+            delete = partial(delete_offsets, group=self._group, partitions=some, timeout_ms=REQUEST_TIMEOUT_MS)
+            self._carry_out(some, report, delete, done={NONE, GROUP_ID_NOT_FOUND})
+            if report.stopped_by:
+                return
+
+    def _fetched(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        question = partial(fetch_offsets, group=self._group, partitions=partitions, timeout_ms=REQUEST_TIMEOUT_MS)
+        return _stored(self._settled(question))
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def _is_changed(
+        self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: WriteReport
+    ) -> bool:
+        stored = self.read_some(some)
+        for tp in some:
+            found = stored[tp].offset if tp in stored else None
+            if found != known.get(tp):
+                report.stopped_by = f"the offset of {tp} was changed by somebody else after it was read"
+                return True
+        return False
+
+    def _carry_out(
+        self,
+        some: Sequence[TopicPartition],
+        report: WriteReport,
+        write: Callable[[Connection, ApiRanges], dict[TopicPartition, ErrorCode]],
+        *,
+        done: set[ErrorCode],
+    ) -> None:
+        """One batch.  The same offset may be stored twice, so what was lost on the way is simply sent again."""
+        report.unknown = list(some)
+        try:
+            outcome = self._settled(write)
+        except PeerTrouble as error:
+            report.stopped_by = str(error)
+            return
+        report.unknown = []
+        report.written += [tp for tp in some if outcome[tp] in done]
+        refused = [tp for tp in some if outcome[tp] not in done]
+        if refused:
+            report.stopped_by = _why(refused[0], outcome[refused[0]], len(refused))
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    def _settled(self, question: Callable[[Connection, ApiRanges], T]) -> T:
+        """The coordinator's answer that is none of "not me" and "not yet"."""
+        error: ErrorCode | None = None
+        unreachable = 0
+        for attempt in range(TRIES_MAX):
+            if attempt:
+                self._pause(RETRY_PAUSE_MS)
+            try:
+                if self._coordinator is None:
+                    self._coordinator = coordinator_of(self._session.brokers, self._group, self._pause)
+                answer = self._session.brokers.ask(self._coordinator, question)
+            except BrokerError as refused:
+                if refused.code not in MOVED | WAIT:
+                    raise
+                if refused.code in MOVED:
+                    self._coordinator = None
+                error = refused.code
+                continue
+            except BrokerUnreachable:
+                self._coordinator = None
+                unreachable += 1
+                if unreachable == UNREACHABLE_MAX:
+                    raise
+                continue
+            error = _passing_error(answer)
+            if error is None:
+                return answer
+            if error in MOVED:
+                self._coordinator = None
+        raise KafkaException(f"group {self._group} has no coordinator that answers ({error}): look at {OFFSETS_TOPIC}")
+
+    def _all_partitions(self) -> list[TopicPartition]:
+        listed = self._session.children(paths.BROKER_TOPICS)
+        names = [name for name in (listed.names if listed else []) if paths.topic_of(f"{paths.BROKER_TOPICS}/{name}")]
+        nodes = self._session.get_many(paths.topic(name) for name in names if name != OFFSETS_TOPIC)
+        return [
+            TopicPartition(path.rpartition("/")[2], number)
+            for path, node in nodes.items()
+            for number in parse_topic(node.data).partitions
+        ]
+
+
+def _can_list(_: Connection, ranges: ApiRanges) -> bool:
+    return ranges.pick(OFFSET_FETCH) >= ALL_TOPICS_IS_NULL_FROM
+
+
+def _can_delete(_: Connection, ranges: ApiRanges) -> bool:
+    return ranges.knows(OFFSET_DELETE, 0)
+
+
+def _stored(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    if answer.error != NONE:
+        raise KafkaException(f"the coordinator refuses to tell the group's offsets: {answer.error}")
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, stored in answer.partitions.items():
+        if isinstance(stored, ErrorCode):
+            raise KafkaException(f"the coordinator does not tell the offset of {tp}: {stored}")
+        if stored is not None and stored.offset >= 0:
+            found[tp] = stored
+    return found
+
+
+def _passing_error(answer: object) -> ErrorCode | None:
+    """An error after which the same question is asked again."""
+    if isinstance(answer, GroupOffsets):
+        return answer.error if answer.error in MOVED | WAIT else None
+    if isinstance(answer, dict):
+        return next((error for error in answer.values() if error in MOVED | WAIT), None)
+    return None
+
+
+def _why(tp: TopicPartition, error: ErrorCode, count: int) -> str:
+    if error == MEMBERS_ARE_ALIVE:
+        return f"a modern group of this name has members, and only they may commit ({error})"
+    if error == GROUP_SUBSCRIBED_TO_TOPIC:
+        return f"members of the group are reading {tp.topic} ({error})"
+    return f"the coordinator answers {error} for {tp}" + (f" and {count - 1} more" if count > 1 else "")

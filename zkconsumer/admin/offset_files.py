@@ -1,0 +1,262 @@
+"""Files of offsets, in three formats.  Pure: bytes in, values out, and back.
+
+    zk      /consumers/G/offsets/T/P:N     what ExportZkOffsets writes and ImportZkOffsets reads (0.8.2 to 1.1)
+    csv     T,P,N  or  G,T,P,N             kafka-consumer-groups --reset-offsets --from-file and --export (0.11 on; the
+                                           form with the group from 2.3 on)
+    json    one JSON object a line: the first says what the file is, each other one is an offset
+
+A file is taken whole or not at all: every problem is listed with its line.  The original's ImportZkOffsets stops at the
+first empty line without a word, lets the last of two lines about one partition win, and writes whatever stands behind
+the colon wherever the path leads; here each of these is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.offset_lines import (
+    SCHEMA,
+    BadLine,
+    Convention,
+    Head,
+    ReadLine,
+    Store,
+    csv_offset,
+    head_of,
+    json_offset,
+    shown,
+    zk_offset,
+)
+from zkconsumer.errors import UsageError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.java_json import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FILE_BYTES_MAX = 256 * 1024 * 1024
+LINE_CHARS_MAX = 4_000
+OFFSETS_MAX = 1_000_000
+"""What is read at most: ten times the largest group that was ever tested, with the longest names."""
+
+PROBLEMS_SHOWN_MAX = 20
+
+class Format(Enum):
+    """What a file looks like."""
+
+    ZK = "zk"
+    CSV = "csv"
+    JSON = "json"
+
+
+class BadOffsetFile(UsageError):
+    """A file of offsets cannot be used; every problem is listed with its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileOffset:
+    """One offset of a file.  ``group`` is None where the format has none."""
+
+    group: str | None
+    tp: TopicPartition
+    offset: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """A file that was read.  ``store`` and ``convention`` are what it says itself, None where the format cannot."""
+
+    format: Format
+    offsets: tuple[FileOffset, ...]
+    store: Store | None = None
+    convention: Convention | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that the file names, sorted."""
+        return sorted({each.group for each in self.offsets if each.group is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One offset to be written to a file.  ``changed_ms``: when it was stored, milliseconds since 1970, where known."""
+
+    group: str
+    tp: TopicPartition
+    offset: int
+    changed_ms: int | None = None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def format_file(
+    format_: Format, offsets: list[Exported], *, store: Store, exported_ms: int, with_group: bool | None = None
+) -> str:
+    """The text of a file, sorted by group, topic and partition.
+
+    ``with_group``: whether csv has the group in front; None: only when there is more than one.
+    """
+    rows = sorted(offsets, key=lambda each: (each.group, each.tp))
+    match format_:
+        case Format.ZK:
+            lines = [f"{paths.offset(each.group, each.tp)}:{each.offset}" for each in rows]
+        case Format.CSV:
+            has_group = len({each.group for each in rows}) > 1 if with_group is None else with_group
+            lines = [_csv_line(each, has_group) for each in rows]
+        case Format.JSON:
+            lines = [_json_line(_head(len(rows), store, exported_ms)), *(_json_line(_members(each)) for each in rows)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _csv_line(each: Exported, has_group: bool) -> str:
+    line = f"{each.tp.topic},{each.tp.partition},{each.offset}"
+    return f"{each.group},{line}" if has_group else line
+
+
+def _head(count: int, store: Store, exported_ms: int) -> dict[str, Json]:
+    head: dict[str, Json] = {"schema": SCHEMA, "store": store, "offset_convention": "next"}
+    return head | {"exported_ms": exported_ms, "offsets": count}
+
+
+def _members(each: Exported) -> dict[str, Json]:
+    members: dict[str, Json] = {
+        "group": each.group,
+        "topic": each.tp.topic,
+        "partition": each.tp.partition,
+        "offset": each.offset,
+    }
+    return members if each.changed_ms is None else members | {"changed_ms": each.changed_ms}
+
+
+def _json_line(members: Mapping[str, Json]) -> str:
+    return json.dumps(members, separators=(",", ":"))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def parse_file(data: bytes, format_: Format | None = None) -> OffsetFile:
+    """Read a file; ``format_`` None: what its first line looks like.
+
+    A byte order mark and the line ends of Windows are taken, and remarked.  Raises ``BadOffsetFile``.
+    """
+    if len(data) > FILE_BYTES_MAX:
+        raise BadOffsetFile(f"the file has {len(data)} bytes, at most {FILE_BYTES_MAX} are read")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadOffsetFile(f"line {line}: not UTF-8: is this a file of offsets?") from error
+    remarks = []
+    if text.startswith("\ufeff"):
+        text = text[1:]
+        remarks.append("the file begins with a byte order mark, which the original's tools do not take")
+    if "\r\n" in text:
+        remarks.append("the lines end as on Windows")
+    reading = _Reading(_lines(text), remarks)
+    if not reading.lines:
+        raise BadOffsetFile("the file is empty, so there is nothing to do; was it cut off?")
+    return reading.read(format_ or _looks_like(reading.lines[0]))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines without their ends; empty ones at the end are none."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def _looks_like(first: str) -> Format:
+    if first.startswith("/"):
+        return Format.ZK
+    if first.lstrip().startswith("{"):
+        return Format.JSON
+    if "," in first:
+        return Format.CSV
+    raise BadOffsetFile(
+        f"line 1: {shown(first)} begins none of the formats: zk has /consumers/G/offsets/T/P:N, csv has T,P,N or "
+        "G,T,P,N, json has one object a line"
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file on its way."""
+
+    lines: list[str]
+    remarks: list[str]
+    problems: list[str] = field(default_factory=list)
+    offsets: dict[tuple[str | None, TopicPartition], FileOffset] = field(default_factory=dict)
+
+    def read(self, format_: Format) -> OffsetFile:
+        if len(self.lines) > OFFSETS_MAX:
+            raise BadOffsetFile(f"the file has {len(self.lines)} lines, at most {OFFSETS_MAX} are read")
+        head: Head | None = None
+        match format_:
+            case Format.ZK:
+                self._read_lines(enumerate(self.lines, start=1), zk_offset)
+            case Format.CSV:
+                columns = self.lines[0].count(",") + 1
+                self._read_lines(enumerate(self.lines, start=1), lambda line: csv_offset(line, columns))
+            case Format.JSON:
+                head = self._read_head()
+                self._read_lines(enumerate(self.lines[1:], start=2), json_offset)
+                self._compare_count(head)
+        if self.problems:
+            raise BadOffsetFile(_listed(self.problems))
+        store, convention = (head.store, head.convention) if head else (None, None)
+        return OffsetFile(format_, tuple(self.offsets.values()), store, convention, tuple(self.remarks))
+
+    def _read_lines(self, numbered: Iterator[tuple[int, str]], read: ReadLine) -> None:
+        for number, line in numbered:
+            try:
+                self._take(number, *read(_checked(line, number, len(self.lines))))
+            except BadLine as wrong:
+                self.problems.append(f"line {number}: {wrong}")
+
+    def _take(self, number: int, group: str | None, tp: TopicPartition, offset: int) -> None:
+        known = self.offsets.setdefault((group, tp), FileOffset(group, tp, offset, number))
+        if known.line == number:
+            return
+        if known.offset != offset:
+            raise BadLine(f"{tp} stands in line {known.line} already, with {known.offset} and not {offset}")
+        self.remarks.append(f"line {number}: {tp} stands in line {known.line} already, with the same offset")
+
+    def _read_head(self) -> Head | None:
+        try:
+            return head_of(self.lines[0])
+        except BadLine as wrong:
+            self.problems.append(f"line 1: {wrong}")
+            return None
+
+    def _compare_count(self, head: Head | None) -> None:
+        if head is not None and head.count != len(self.lines) - 1:
+            self.problems.append(
+                f"line 1: it announces {head.count} offsets and {len(self.lines) - 1} lines follow: the file was cut "
+                "off, or lines were taken out (then correct the number)"
+            )
+
+
+def _checked(line: str, number: int, count: int) -> str:
+    if not line.strip():
+        raise BadLine(
+            f"it is empty, and {count - number} lines follow: the original's import stops here without a word; "
+            "take the empty line out"
+        )
+    if len(line) > LINE_CHARS_MAX:
+        raise BadLine(f"it has {len(line)} characters, at most {LINE_CHARS_MAX} are read")
+    return line
+
+
+def _listed(problems: list[str]) -> str:
+    more = len(problems) - PROBLEMS_SHOWN_MAX
+    shown = [*problems[:PROBLEMS_SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])]
+    return shown[0] if len(shown) == 1 else "\n  ".join([f"{len(problems)} lines cannot be used:", *shown])

@@ -1,0 +1,183 @@
+"""One line of a file of offsets, in each of the three formats.  Pure.  See ``offset_files``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from zkconsumer.errors import UnsafeName
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.java_json import Json
+from zkconsumer.zk.znodes import INT64_MAX
+
+SCHEMA = "zkconsumer/offsets/1"
+
+Convention: TypeAlias = Literal["next", "last"]
+"""``next``: the offset to be read next, as Kafka and the original have it.  ``last``: the last one that was read."""
+
+Store: TypeAlias = Literal["zookeeper", "kafka"]
+
+
+class BadLine(Exception):
+    """A line cannot be used; the text says why.  Never leaves ``admin``."""
+
+
+Parts: TypeAlias = "tuple[str | None, TopicPartition, int]"
+"""Group (None where the format has none), partition, offset."""
+
+ReadLine: TypeAlias = "Callable[[str], Parts]"
+
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DIGITS_MAX = 40
+
+
+def zk_offset(line: str) -> Parts:
+    """A line of ExportZkOffsets.  Raises ``BadLine``."""
+    path, colon, number = line.partition(":")
+    if not colon:
+        raise BadLine(f"no colon in {shown(line)}: expected /consumers/G/offsets/T/P:N")
+    match path.split("/"):
+        case ["", "consumers", group, "offsets", topic, partition]:
+            pass
+        case _:
+            raise BadLine(f"{shown(path)} is no path of an offset: expected /consumers/G/offsets/T/P, below the chroot")
+    if re.fullmatch(r"[0-9]+-[0-9]+", partition):
+        raise BadLine(f"{shown(partition)} is a broker and a partition, as in Kafka 0.7: they mean nothing since 0.8")
+    if paths.partition_number(partition) is None:
+        raise BadLine(f"{shown(partition)} is no partition number")
+    return _group(group), _tp(topic, int(partition)), _offset(number)
+
+
+def csv_offset(line: str, columns: int) -> Parts:
+    """A line of kafka-consumer-groups with so many columns.  Raises ``BadLine``."""
+    cells = [_cell(cell) for cell in line.split(",")]
+    if len(cells) != columns:
+        raise BadLine(f"{len(cells)} columns, the first line has {columns}")
+    match cells:
+        case [group, topic, partition, offset]:
+            return _group(group), _tp(topic, _partition(partition)), _offset(offset)
+        case [topic, partition, offset]:
+            return None, _tp(topic, _partition(partition)), _offset(offset)
+    raise BadLine(f"{len(cells)} columns: expected topic,partition,offset or group,topic,partition,offset")
+
+
+def _cell(cell: str) -> str:
+    """kafka-consumer-groups quotes names of more than 24 characters (from 2.3 on) and strips blanks (up to 2.2)."""
+    cell = cell.strip()
+    return cell[1:-1] if len(cell) >= 2 and cell[0] == cell[-1] == '"' else cell
+
+
+def json_offset(line: str) -> Parts:
+    """A line of ours behind the first.  Raises ``BadLine``."""
+    members = _object(line)
+    group, topic, partition, offset = (members.get(key) for key in ("group", "topic", "partition", "offset"))
+    if not isinstance(group, str) or not isinstance(topic, str):
+        raise BadLine("group and topic must be texts")
+    for key, number in (("partition", partition), ("offset", offset)):
+        if type(number) is not int:
+            raise BadLine(f"{key} is missing, or no whole number that 64 bits hold")
+    assert isinstance(partition, int), "looked at above"
+    assert isinstance(offset, int), "looked at above"
+    return _group(group), _tp(topic, partition), _in_range(offset)
+
+
+def _group(name: str) -> str:
+    try:
+        return paths.check_group(name)
+    except UnsafeName as error:
+        raise BadLine(str(error)) from None
+
+
+def _tp(topic: str, partition: int) -> TopicPartition:
+    try:
+        paths.check_topic(topic)
+    except UnsafeName as error:
+        raise BadLine(str(error)) from None
+    if not 0 <= partition <= paths.PARTITION_MAX:
+        raise BadLine(f"partition {partition} is not between 0 and {paths.PARTITION_MAX}")
+    return TopicPartition(topic, partition)
+
+
+def _partition(text: str) -> int:
+    return _number(text, "partition number")
+
+
+def _offset(text: str) -> int:
+    return _in_range(_number(text, "offset"))
+
+
+def _number(text: str, what: str) -> int:
+    if _NUMBER.fullmatch(text) is None or len(text) > _DIGITS_MAX:
+        raise BadLine(f"{shown(text)} is no {what}")
+    return int(text)
+
+
+def _in_range(offset: int) -> int:
+    if offset < 0:
+        raise BadLine(f"offset {offset} is negative, so the partition has none: take the line out")
+    if offset > INT64_MAX:
+        raise BadLine(f"offset {offset} is larger than {INT64_MAX}")
+    return offset
+
+
+# --- the head of a json file ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    store: Store
+    convention: Convention
+    count: int
+
+
+def head_of(line: str) -> Head:
+    """The first line of a json file.  Raises ``BadLine``."""
+    members = _object(line)
+    schema = members.get("schema")
+    if schema != SCHEMA:
+        raise BadLine(f"schema is {shown(str(schema))}: this program reads {SCHEMA!r}")
+    count = members.get("offsets")
+    if type(count) is not int or count < 0:
+        raise BadLine("offsets must be the number of lines that follow")
+    store, convention = members.get("store"), members.get("offset_convention")
+    match store:
+        case "zookeeper" | "kafka":
+            pass
+        case _:
+            raise BadLine(f"store is {shown(str(store))}: expected zookeeper or kafka")
+    match convention:
+        case "next" | "last":
+            return Head(store, convention, count)
+    raise BadLine(f"offset_convention is {shown(str(convention))}: expected next or last")
+
+
+def _object(line: str) -> dict[str, Json]:
+    try:
+        value = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
+    except BadLine:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"no JSON: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise BadLine("no JSON object")
+    return value
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise BadLine("a key stands in it twice")
+    return members
+
+
+def _no_constant(text: str) -> Json:
+    raise BadLine(f"{text} is no JSON")
+
+
+def shown(text: str) -> str:
+    """Short enough for a line of its own, and nothing that a terminal would obey."""
+    return ascii(text if len(text) <= 60 else f"{text[:60]}…")

@@ -1,0 +1,217 @@
+"""What ``offsets set`` is told: which partitions, and where each is to stand.  Pure.
+
+The scopes and the targets are those of ``kafka-consumer-groups --reset-offsets`` (KIP-122, Kafka 0.11 to 3.9), with its
+rules: an offset outside the log is drawn to the nearer end (``--to-offset``, ``--shift-by``, ``--from-file``), a time
+later than every record means the end, and ``--to-current`` of a partition without an offset means the end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, TypeAlias
+
+from zkconsumer.errors import UsageError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from zkconsumer.admin.log_ranges import LogRange
+
+# --- targets ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    """The start of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    """The end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToCurrent:
+    """Where it stands; the end of the log where it stands nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """This offset, or the nearer end of the log."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """So many further, or back, than it stands; or the nearer end of the log."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    """The first record at or after a time, in milliseconds since 1970; or the end of the log."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToFile:
+    """What stands in a file, or the nearer end of the log."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime | ToFile
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Where a partition is to stand, and what a person should know of it."""
+
+    offset: int
+    remark: str = ""
+
+
+def resolve(target: Target, tp: TopicPartition, current: int | None, log: LogRange | str) -> Resolved | str:
+    """Where the partition is to stand, or why that cannot be told.  ``log`` may be why its range is unknown."""
+    match target:
+        case ToCurrent() if current is not None:
+            return Resolved(current)
+        case ShiftBy() if current is None:
+            return "it has no offset that could be shifted"
+    if isinstance(log, str):
+        return log
+    match target:
+        case ToEarliest():
+            return Resolved(log.earliest)
+        case ToLatest():
+            return Resolved(log.latest)
+        case ToCurrent():
+            return Resolved(log.latest, "had none: the end of the log")
+        case ToOffset(offset):
+            return _clamped(offset, log)
+        case ShiftBy(by):
+            assert current is not None, "looked at above"
+            return _clamped(current + by, log)
+        case ToFile(offsets):
+            return _clamped(offsets[tp], log)
+        case ToTime():
+            return _at_time(log)
+
+
+def _clamped(offset: int, log: LogRange) -> Resolved:
+    if offset > log.latest:
+        return Resolved(log.latest, f"{offset} is beyond the end of the log")
+    if offset < log.earliest:
+        return Resolved(log.earliest, f"{offset} is before the start of the log")
+    return Resolved(offset)
+
+
+_HOW_WORDS = {
+    "exact": "",
+    "end": "nothing is as young: the end of the log",
+    "segment": "by segment: may be earlier than asked for",
+    "start": "by segment: the start of the log",
+}
+
+
+def _at_time(log: LogRange) -> Resolved:
+    assert log.at is not None, "the range was asked for with the time"
+    return Resolved(log.at.offset, _HOW_WORDS[log.at.how])
+
+
+# --- scopes -----------------------------------------------------------------------------------------------------
+
+Scope: TypeAlias = "Mapping[str, frozenset[int] | None]"
+"""Topic → partitions, None: all that it has."""
+
+
+def parse_scope(texts: Iterable[str]) -> dict[str, frozenset[int] | None]:
+    """``T`` and ``T:0,1,2``, as ``--topic`` of the original.  Raises ``UsageError``."""
+    scope: dict[str, frozenset[int] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        paths.check_topic(topic)
+        known = scope.get(topic, frozenset())
+        scope[topic] = known | _numbers(text, numbers) if colon and known is not None else None
+    return scope
+
+
+def _numbers(text: str, numbers: str) -> frozenset[int]:
+    found = [paths.partition_number(number.strip()) for number in numbers.split(",")]
+    if None in found:
+        raise UsageError(f"--topic {text!r}: expected a topic, or a topic and partitions as in clicks:0,1,2")
+    return frozenset(number for number in found if number is not None)
+
+
+def in_scope(scope: Scope | None, tp: TopicPartition) -> bool:
+    """Whether a partition is meant; ``scope`` None: all are."""
+    if scope is None:
+        return True
+    return tp.topic in scope and ((numbers := scope[tp.topic]) is None or tp.partition in numbers)
+
+
+# --- times ------------------------------------------------------------------------------------------------------
+
+_DATETIME = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{3}))?(Z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
+)
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d{1,9})D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9})(?:\.(?P<millis>\d{1,3}))?S)?)?",
+    re.ASCII,
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+def parse_datetime(text: str) -> int:
+    """``YYYY-MM-DDTHH:mm:SS.sss`` with ``Z``, ``+01:00``, ``+0100``, ``+01`` or nothing behind it, in ms since 1970.
+
+    Without a zone it is UTC, as in the original (0.11 to 3.9).  Milliseconds may be left out here; when they are
+    there, they must be three digits: the original reads ``.5`` as five milliseconds.  Raises ``UsageError``.
+    """
+    found = _DATETIME.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--to-datetime {text!r}: expected YYYY-MM-DDTHH:mm:SS.sss, UTC or with a zone as in +01:00")
+    year, month, day, hour, minute, second, millis = (int(digits or 0) for digits in found.groups()[:-1])
+    try:
+        moment = datetime(year, month, day, hour, minute, second, millis * 1_000, tzinfo=_zone(found.groups()[-1]))
+        return (moment - _EPOCH) // _MS
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"--to-datetime {text!r}: {error}") from error
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text == "Z":
+        return UTC
+    digits = text[1:].replace(":", "")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def parse_duration(text: str) -> int:
+    """``PnDTnHnMnS`` in milliseconds; a day has 24 hours.
+
+    Years and months, which 1.1 took and 3.9 does not, are refused.  Raises ``UsageError``.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise UsageError(f"--by-duration {text!r}: expected PnDTnHnMnS, as in P1DT2H or PT30M")
+    days, hours, minutes, seconds = (int(found[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
+    millis = int((found["millis"] or "0").ljust(3, "0"))
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 + millis
+
+
+def datetime_text(time_ms: int) -> str:
+    """A time for people, in UTC; the number where a calendar does not reach."""
+    try:
+        return (_EPOCH + time_ms * _MS).strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1_000:03}Z"
+    except (ValueError, OverflowError):
+        return f"{time_ms} ms since 1970"

@@ -1,0 +1,230 @@
+"""``zkconsumer offsets``: save, compare, move and set offsets of groups.  What changes them has files of its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.listing import group_names
+from zkconsumer.admin.offset_files import Exported, Format, format_file
+from zkconsumer.admin.offset_lines import Store
+from zkconsumer.admin.offset_plan import offsets_of_group
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_FAILED,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    print_table,
+    tell,
+)
+from zkconsumer.cli.offsets_common import (
+    STORES,
+    as_convention,
+    convention_option,
+    file_format_option,
+    read_file,
+    store_option,
+)
+from zkconsumer.errors import UsageError, WorldError
+from zkconsumer.types import TopicPartition
+
+LATER = {
+    "import": "zkconsumer.cli.offsets_import:import_",
+    "set": "zkconsumer.cli.offsets_set:set_",
+    "delete": "zkconsumer.cli.offsets_set:delete",
+}
+"""Loaded when they are called."""
+
+DIFF_SCHEMA = "zkconsumer/offsets-diff/1"
+
+
+class OffsetsCommands(click.Group):
+    """``export`` and ``diff`` from here, the others from ``LATER``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *LATER]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LATER:
+            module, _, attribute = LATER[cmd_name].partition(":")
+            found: click.Command = getattr(import_module(module), attribute)
+            return found
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=OffsetsCommands)
+def offsets() -> None:
+    """Save, compare, move and set the offsets of groups, in ZooKeeper and in Kafka."""
+
+
+# --- export -----------------------------------------------------------------------------------------------------
+
+
+@offsets.command()
+@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.option("--all", "all_groups", is_flag=True, help="Every group below /consumers.")
+@store_option("Where the offsets are read.", both=False)
+@click.option(
+    "--format", "format_", type=click.Choice([each.value for each in Format]), default="zk", show_default=True,
+    help="zk: as ExportZkOffsets; csv: as kafka-consumer-groups --export; json: with store, convention and times.",
+)  # fmt: skip
+@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
+@cluster_options
+@click.pass_context
+def export(
+    context: click.Context,
+    groups: Sequence[str],
+    all_groups: bool,
+    store: Store,
+    format_: str,
+    file: Path | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Write the offsets of groups to standard output, or to a file.
+
+    The file appears whole or not at all. Groups without offsets are named and passed over. Exit codes: 0 done, 1 an
+    offset could not be read (the others are written), or there is none at all (nothing is written).
+    """
+    if bool(groups) == all_groups:
+        raise UsageError("name the groups, or give --all")
+    session = open_session(context, zookeeper, config_file)
+    names = sorted(set(group_names(session) if all_groups else groups))
+    found: list[Exported] = []
+    unreadable = 0
+    for group in names:
+        seen = GroupStores(session, group).look([store])
+        offsets_ = {tp: offset for tp, offset in seen.current(store).items() if offset is not None}
+        changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
+        found += [Exported(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
+        if not offsets_:
+            tell(f"Group {group} has no offsets in {store}; passed over.")
+        for node in seen.unreadable if store == "zookeeper" else ():
+            tell(f"Group {group}, {node.tp}: left out, the znode holds no offset: {node.problem}")
+        for path in seen.odd_nodes if store == "zookeeper" else ():
+            tell(f"{path}: left out, that is no topic or partition")
+        unreadable += len(seen.unreadable) if store == "zookeeper" else 0
+    if not found:
+        tell(f"There are no offsets in {store} to export; nothing was written. The groups: zkconsumer groups list")
+        context.exit(EXIT_FAILED)
+    now_ms = session.clock.wall_ms()
+    text = format_file(Format(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
+    if file is None:
+        click.echo(text, nl=False)
+    else:
+        _write_whole(file, text)
+        tell(f"{len(found)} offsets of {len({each.group for each in found})} groups were written to {file}.")
+    context.exit(EXIT_FAILED if unreadable else 0)
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """A file that is there is replaced in one step; nobody ever reads half of it."""
+    try:
+        # Beside the file, or the renaming would be a copy.
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            os.chmod(name, _mode_of(file))
+            os.replace(name, file)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise WorldError(f"{file} cannot be written: {error.strerror}; nothing was") from error
+
+
+def _mode_of(file: Path) -> int:
+    if file.exists():
+        return file.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+# --- diff -------------------------------------------------------------------------------------------------------
+
+
+@offsets.command()
+@click.argument("group")
+@click.argument("file", required=False)
+@store_option("With FILE: what it is compared with.", both=False)
+@file_format_option
+@convention_option
+@output_option
+@cluster_options
+@click.pass_context
+def diff(
+    context: click.Context,
+    group: str,
+    file: str | None,
+    store: Store,
+    format_: str,
+    convention: str | None,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Compare a group's offsets in ZooKeeper with those in Kafka, or with those of FILE, partition by partition.
+
+    Only what differs is shown. Exit codes: 0 equal, 3 something differs.
+    """
+    if file is None and (format_ != "auto" or convention is not None or store != "zookeeper"):
+        raise UsageError("--format, --offset-convention and --store belong to FILE: without it, stores are compared")
+    read = None if file is None else _of_file(file, format_, group, convention)
+    session = open_session(context, zookeeper, config_file)
+    seen = GroupStores(session, group).look(STORES["both"] if read is None else [store])
+    left: Mapping[TopicPartition, int | None] = seen.current("zookeeper" if read is None else store)
+    right: Mapping[TopicPartition, int | None] = seen.current("kafka") if read is None else read
+    names = ("zookeeper", "kafka") if read is None else (store, "file")
+    partitions = sorted(left.keys() | right.keys())
+    unreadable = {node.tp for node in seen.unreadable if "zookeeper" in names}
+    differing = [tp for tp in partitions if left.get(tp) != right.get(tp) or tp in unreadable]
+    for node in seen.unreadable if unreadable else ():
+        tell(f"the znode of {node.tp} holds no offset: {node.problem}")
+    rows = [(tp, left.get(tp), right.get(tp)) for tp in differing]
+    if output == "json":
+        print_json(
+            {
+                "schema": DIFF_SCHEMA,
+                "group": group,
+                "compared": names,
+                "equal": len(partitions) - len(rows),
+                "rows": [
+                    {"topic": tp.topic, "partition": tp.partition, names[0]: one, names[1]: other}
+                    for tp, one, other in rows
+                ],
+            }
+        )
+    elif rows:
+        heads = {"zookeeper": "ZK-OFFSET", "kafka": "KAFKA-OFFSET", "file": "FILE-OFFSET"}
+        print_table(
+            ("GROUP", "TOPIC", "PARTITION", heads[names[0]], heads[names[1]], "DIFFERENCE"),
+            ((group, tp.topic, tp.partition, one, other, _difference(one, other)) for tp, one, other in rows),
+        )
+    equal = len(partitions) - len(rows)
+    tell(f"Group {group}: {equal} partitions are equal in {names[0]} and {names[1]}, {len(rows)} differ.")
+    context.exit(EXIT_DIFFERS if rows else 0)
+
+
+def _of_file(name: str, format_: str, group: str, convention: str | None) -> dict[TopicPartition, int]:
+    found, remarks = offsets_of_group(read_file(name, format_), group, as_convention(convention))
+    for remark in remarks:
+        tell(f"{name}: {remark}")
+    return found[group]
+
+
+def _difference(one: int | None, other: int | None) -> int | None:
+    """How much further the second one is."""
+    return None if one is None or other is None else other - one

@@ -1,0 +1,296 @@
+"""What the ``offsets`` commands have in common: options, reading files, showing a plan, carrying it out."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from zkconsumer.admin.group_stores import GroupStores, Reports, SeenGroup
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.admin.offset_files import (
+    FILE_BYTES_MAX,
+    BadOffsetFile,
+    Format,
+    OffsetFile,
+    parse_file,
+)
+from zkconsumer.admin.offset_lines import Convention, Store
+from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, tell
+from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.errors import UsageError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from zkconsumer.types import TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORES: Mapping[str, tuple[Store, ...]] = {
+    "zookeeper": ("zookeeper",),
+    "kafka": ("kafka",),
+    "both": ("zookeeper", "kafka"),
+}
+
+PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
+NAMED_MAX = 5
+"""Partitions that a sentence names."""
+
+
+def store_option(help_: str, *, both: bool = True, default: str | None = "zookeeper") -> Callable[[F], F]:
+    """``--store``."""
+    choices = [name for name in STORES if both or name != "both"]
+    return click.option("--store", type=click.Choice(choices), default=default, show_default=True, help=help_)
+
+
+execute_option = click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
+
+convention_option = click.option(
+    "--offset-convention", "convention", type=click.Choice(["next", "last"]),
+    help="What the file's offsets mean: the next one to read, or the last that was read [next, or as the file says].",
+)  # fmt: skip
+
+file_format_option = click.option(
+    "--format", "format_", type=click.Choice(["auto", *(each.value for each in Format)]), default="auto",
+    show_default=True, help="What the file looks like.",
+)  # fmt: skip
+
+
+def read_file(name: str, format_: str) -> OffsetFile:
+    """The file of this name, ``-`` for standard input; its remarks are told.  Raises ``UsageError``."""
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    try:
+        parsed = parse_file(data, None if format_ == "auto" else Format(format_))
+    except BadOffsetFile as error:
+        raise BadOffsetFile(f"{name}: {error}") from error
+    for remark in parsed.remarks:
+        tell(f"{name}: {remark}")
+    return parsed
+
+
+def as_convention(text: str | None) -> Convention | None:
+    """The value of ``--offset-convention``."""
+    match text:
+        case "next" | "last":
+            return text
+    return None
+
+
+# --- showing ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Job:
+    """One group's plan, with what it was made from and how far it got."""
+
+    stores: GroupStores
+    seen: SeenGroup
+    plan: OffsetPlan
+    reports: Reports = field(default_factory=Reports)
+    is_repeatable: bool = True
+    """Whether the same command, given again after a part was done, means the same offsets."""
+
+    @property
+    def verb(self) -> str:
+        """What is done to the offsets, in a word."""
+        return "deleted" if all(row.new is None for row in self.plan.rows) else "written"
+
+
+HEADS = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"
+"""The columns of kafka-consumer-groups --reset-offsets (GROUP from 2.3 on), and ours."""
+
+
+def show_table(plan: OffsetPlan, *, changes_only: bool) -> None:
+    """The plan for a person."""
+    rows = [row for row in plan.rows if row.is_change or row.refusal] if changes_only else plan.rows
+    if rows:
+        print_table(HEADS, (_cells(plan.group, row) for row in rows))
+
+
+def _cells(group: str, row: PlannedOffset) -> tuple[object, ...]:
+    new = "(delete)" if row.new is None and not row.refusal else row.new
+    start, end = (row.log.earliest, row.log.latest) if isinstance(row.log, LogRange) else (None, None)
+    remark = f"REFUSED: {row.refusal}" if row.refusal else row.remark
+    return group, row.tp.topic, row.tp.partition, new, row.current, start, end, row.store, remark
+
+
+def _job_json(job: Job) -> dict[str, object]:
+    written, unknown = _done(job.reports), _unknown(job.reports)
+
+    def row_json(row: PlannedOffset) -> dict[str, object]:
+        log = row.log if isinstance(row.log, LogRange) else None
+        at = row.store, row.tp
+        return {
+            "topic": row.tp.topic,
+            "partition": row.tp.partition,
+            "store": row.store,
+            "current": row.current,
+            "new": row.new,
+            "log_start": None if log is None else log.earliest,
+            "log_end": None if log is None else log.latest,
+            "log_problem": row.log if isinstance(row.log, str) else None,
+            "remark": row.remark or None,
+            "refusal": row.refusal or None,
+            "written": None if at in unknown else at in written,
+        }
+
+    return {
+        "group": job.plan.group,
+        "members": list(job.seen.members),
+        "stopped_by": job.reports.stopped_by or None,
+        "rows": [row_json(row) for row in job.plan.rows],
+    }
+
+
+def _tell_about(job: Job, wanted: Sequence[Store]) -> None:
+    """What a person should know of the plan before it is carried out."""
+    for node in job.seen.unreadable:
+        tell(f"the znode of {node.tp} holds no offset: {node.problem}")
+    if len(wanted) > 1:
+        return
+    other: Store = "kafka" if wanted[0] == "zookeeper" else "zookeeper"
+    if other == "kafka" and job.seen.kafka is None:
+        if job.seen.kafka_problem:
+            tell(f"Whether Kafka's own store has offsets of this group cannot be told: {job.seen.kafka_problem}")
+        return
+    higher = higher_in_the_other(job.plan, job.seen.current(other))
+    if higher:
+        tell(
+            f"{_named(higher)}: a larger offset is stored in {other}. Members with offsets.storage=kafka and "
+            "dual.commit.enabled start from the larger of the two, so for them this changes nothing: use --store both"
+        )
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    more = len(partitions) - NAMED_MAX
+    return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+# --- carrying out -----------------------------------------------------------------------------------------------
+
+
+def run(
+    context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store], *, do_it: bool, output: str, hint: str
+) -> NoReturn:
+    """Refuse, explain or carry out, and end with the exit code; nothing is written when one group is refused.
+
+    ``hint``: what to do about offsets that cannot be set.
+    """
+    for job in jobs:
+        _tell_about(job, wanted)
+    code = _judge(context, jobs, wanted, do_it=do_it, hint=hint)
+    if code is None:
+        code = _carry_out(jobs, again_words(context))
+    if output == "json":
+        print_json({"schema": PLAN_SCHEMA, "executed": do_it, "exit_code": code, "groups": list(map(_job_json, jobs))})
+    context.exit(code)
+
+
+def _judge(
+    context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store], *, do_it: bool, hint: str
+) -> int | None:
+    """The exit code when nothing is to be written; None: go on."""
+    refused = [job for job in jobs if job.plan.refused]
+    for job in refused:
+        tell(f"Group {job.plan.group}: {len(job.plan.refused)} offsets cannot be set:\n  {job.plan.refusal_words()}")
+    if refused:
+        tell(f"Nothing was changed. {hint}")
+        return EXIT_PRECONDITION
+    changes = sum(len(job.plan.changes) for job in jobs)
+    if not changes:
+        tell("There is nothing to change.")
+        return 0
+    refusals = [words for job in jobs if job.plan.changes and (words := job.seen.refusal(wanted))]
+    for words in refusals:
+        tell(words)
+    if refusals:
+        tell(f"Nothing was changed. Then: {again_words(context)}")
+        return EXIT_PRECONDITION
+    if not do_it:
+        tell(f"Nothing was changed; {changes} offsets would be. To do it: {again_words(context)}")
+        return EXIT_DIFFERS
+    return None
+
+
+def _carry_out(jobs: Sequence[Job], again: str) -> int:
+    for at, job in enumerate(jobs):
+        try:
+            job.stores.write(job.plan, job.seen, job.reports)
+        except KeyboardInterrupt:
+            job.reports.zookeeper.stopped_by = "it was interrupted"
+            _tell_partial(jobs[: at + 1], again)
+            raise
+        except ZkConsumerError as error:
+            job.reports.zookeeper.stopped_by = str(error)
+        if job.reports.stopped_by:
+            return _tell_partial(jobs[: at + 1], again)
+        tell(f"Group {job.plan.group}: {job.reports.written} offsets were {job.verb}.")
+    return 0
+
+
+def _tell_partial(jobs: Sequence[Job], again: str) -> int:
+    """Say exactly what was written and what was not; the exit code."""
+    job = jobs[-1]
+    group, reports = job.plan.group, job.reports
+    if not any(each.reports.written or each.reports.unknown for each in jobs):
+        tell(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
+        return EXIT_PRECONDITION
+    changes = job.plan.changes
+    tell(f"Group {group}: {reports.written} of {len(changes)} offsets were {job.verb}, because {reports.stopped_by}:")
+    written, unknown = _done(reports), _unknown(reports)
+    for row in changes:
+        at = row.store, row.tp
+        state = job.verb if at in written else "unknown, the answer never came" if at in unknown else f"not {job.verb}"
+        tell(f"  {row.store} {row.tp}: {state}")
+    if job.is_repeatable:
+        tell(f"The same command does the rest, and writes nothing twice: {again}")
+        return EXIT_PARTIAL
+    rest = {row.tp: row.new for row in changes if (row.store, row.tp) not in written}
+    stores = " --store both" if len({row.store for row in changes}) > 1 else f" --store {changes[0].store}"
+    tell("Do not give the same command again: it would begin from where the offsets stand now. Put this into a file:")
+    for tp, new in rest.items():
+        tell(f"{tp.topic},{tp.partition},{new}")
+    tell(f"Then: zkconsumer offsets set {group} --from-file FILE{stores} --execute")
+    return EXIT_PARTIAL
+
+
+def _done(reports: Reports) -> set[tuple[Store, TopicPartition]]:
+    return {("zookeeper", tp) for tp in reports.zookeeper.written} | {("kafka", tp) for tp in reports.kafka.written}
+
+
+def _unknown(reports: Reports) -> set[tuple[Store, TopicPartition]]:
+    return {("zookeeper", tp) for tp in reports.zookeeper.unknown} | {("kafka", tp) for tp in reports.kafka.unknown}
+
+
+def again_words(context: click.Context) -> str:
+    """The command that was given, as it would be typed, with ``--execute``."""
+    words = ["zkconsumer", *context.command_path.split()[1:]]
+    given = [
+        (parameter, context.params[parameter.name])
+        for parameter in context.command.params
+        if parameter.name in context.params
+        and parameter.name != "do_it"
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    for parameter, value in sorted(given, key=lambda each: isinstance(each[0], click.Option)):
+        if isinstance(parameter, click.Argument):
+            words.append(str(value))
+        elif isinstance(parameter, click.Option) and parameter.is_flag:
+            words.append(parameter.opts[-1])
+        else:
+            values = value if parameter.multiple else [value]
+            words += [word for each in values for word in (parameter.opts[-1], str(each))]
+    return shlex.join([*words, "--execute"])

@@ -1,0 +1,79 @@
+"""``zkconsumer offsets import``: offsets of a file into a store, after a look at everything that speaks against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
+from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
+from zkconsumer.cli.offsets_common import (
+    STORES,
+    Job,
+    again_words,
+    as_convention,
+    convention_option,
+    execute_option,
+    file_format_option,
+    read_file,
+    run,
+    show_table,
+    store_option,
+)
+
+
+@click.command(name="import")
+@click.argument("file")
+@click.option("--group", metavar="GROUP", help="Only this group; needed where the file names none (csv).")
+@store_option("Where the offsets are written [zookeeper, or as a json file says].", default=None)
+@file_format_option
+@convention_option
+@click.option("--allow-out-of-range", is_flag=True, help="Also what lies outside the log.")
+@execute_option
+@output_option
+@cluster_options
+@click.pass_context
+def import_(
+    context: click.Context,
+    file: str,
+    group: str | None,
+    store: str | None,
+    format_: str,
+    convention: str | None,
+    allow_out_of_range: bool,
+    do_it: bool,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Write the offsets of FILE (- for standard input) into a store.
+
+    FILE may come from export, from the original's ExportZkOffsets, or from kafka-consumer-groups --export. Without
+    --execute every change is shown and nothing is written.
+
+    A group with registered members is refused, and there is no option against that: a running owner writes its own
+    position over the import at its next commit. Each write to ZooKeeper names the version that was read, so nothing
+    that somebody else wrote is overwritten; a run that was cut off is run again. Exit codes: 0 done or nothing to do,
+    3 would change something, 4 refused and nothing changed, 6 written in part.
+    """
+    parsed = read_file(file, format_)
+    found, remarks = offsets_of_group(parsed, group, as_convention(convention))
+    for remark in remarks:
+        tell(f"{file}: {remark}")
+    stores = STORES[store or parsed.store or "zookeeper"]
+    session = open_session(context, zookeeper, config_file)
+    jobs = []
+    for name, wanted in sorted(found.items()):
+        group_stores = GroupStores(session, name)
+        seen = group_stores.look(stores, kafka_too=True)
+        current = {each: seen.current(each) for each in stores}
+        logs = group_stores.logs(wanted)
+        plan = plan_import(name, wanted, stores, current, logs, allow_out_of_range=allow_out_of_range)
+        jobs.append(Job(group_stores, seen, plan))
+        if output == "table":
+            show_table(plan, changes_only=True)
+    hint = f"To write them all the same: {again_words(context)} --allow-out-of-range"
+    run(context, jobs, stores, do_it=do_it, output=output, hint=hint)

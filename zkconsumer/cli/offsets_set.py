@@ -1,0 +1,220 @@
+"""``zkconsumer offsets set`` and ``delete``: what kafka-consumer-groups --reset-offsets does, for both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import click
+
+from zkconsumer.admin.group_stores import GroupStores, SeenGroup
+from zkconsumer.admin.offset_files import Exported, Format, format_file
+from zkconsumer.admin.offset_lines import Store
+from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
+from zkconsumer.admin.offset_targets import (
+    Scope,
+    ShiftBy,
+    Target,
+    ToCurrent,
+    ToEarliest,
+    ToFile,
+    ToLatest,
+    ToOffset,
+    ToTime,
+    datetime_text,
+    in_scope,
+    parse_datetime,
+    parse_duration,
+    parse_scope,
+)
+from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
+from zkconsumer.cli.offsets_common import STORES, Job, execute_option, read_file, run, show_table, store_option
+from zkconsumer.errors import PreconditionFailed, UsageError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.znodes import INT64_MAX
+
+_Choose: TypeAlias = "Callable[[int], Target]"
+"""Makes the target, given what time it is."""
+
+
+@click.command(name="set")
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="This topic, or these partitions of it.")
+@click.option("--all-topics", is_flag=True, help="Every partition that has an offset in the store.")
+@click.option("--to-earliest", is_flag=True, help="To the start of the log.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
+@click.option("--to-current", is_flag=True, help="To where it stands; to the end where it stands nowhere.")
+@click.option("--to-offset", type=click.IntRange(0, INT64_MAX), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=click.IntRange(-INT64_MAX, INT64_MAX), metavar="N", help="So many on, or back.")
+@click.option("--to-datetime", metavar="TIME", help="To the first record at or after YYYY-MM-DDTHH:mm:SS.sss (UTC).")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
+@click.option("--from-file", metavar="FILE", help="To what stands in a file: csv, zk or json.")
+@click.option("--export", "as_csv", is_flag=True, help="Print the plan as csv, as --from-file takes it.")
+@store_option("Where the offsets are set; both: for groups with dual commit.")
+@execute_option
+@output_option
+@cluster_options
+@click.pass_context
+def set_(
+    context: click.Context,
+    group: str,
+    topics: Sequence[str],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: str | None,
+    as_csv: bool,
+    store: str,
+    do_it: bool,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Set the offsets of a group in which nobody is registered.
+
+    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log is drawn to its
+    nearer end, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0 done
+    or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
+    """
+    _check_scope(topics, all_topics, bool(from_file))
+    scope = parse_scope(topics) if topics else None
+    choose = _chosen(
+        {
+            "--to-earliest": (lambda _: ToEarliest()) if to_earliest else None,
+            "--to-latest": (lambda _: ToLatest()) if to_latest else None,
+            "--to-current": (lambda _: ToCurrent()) if to_current else None,
+            "--to-offset": None if to_offset is None else lambda _: ToOffset(to_offset),
+            "--shift-by": None if shift_by is None else lambda _: ShiftBy(shift_by),
+            "--to-datetime": _at(parse_datetime(to_datetime)) if to_datetime else None,
+            "--by-duration": _ago(parse_duration(by_duration)) if by_duration else None,
+            "--from-file": _from_file(from_file, group, scope) if from_file else None,
+        }
+    )
+    session = open_session(context, zookeeper, config_file)
+    target = choose(session.clock.wall_ms())
+    time_ms = target.time_ms if isinstance(target, ToTime) else None
+    if time_ms is not None:
+        tell(f"The time is {datetime_text(time_ms)}.")
+    stores = GroupStores(session, group)
+    seen = stores.look(STORES[store], kafka_too=True)
+    wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, STORES[store], scope)
+    current = {each: seen.current(each) for each in STORES[store]}
+    plan = plan_set(group, target, wanted, STORES[store], current, stores.logs(wanted, time_ms))
+    if as_csv:
+        click.echo(_csv(plan), nl=False)
+    elif output == "table":
+        show_table(plan, changes_only=False)
+    hint = (
+        f"Name other partitions with --topic. What is stored for topics that are gone is deleted by "
+        f"zkconsumer offsets delete {group} --topic T"
+    )
+    job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
+    run(context, [job], STORES[store], do_it=do_it, output="csv" if as_csv else output, hint=hint)
+
+
+def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> None:
+    if all_topics and topics:
+        raise UsageError("--all-topics and --topic exclude each other")
+    if not (all_topics or topics or has_file):
+        raise UsageError("say which partitions: --topic T, --topic T:0,1 or --all-topics")
+
+
+def _chosen(choices: Mapping[str, _Choose | None]) -> _Choose:
+    given = [choose for choose in choices.values() if choose is not None]
+    if len(given) != 1:
+        raise UsageError(f"give exactly one of {', '.join(choices)}")
+    return given[0]
+
+
+def _at(time_ms: int) -> _Choose:
+    return lambda _: ToTime(time_ms)
+
+
+def _ago(duration_ms: int) -> _Choose:
+    return lambda now_ms: ToTime(now_ms - duration_ms)
+
+
+def _from_file(name: str, group: str, scope: Scope | None) -> _Choose:
+    found, remarks = offsets_of_group(read_file(name, "auto"), group, None)
+    for remark in remarks:
+        tell(f"{name}: {remark}")
+    offsets = {tp: offset for tp, offset in found[group].items() if in_scope(scope, tp)}
+    return lambda _: ToFile(offsets)
+
+
+def _partitions(
+    stores: GroupStores, seen: SeenGroup, wanted: Sequence[Store], scope: Scope | None
+) -> list[TopicPartition]:
+    """The partitions that are meant; a topic without numbers means all that it has.  Raises ``PreconditionFailed``."""
+    if scope is None:
+        found = sorted({tp for store in wanted for tp in seen.current(store)})
+        if not found:
+            raise PreconditionFailed(
+                f"group {seen.group} has no offsets in {' and '.join(wanted)}, so --all-topics means nothing; "
+                "name topics with --topic"
+            )
+        return found
+    known = stores.partitions_of(scope)
+    partitions: list[TopicPartition] = []
+    for topic, numbers in sorted(scope.items()):
+        if numbers is None and topic not in known:
+            raise PreconditionFailed(f"there is no topic {topic}; see zkconsumer offsets export {seen.group}")
+        partitions += [TopicPartition(topic, each) for each in (known[topic] if numbers is None else sorted(numbers))]
+    return partitions
+
+
+def _csv(plan: OffsetPlan) -> str:
+    rows = {row.tp: row.new for row in plan.rows if not row.refusal and row.new is not None}
+    exported = [Exported(plan.group, tp, offset) for tp, offset in rows.items()]
+    return format_file(Format.CSV, exported, store="zookeeper", exported_ms=0, with_group=False)
+
+
+# --- delete -----------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="Only this, or these partitions of it.")
+@store_option("Where the offsets are deleted.")
+@execute_option
+@output_option
+@cluster_options
+@click.pass_context
+def delete(
+    context: click.Context,
+    group: str,
+    topics: Sequence[str],
+    store: str,
+    do_it: bool,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Delete the offsets of a group in which nobody is registered; everything else of the group stays.
+
+    A member then starts where auto.offset.reset says. In Kafka this needs brokers from 2.4 on. Exit codes: 0 done or
+    nothing to do, 3 would change something, 4 refused and nothing changed, 6 deleted in part.
+    """
+    scope = parse_scope(topics) if topics else None
+    session = open_session(context, zookeeper, config_file)
+    stores = GroupStores(session, group)
+    seen = stores.look(STORES[store])
+    current = {
+        each: {tp: offset for tp, offset in seen.current(each).items() if in_scope(scope, tp)} for each in STORES[store]
+    }
+    if current.get("kafka") and not stores.can_delete_in_kafka():
+        raise PreconditionFailed(
+            "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
+            "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
+            f"be set: zkconsumer offsets set {group} --all-topics --to-earliest --store kafka"
+        )
+    plan = plan_delete(group, STORES[store], current)
+    if output == "table":
+        show_table(plan, changes_only=False)
+    run(context, [Job(stores, seen, plan)], STORES[store], do_it=do_it, output=output, hint="")
