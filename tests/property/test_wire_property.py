@@ -11,6 +11,7 @@ import kafka.protocol.consumer.group as oracle_group
 import kafka.protocol.consumer.offsets as oracle_offsets
 import kafka.protocol.metadata as oracle_metadata
 import kafka.protocol.producer.produce as oracle_produce
+import kafka.protocol.sasl as oracle_sasl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,8 @@ ORACLES = {
     "FindCoordinator": (oracle_metadata.FindCoordinatorRequest, oracle_metadata.FindCoordinatorResponse),
     "DescribeGroups": (oracle_admin.DescribeGroupsRequest, oracle_admin.DescribeGroupsResponse),
     "ListGroups": (oracle_admin.ListGroupsRequest, oracle_admin.ListGroupsResponse),
+    "SaslHandshake": (oracle_sasl.SaslHandshakeRequest, oracle_sasl.SaslHandshakeResponse),
+    "SaslAuthenticate": (oracle_sasl.SaslAuthenticateRequest, oracle_sasl.SaslAuthenticateResponse),
     "ApiVersions": (oracle_metadata.ApiVersionsRequest, oracle_metadata.ApiVersionsResponse),
     "OffsetDelete": (oracle_group.OffsetDeleteRequest, oracle_group.OffsetDeleteResponse),
 }

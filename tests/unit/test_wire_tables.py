@@ -45,8 +45,10 @@ def test_the_versions_are_those_that_were_promised() -> None:
         "FindCoordinator": (0, 6),
         "DescribeGroups": (0, 5),
         "ListGroups": (0, 4),
+        "SaslHandshake": (0, 1),
         "ApiVersions": (0, 3),
         "OffsetDelete": (0, 0),
+        "SaslAuthenticate": (0, 2),
     }
 
 

@@ -19,6 +19,8 @@ from zkconsumer.wire.schemas.offset_commit import OFFSET_COMMIT
 from zkconsumer.wire.schemas.offset_delete import OFFSET_DELETE
 from zkconsumer.wire.schemas.offset_fetch import OFFSET_FETCH
 from zkconsumer.wire.schemas.produce import PRODUCE
+from zkconsumer.wire.schemas.sasl_authenticate import SASL_AUTHENTICATE
+from zkconsumer.wire.schemas.sasl_handshake import SASL_HANDSHAKE
 from zkconsumer.wire.schemas.table import Api
 
 APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
@@ -34,8 +36,10 @@ APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
             FIND_COORDINATOR,
             DESCRIBE_GROUPS,
             LIST_GROUPS,
+            SASL_HANDSHAKE,
             API_VERSIONS,
             OFFSET_DELETE,
+            SASL_AUTHENTICATE,
         )
     }
 )
@@ -54,5 +58,7 @@ __all__ = [
     "OFFSET_DELETE",
     "OFFSET_FETCH",
     "PRODUCE",
+    "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
     "Api",
 ]
