@@ -33,9 +33,10 @@ setup(
         "google-crc32c>=1.5",
         "google-re2>=1.1",
         "kazoo>=2.10",
+        "scramp>=1.4.5",
         "six>=1.16",
     ],
-    extras_require={"test": TEST, "watch": ["rich>=13"]},
+    extras_require={"gssapi": ["gssapi>=1.8"], "test": TEST, "watch": ["rich>=13"]},
     entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.original import OriginalSettings
 from zkconsumer.config_tables.ours import OwnSettings
 from zkconsumer.errors import InvalidConfigException
@@ -40,7 +41,7 @@ class Row(NamedTuple):
 # --- the configuration ----------------------------------------------------------------------------------------------
 
 
-class ConsumerConfig(OriginalSettings, OwnSettings):
+class ConsumerConfig(OriginalSettings, BrokerSettings, OwnSettings):
     """The settings of one consumer.
 
     ``ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181,zk2:2181/kafka", auto_offset_reset="smallest")`` takes
@@ -138,6 +139,8 @@ class ConsumerConfig(OriginalSettings, OwnSettings):
             problems += table.contradictions(values, frozenset(given))
         if problems:
             raise InvalidConfigException(_report(problems))
+        for table in TABLES:
+            ignored |= table.without_effect(values, frozenset(given))
         effective = set(given)
         if values["dual.commit.enabled"] and values["offsets.storage"] != "kafka":
             values["dual.commit.enabled"] = False

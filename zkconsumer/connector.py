@@ -37,9 +37,9 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.chunks import ChunkQueue
-from zkconsumer.kafka.connection import BlockingConnection, Connect
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.kafka.offsets_channel import ChannelSettings
+from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.health import HealthServer, hide, show
 from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.core.listener import ConsumerRebalanceListener
+    from zkconsumer.kafka.connection import Connect
     from zkconsumer.zk.store import ZkStore
 
 SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
@@ -101,6 +102,9 @@ class ZookeeperConsumerConnector:
     created.  Leaving the ``with`` block closes the connector; without an exception the records in hand of the
     leaving thread count as consumed, with one they do not.
 
+    ``oauth_token``, for ``sasl.mechanism=OAUTHBEARER``, gives a fresh token; it is called on threads of the connector,
+    for each login at a broker.  Certificates that cannot be read are an ``InvalidConfigException``.
+
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
@@ -111,6 +115,7 @@ class ZookeeperConsumerConnector:
         store: Callable[[str, int], ZkStore] | None = None,
         connect: Connect | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        oauth_token: Callable[[], str] | None = None,
     ) -> None:
         self.config = config
         self.consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
@@ -135,9 +140,10 @@ class ZookeeperConsumerConnector:
             self._fetch_settings(),
             num_fetchers=config.num_consumer_fetchers,
             store=self.store,
-            connect=connect or BlockingConnection,
+            brokers=BrokerAccess.of(
+                config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+            ),
             clock=clock,
-            lookup_timeout_ms=config.socket_timeout_ms,
             channel=self._channel_settings(),
         )
         for key, why in config.ignored.items():
@@ -192,10 +198,13 @@ class ZookeeperConsumerConnector:
 
         Raises ``MessageStreamsExistException`` on a second call, ``UsageError`` for what is not a topic or not a
         number of threads, ``ConsumerIdInUse`` when another live session holds the ``consumer.id``,
-        ``MigrationError`` when the group is kept elsewhere.  An empty map registers all the same, as in the original.
+        ``MigrationError`` when the group is kept elsewhere.  Where brokers may refuse us (TLS, SASL,
+        ``bootstrap.servers``) one of them is spoken to first, and an ``AuthenticationException`` raised within 10 s, so
+        that nothing is registered that could not read.  An empty map registers all the same, as in the original.
         """
         self._check_usable()
         threads = self._checked(topic_count_map)
+        self._check_brokers()
         self._create_once()
         streams: dict[str, list[KafkaStream[Any, Any]]] = {}
         queues: dict[QueueKey, ChunkQueue] = {}
@@ -228,6 +237,7 @@ class ZookeeperConsumerConnector:
         """
         self._check_usable()
         subscription = self._checked_filter(topic_filter, num_streams)
+        self._check_brokers()
         self._create_once()
         streams: list[KafkaStream[Any, Any]] = []
         queues: dict[QueueKey, ChunkQueue] = {}
@@ -238,6 +248,10 @@ class ZookeeperConsumerConnector:
         self._member.join(subscription, queues)
         self._wait_for_first_share()
         return streams
+
+    def _check_brokers(self) -> None:
+        if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
+            self._member.check_brokers()
 
     def _create_once(self) -> None:
         with self._lock:

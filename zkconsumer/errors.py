@@ -94,11 +94,31 @@ class PreconditionFailed(UsageError):
     """What must hold before anything is changed does not hold, so nothing was changed; the text says what to do."""
 
 
+class AuthenticationException(UsageError):
+    """A broker and this program do not accept each other; correct the settings of TLS and SASL, or the broker's."""
+
+
+class SslAuthenticationException(AuthenticationException):
+    """TLS could not be agreed on: a certificate or a version is refused by one side; the text says by which and why."""
+
+
+class SaslAuthenticationException(AuthenticationException):
+    """A broker did not accept who we are; correct the user, password or token, or add the user at the brokers."""
+
+
+class UnsupportedSaslMechanismException(AuthenticationException):
+    """A broker does not have this ``sasl.mechanism``; take one of those that the text names, or enable it there."""
+
+
+class SecurityProtocolMismatch(AuthenticationException):
+    """The port of a broker speaks another protocol than ``security.protocol``; correct the setting, or the port."""
+
+
 # --- PeerError --------------------------------------------------------------------------------------------------
 
 
 class RemoteProtocolError(PeerError):
-    """A broker's bytes cannot be what it meant to say; check that the port is a PLAINTEXT port of a Kafka broker."""
+    """A broker's bytes cannot be what it meant to say; check that it is a Kafka broker, and ``security.protocol``."""
 
 
 class MalformedZnode(PeerError):

@@ -12,9 +12,8 @@ _PREFIXES = {
     "kafka.metrics.": "a metrics reporter of the JVM: there is none here",
     "kafka.csv.": "a metrics reporter of the JVM: there is none here",
     "mirror.": "a setting of the mirror maker of 0.7: no release from 0.8 on reads it",
-    "ssl.": "a setting of the new consumer: this one speaks PLAINTEXT only, as the original does",
-    "sasl.": "a setting of the new consumer: this one speaks PLAINTEXT only, as the original does",
-    "security.": "a setting of the new consumer: this one speaks PLAINTEXT only, as the original does",
+    "sasl.login.": "a setting of logging in from Java that has no counterpart here",
+    "sasl.oauthbearer.": "a setting of Java's own token login: here the program gives the connector oauth_token",
     "log4j.": "a setting of the JVM's logging",
 }
 
@@ -37,7 +36,6 @@ _OF_0_7 = {
 }
 
 _OF_THE_NEW_CONSUMER: dict[str, str] = {
-    "bootstrap.servers": "zookeeper.connect",
     "enable.auto.commit": "auto.commit.enable",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
@@ -50,7 +48,7 @@ _OF_THE_NEW_CONSUMER: dict[str, str] = {
             "client.rack", "connections.max.idle.ms", "default.api.timeout.ms", "enable.metrics.push",
             "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
             "interceptor.classes", "internal.leave.group.on.close", "isolation.level", "key.deserializer",
-            "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms",
+            "max.poll.interval.ms", "max.poll.records",
             "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
             "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
             "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retry.backoff.max.ms", "retry.backoff.ms",
@@ -75,6 +73,23 @@ _OF_THE_PRODUCER = frozenset(
     }
 )
 
+_OF_JAVA_SECURITY = {
+    **dict.fromkeys(("ssl.keystore.password", "ssl.truststore.password"), "the files read here, PEM, have no password"),
+    **dict.fromkeys(
+        ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates"),
+        "write what stands in it to a file, and name that",
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.client.callback.handler.class", "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor", "security.providers",
+            "ssl.cipher.suites", "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.protocol",
+            "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+        ),
+        "",
+    ),
+}
+
 _DECODERS = {"serializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding", "deserializer.encoding"}
 
 
@@ -88,6 +103,9 @@ def why_ignored(key: str) -> str:
     if key in _OF_THE_NEW_CONSUMER:
         here = _OF_THE_NEW_CONSUMER[key]
         return f"a key of the new consumer{f'; what is like it here is {here}' if here else ''}"
+    if key in _OF_JAVA_SECURITY:
+        advice = _OF_JAVA_SECURITY[key]
+        return f"a setting of TLS and SASL in Java{f'; {advice}' if advice else ''}"
     if key in _OF_THE_PRODUCER:
         return "a key of the producer"
     if key in _DECODERS:
@@ -105,6 +123,7 @@ def families() -> list[tuple[str, str]]:
     rows = [(f"`{prefix}*`", words) for prefix, words in _PREFIXES.items()]
     rows.append((_listed(_OF_0_7), "keys of Kafka 0.7"))
     rows.append((_listed(_OF_THE_NEW_CONSUMER), "keys of the new consumer"))
+    rows.append((_listed(_OF_JAVA_SECURITY), "settings of TLS and SASL in Java that have no counterpart here"))
     rows.append((_listed(_OF_THE_PRODUCER), "keys of the producers"))
     rows.append((_listed(_DECODERS), "read by decoders, not by the consumer"))
     return rows

@@ -108,6 +108,11 @@ class SettingsTable:
         """
         return []
 
+    @staticmethod
+    def without_effect(values: Mapping[str, Any], given: frozenset[str]) -> dict[str, str]:
+        """Keys that were set and have no effect beside the others, and why: worth a warning each."""
+        return {}
+
 
 # --- the types ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ class TopicPartition(NamedTuple):
 
 
 class BrokerAddress(NamedTuple):
-    """Where a broker listens: its id and its PLAINTEXT host and port."""
+    """Where a broker listens: its id (-1: not known yet), and host and port of one of its listeners."""
 
     broker_id: int
     host: str

@@ -57,7 +57,26 @@ DEFAULTS_OF_THE_ORIGINAL = {
     "exclude.internal.topics": True,
     "partition.assignment.strategy": "range",
 }
-DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {}
+DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {
+    "bootstrap.servers": None,
+    "metadata.max.age.ms": 30000,
+    "security.protocol": "PLAINTEXT",
+    "ssl.truststore.location": None,
+    "ssl.truststore.type": "PEM",
+    "ssl.ca.location": None,
+    "ssl.keystore.location": None,
+    "ssl.keystore.type": "PEM",
+    "ssl.certificate.location": None,
+    "ssl.key.location": None,
+    "ssl.key.password": None,
+    "ssl.endpoint.identification.algorithm": "https",
+    "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    "sasl.mechanism": None,
+    "sasl.username": None,
+    "sasl.password": None,
+    "sasl.jaas.config": None,
+    "sasl.kerberos.service.name": "kafka",
+}
 DEFAULTS_OF_OURS = {
     "release.settle.ms": 0,
     "rebalance.offsets.timeout.ms": 2500,
@@ -313,7 +332,7 @@ def test_keys_of_other_programs_are_set_aside_and_named() -> None:
         "kafka.metrics.reporters": "kafka.metrics.KafkaCSVMetricsReporter",
         "kafka.csv.metrics.reporter.enabled": "true",
         "mirror.topics.whitelist": ".*",
-        "bootstrap.servers": "b:9092",
+        "metadata.max.age.ms": "1000",
         "enable.auto.commit": "false",
         "ssl.keystore.password": "secret",
         "metadata.broker.list": "b:9092",
@@ -398,7 +417,7 @@ def test_settings_win_over_the_file_and_are_checked_with_it(tmp_path: Path) -> N
     made = ConsumerConfig.from_files(file, {"zookeeper.connect": "zk1", "fetch.wait.max.ms": "5"})
     assert (made.group_id, made.fetch_wait_max_ms, set(made.ignored)) == ("g", 5, {"external.x"})
     with pytest.raises(InvalidConfigException) as refused:
-        ConsumerConfig.from_files(file, {"bootstrap.servers": "b:9092"})
+        ConsumerConfig.from_files(file, {"metadata.broker.list": "b:9092"})
     assert str(refused.value).count("\n") == 3, "the file's, the override's and the missing one"
     assert ConsumerConfig.from_files(None, dict(NEEDED)) == config()
 

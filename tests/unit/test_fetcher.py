@@ -13,6 +13,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.lease import Lease
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
+    AuthenticationException,
     ConsumerTimeoutException,
     KafkaException,
     MessageSizeTooLargeException,
@@ -20,9 +21,11 @@ from zkconsumer.errors import (
     WorldError,
 )
 from zkconsumer.kafka import fetcher_thread
+from zkconsumer.kafka.any_broker import AnyBroker
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
 from zkconsumer.kafka.fetcher_thread import FRAME_SHARE_MIN, LEFT_OUT_WAIT_MS, FetchSettings
+from zkconsumer.runtime.brokers import UNREGISTERED
 from zkconsumer.streams import KafkaStream
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import (
@@ -55,16 +58,20 @@ class Bench:
         self.cluster = cluster
         self.deaths: list[tuple[str, BaseException]] = []
         self.resets: list[tuple[TopicPartition, int]] = []
+        self.refusals: list[AuthenticationException] = []
         self.brokers: Callable[[], list[BrokerAddress]] = lambda: cluster.addresses
+        fetch = FetchSettings(**({"client_id": "g1", "backoff_ms": 10, "max_wait_ms": 50} | settings))
+        asked = AnyBroker(cluster.connect, lambda: self.brokers(), "g1", fetch.socket_timeout_ms, nobody=UNREGISTERED)
         self.manager = ConsumerFetcherManager(
             NAME,
-            FetchSettings(**({"client_id": "g1", "backoff_ms": 10, "max_wait_ms": 50} | settings)),
+            fetch,
             num_fetchers,
             cluster.connect,
-            lambda: self.brokers(),
+            asked,
             SYSTEM_CLOCK,
             lambda info, offset: self.resets.append((info.tp, offset)),
             lambda name, error: self.deaths.append((name, error)),
+            self.refusals.append,
         )
         lease = Lease(SYSTEM_CLOCK)
         lease.set(SYSTEM_CLOCK.now_ms() + 10**9)

@@ -10,6 +10,7 @@ import pytest
 import zkconsumer.connector
 from zkconsumer import errors, javaapi
 from zkconsumer.javaapi import Consumer, ConsumerConfig, IntegerDecoder, LongDecoder, StringDecoder, TopicPartition
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 
 PROPS = {
@@ -27,7 +28,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorld]:
     with FakeWorld() as made:
         made.create_topic("t", 1)
         monkeypatch.setattr(zkconsumer.connector, "KazooStore", made.store)
-        monkeypatch.setattr(zkconsumer.connector, "BlockingConnection", made.cluster.connect)
+        monkeypatch.setattr(
+            "zkconsumer.runtime.brokers.connect_of",
+            lambda *_: SecureConnect(BrokerSecurity(), socket=made.cluster.transport),
+        )
         yield made
 
 

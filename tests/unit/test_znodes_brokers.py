@@ -29,18 +29,18 @@ H1 = BrokerAddress(3, "h1", 9092)
 )
 def test_a_broker_of_every_version_has_its_plaintext_address(version: int, text: str) -> None:
     broker = parse_broker(3, text.encode())
-    assert (broker.version, broker.plaintext, broker.problem) == (version, H1, "")
+    assert (broker.version, broker.address("PLAINTEXT")) == (version, H1)
     assert broker.rack == ("r1" if version == 4 else None)
 
 
 def test_a_version_that_does_not_exist_yet_is_read_as_the_last_one() -> None:
     text = b'{"endpoints":["PLAINTEXT://h1:9092"],"version":9,"features":{"x":{"min":1}}}'
-    assert parse_broker(3, text).plaintext == H1
+    assert parse_broker(3, text).address("PLAINTEXT") == H1
 
 
 def test_the_first_plaintext_endpoint_counts_not_host_and_port() -> None:
     text = b'{"endpoints":["SSL://s:1","PLAINTEXT://h1:9092","PLAINTEXT://h2:1"],"host":"x","port":1,"version":2}'
-    assert parse_broker(3, text).plaintext == H1
+    assert parse_broker(3, text).address("PLAINTEXT") == H1
 
 
 def test_a_listener_of_another_name_is_plaintext_when_the_map_says_so() -> None:
@@ -48,29 +48,41 @@ def test_a_listener_of_another_name_is_plaintext_when_the_map_says_so() -> None:
         b'{"listener_security_protocol_map":{"INSIDE":"SSL","outside":"PLAINTEXT"},'
         b'"endpoints":["INSIDE://i:1","OUTSIDE://h1:9092"],"host":null,"port":-1,"version":4}'
     )
-    assert parse_broker(3, text).plaintext == H1
+    assert parse_broker(3, text).address("PLAINTEXT") == H1
 
 
 def test_a_listener_that_its_map_does_not_know_is_not_plaintext() -> None:
     text = b'{"listener_security_protocol_map":{},"endpoints":["PLAINTEXT://h1:9092"],"port":-1,"version":4}'
-    assert parse_broker(3, text).plaintext is None
+    assert parse_broker(3, text).address("PLAINTEXT") is None
 
 
 def test_a_broker_without_a_plaintext_endpoint_says_so() -> None:
     text = b'{"endpoints":["SSL://h1:9093"],"host":null,"port":-1,"version":2}'
     broker = parse_broker(3, text)
-    assert broker.plaintext is None
-    assert "SSL://h1:9093" in broker.problem
+    assert broker.address("PLAINTEXT") is None
+    assert "SSL://h1:9093" in broker.why_not("PLAINTEXT")
 
 
 def test_an_address_of_ip_6_loses_its_brackets() -> None:
     text = b'{"endpoints":["PLAINTEXT://[::1]:9092"],"version":2}'
-    assert parse_broker(3, text).plaintext == BrokerAddress(3, "::1", 9092)
+    assert parse_broker(3, text).address("PLAINTEXT") == BrokerAddress(3, "::1", 9092)
 
 
 def test_a_name_with_an_underscore_is_one() -> None:
     text = b'{"endpoints":["PLAINTEXT://a_b:9092"],"version":2}'
-    assert parse_broker(3, text).plaintext == BrokerAddress(3, "a_b", 9092)
+    assert parse_broker(3, text).address("PLAINTEXT") == BrokerAddress(3, "a_b", 9092)
+
+
+def test_the_first_listener_of_each_protocol_counts() -> None:
+    text = (
+        b'{"listener_security_protocol_map":{"IN":"SASL_SSL","OUT":"SASL_SSL","OPEN":"PLAINTEXT","ODD":"QUIC"},'
+        b'"endpoints":["IN://h1:9094","OUT://o:1","OPEN://h1:9092","ODD://q:2"],"host":"h1","port":9092,"version":5}'
+    )
+    broker = parse_broker(3, text)
+    assert broker.addresses == {"SASL_SSL": BrokerAddress(3, "h1", 9094), "PLAINTEXT": H1}
+    assert broker.address("SSL") is None
+    assert broker.why_not("SSL").startswith("no SSL endpoint among ['IN://h1:9094', ")
+    assert "'IN': 'SASL_SSL'" in broker.why_not("SSL")
 
 
 @pytest.mark.parametrize(
@@ -93,8 +105,8 @@ def test_a_name_with_an_underscore_is_one() -> None:
 )
 def test_an_address_that_cannot_be_one_is_none(members: str) -> None:
     broker = parse_broker(3, f'{{"version":2,{members}}}'.encode())
-    assert broker.plaintext is None
-    assert broker.problem
+    assert broker.address("PLAINTEXT") is None
+    assert broker.why_not("PLAINTEXT")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"x", b"\xff", b"null"])

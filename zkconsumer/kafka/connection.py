@@ -25,8 +25,16 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, UsageError
-from zkconsumer.kafka.transport import OpenTransport, SocketTransport, Transport
+from zkconsumer.errors import (
+    AuthenticationException,
+    BrokerUnreachable,
+    ConnectorClosed,
+    ForkedError,
+    KafkaException,
+    RemoteProtocolError,
+    UsageError,
+)
+from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut, OpenTransport, SocketTransport, Transport
 from zkconsumer.wire.frames import (
     RESPONSE_BYTES_MAX,
     SIZE_BYTES,
@@ -51,6 +59,10 @@ RECEIVE_BUFFER_BYTES = 64 * 1024
 CORRELATION_ID_MAX = 0x7FFF_FFFF
 
 
+PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException, AuthenticationException)
+"""What goes wrong with one broker, and may be otherwise at another or later."""
+
+
 class Reason(Enum):
     """Why a broker could not be reached."""
 
@@ -58,6 +70,7 @@ class Reason(Enum):
     REFUSED = "nothing listens there"
     TIMED_OUT = "it did not answer in time"
     CLOSED = "it closed the connection"
+    BROKEN_OFF = "it closed the connection before TLS or the login was agreed on"
     BROKEN = "the network failed"
 
 
@@ -215,6 +228,8 @@ class BlockingConnection:
             frame = encode_request(api, version, pending.correlation_id, named, body)
             transport = self._transport or self._open()
             with self._translated(str(pending), timeout_ms):
+                if not self._pending:
+                    transport.renew(self._clock.now_ms() + timeout_ms)
                 transport.send_all(frame, self._clock.now_ms() + timeout_ms)
             self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
             self._pending.append(pending)
@@ -341,13 +356,17 @@ class BlockingConnection:
         match error:
             case TimeoutError():
                 advice = "the broker hangs, is overloaded, or a firewall drops the packets"
-                return self._failed(Reason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms; {advice}")
+                during = f" (during {error})" if isinstance(error, HandshakeTimedOut) else ""
+                return self._failed(Reason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms{during}; {advice}")
             case socket.gaierror():
                 advice = "correct DNS here, or the host that the broker advertises"
                 return self._failed(Reason.UNRESOLVED, f"the name {self._host} has no address ({error}); {advice}")
             case ConnectionRefusedError():
                 advice = "start the broker, or correct the address that it advertises"
                 return self._failed(Reason.REFUSED, f"the connection was refused; {advice}")
+            case HandshakeBroken():
+                advice = "is this a port for another security.protocol? The broker's log says why it closed"
+                return self._failed(Reason.BROKEN_OFF, f"the connection was closed in the middle of {error}; {advice}")
             case ConnectionError():
                 return self._failed(Reason.CLOSED, f"the connection was closed during {what} ({error})")
             case _:

@@ -11,23 +11,22 @@ it.  So a rebalance stops no thread, and what stays is not paused.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, WorldError
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, WorldError
+from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
-from zkconsumer.kafka.versions import negotiate
 from zkconsumer.wire.hashing import java_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.chunks import PartitionTopicInfo
-    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.connection import Connect
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 log = logging.getLogger("zkconsumer.fetcher")
@@ -49,25 +48,27 @@ class ConsumerFetcherManager:
         settings: FetchSettings,
         num_fetchers: int,
         connect: Connect,
-        find_brokers: Callable[[], Sequence[BrokerAddress]],
+        brokers: AnyBroker,
         clock: Clock,
         on_reset: Callable[[PartitionTopicInfo, int], None],
         on_death: Callable[[str, BaseException], None],
+        on_refused: Callable[[AuthenticationException], None],
     ) -> None:
         self._name = name
         self._settings = settings
         self._num_fetchers = num_fetchers
         self._connect = connect
-        self._find_brokers = find_brokers
+        self._brokers = brokers
         self._clock = clock
         self._on_reset = on_reset
         self._on_death = on_death
+        self._on_refused = on_refused
+        self._has_read = False
         self._changed = threading.Condition()
         self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
         self._fetchers: dict[tuple[BrokerAddress, int], tuple[ConsumerFetcherThread, Worker]] = {}
         self._stopped: list[Worker] = []
         self._finder: Worker | None = None
-        self._finder_connection: Connection | None = None
         self._closed = False
         self._said_no_broker = ""
         self._said_failed: dict[BrokerAddress, str] = {}
@@ -138,9 +139,7 @@ class ConsumerFetcherManager:
     # --- the leader finder --------------------------------------------------------------------------------------
 
     def _wake_finder(self) -> None:
-        connection = self._finder_connection
-        if connection is not None:
-            connection.close()
+        self._brokers.interrupt()
         with self._changed:
             self._changed.notify_all()
 
@@ -165,46 +164,32 @@ class ConsumerFetcherManager:
                     stop.wait(self._settings.backoff_ms)
 
     def _ask(self, topics: list[str], stop: StopSignal) -> Leaders | None:
-        """Ask the registered brokers in random order until one answers."""
+        """Ask the brokers until one answers; None: none did, or the member cannot go on."""
         try:
-            brokers = list(self._find_brokers())
+            leaders = self._brokers.ask(
+                lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, topics, timeout_ms),
+                stop.is_set,
+            )
+        except ConnectorClosed:
+            return None
+        except NoBrokerAnswers as error:
+            if error.refused is not None:
+                self._on_refusal(error.refused)
+            self._say(str(error))
+            return None
         except WorldError as error:
             self._say(f"the brokers cannot be looked up: {error}")
             return None
-        if not brokers:
-            self._say("no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot")
-            return None
-        random.shuffle(brokers)
-        trouble = ""
-        for broker in brokers:
-            if stop.is_set():
-                return None
-            try:
-                leaders = self._ask_one(broker, topics, stop)
-            except ConnectorClosed:
-                return None
-            except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
-                trouble = str(error)
-            else:
-                self._said_no_broker = ""
-                return leaders
-        self._say(f"none of {len(brokers)} brokers answers; the last one: {trouble}")
-        return None
+        self._said_no_broker = ""
+        return leaders
 
-    def _ask_one(self, broker: BrokerAddress, topics: list[str], stop: StopSignal) -> Leaders:
-        timeout_ms = self._settings.socket_timeout_ms
-        connection = self._connect(
-            broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
-        )
-        self._finder_connection = connection
-        try:
-            if stop.is_set():
-                # Whoever set it may have come before there was a connection to close.
-                raise ConnectorClosed("the leader finder is being stopped")
-            return fetch_leaders(connection, negotiate(connection, timeout_ms), topics, timeout_ms)
-        finally:
-            self._finder_connection = None
-            connection.close()
+    def _on_refusal(self, error: AuthenticationException) -> None:
+        """Somebody refuses for good.  As long as nothing was ever read, the settings are wrong: the member ends.
+
+        Later it is the brokers that have changed, perhaps one of them and for a moment: it is said and tried again.
+        """
+        if not self._has_read:
+            self._on_refused(error)
 
     def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: Leaders) -> None:
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
@@ -256,11 +241,16 @@ class ConsumerFetcherManager:
         for worker in stopped:
             worker.ask_to_stop()
 
-    def _after_round(self, broker: BrokerAddress, why: str) -> None:
+    def _after_round(self, broker: BrokerAddress, error: Exception | None) -> None:
         """Say once why a broker cannot be read, and again only after it could in between."""
-        if not why:
+        why = str(error or "")
+        if error is None:
+            self._has_read = True
             self._said_failed.pop(broker, None)
-        elif self._said_failed.get(broker) != why:
+            return
+        if isinstance(error, AuthenticationException):
+            self._on_refusal(error)
+        if self._said_failed.get(broker) != why:
             self._said_failed[broker] = why
             log.warning("fetch-failed broker=%s why=%r", broker, why)
 

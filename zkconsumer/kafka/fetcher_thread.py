@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import (
-    BrokerUnreachable,
     ConnectorClosed,
     InvalidMessageException,
     KafkaException,
@@ -27,6 +26,7 @@ from zkconsumer.errors import (
     UnsupportedCodec,
 )
 from zkconsumer.kafka.chunks import FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -81,8 +81,6 @@ NOT_HERE = frozenset(
 )
 """What a broker answers about a partition that is led elsewhere now, or was deleted: no trouble by itself."""
 
-PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException)
-
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
@@ -123,7 +121,7 @@ class ConsumerFetcherThread:
         clock: Clock,
         on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
         on_reset: Callable[[PartitionTopicInfo, int], None],
-        on_round: Callable[[BrokerAddress, str], None],
+        on_round: Callable[[BrokerAddress, Exception | None], None],
     ) -> None:
         self.broker = broker
         self._settings = settings
@@ -232,13 +230,13 @@ class ConsumerFetcherThread:
             asked = placed[: self._settings.partitions_max(ranges.pick(FETCH))]
             if asked:
                 self._fetch(connection, ranges, asked, left_out or len(asked) < len(placed))
-                self._on_round(self.broker, "")
+                self._on_round(self.broker, None)
         except ConnectorClosed:
             return
         except PeerTrouble as error:
             self._disconnect()
             if not stop.is_set():
-                self._on_round(self.broker, str(error))
+                self._on_round(self.broker, error)
                 self._give_up(wanted)
                 stop.wait(self._settings.backoff_ms)
         finally:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.core.events import KafkaWritten, Outcome
-from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, WorldError
+from zkconsumer.errors import ConnectorClosed, WorldError
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import ConnectionFailed, Reason
+from zkconsumer.kafka.connection import ConnectionFailed, PeerTrouble, Reason
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
     MOVED,
@@ -317,7 +317,7 @@ class OffsetsChannel:
         timeout_ms = min(self._settings.socket_timeout_ms, self._left_ms(job))
         try:
             answered = fetch_offsets(there.connection, there.ranges, self._settings.group, partitions, timeout_ms)
-        except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
+        except PeerTrouble as error:
             self._drop()
             self._pause(job, str(error))
             return None
@@ -366,7 +366,7 @@ class OffsetsChannel:
         timeout_ms = self._settings.socket_timeout_ms
         try:
             answers = commit_offsets(there.connection, there.ranges, self._settings.group, sent, timeout_ms)
-        except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
+        except PeerTrouble as error:
             self._drop()
             return results | dict.fromkeys(sent, KafkaWritten(Outcome.UNKNOWN, str(error)))
         if MOVED & set(answers.values()):
@@ -398,7 +398,7 @@ class OffsetsChannel:
         for broker in brokers:
             try:
                 found = self._ask_one(job, broker)
-            except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
+            except PeerTrouble as error:
                 self._drop()
                 trouble = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
                 continue
@@ -443,7 +443,7 @@ class OffsetsChannel:
             try:
                 connection = self._open(job, found, timeout_ms)
                 self._coordinator = _Coordinator(found, connection, negotiate(connection, timeout_ms))
-            except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
+            except PeerTrouble as error:
                 self._drop()
                 return f"{asked} named {found} as the coordinator: {error}"
         self._said_trouble = ""

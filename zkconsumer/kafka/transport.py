@@ -3,7 +3,8 @@
 A transport is made closed, so that another thread has something to abort while it still connects.  One thread opens,
 sends, receives and releases it; ``abort`` alone may come from any thread, and makes whatever that one thread is
 blocked in end at once.  Deadlines are ``Clock.now_ms`` times.  Only ``OSError`` leaves (``TimeoutError`` at the
-deadline); ``connection`` translates it.
+deadline); ``connection`` translates it.  Layers that prove who is who (``tls``,
+``login``) also raise ``AuthenticationException``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ ADDRESSES_MAX = 8
 """How many addresses of one host name are tried."""
 
 
+class HandshakeTimedOut(TimeoutError):
+    """The connection came up, and then the other side hung; the text says in what."""
+
+
+class HandshakeBroken(ConnectionResetError):
+    """The connection came up, and ended before both sides had agreed; the text says in what."""
+
+
 class Transport(Protocol):
     """A stream of bytes to one broker."""
 
@@ -34,6 +43,9 @@ class Transport(Protocol):
 
     def wait(self, deadline_ms: int) -> bool:
         """Whether a receive would not have to wait, by then; the end of the stream counts."""
+
+    def renew(self, deadline_ms: int) -> None:
+        """Called before a request when no answer is awaited: whatever runs out by itself is renewed."""
 
     def abort(self) -> None:
         """Make every call that is blocked, and every later one, end at once; from any thread."""
@@ -108,6 +120,9 @@ class SocketTransport:
         with selectors.DefaultSelector() as ready:
             ready.register(sock, selectors.EVENT_READ)
             return ready.select(max(0, deadline_ms - self._clock.now_ms()) / 1000) != []
+
+    def renew(self, deadline_ms: int) -> None:
+        """Nothing runs out."""
 
     def abort(self) -> None:
         with self._lock:

@@ -20,22 +20,24 @@ from zkconsumer.core.group import Group, GroupSettings
 from zkconsumer.core.planner import SharePlanner
 from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError
+from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
+from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.offsets_channel import ChannelSettings, OffsetsChannel
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.control import Control
 from zkconsumer.runtime.listener import ListenerCalls
 from zkconsumer.runtime.offsets import KafkaHalf
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
-from zkconsumer.zk.broker_directory import BrokerDirectory
 from zkconsumer.zk.group_reader import GroupReader
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.core.view import Subscription
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.fetcher_thread import FetchSettings
+    from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.store import ZkStore
 
@@ -44,6 +46,9 @@ LEAVE_GRACE_MS = 2_000
 
 CLOSE_STEP_MS = 1_500
 """How long each of the last steps of a close may take (fetchers, session, control thread)."""
+
+BROKER_CHECK_MS = 8_000
+"""How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
 
 ANY_TOPIC = None
 """Stands for the topic where a queue takes the chunks of every topic."""
@@ -66,9 +71,8 @@ class Member:
         *,
         num_fetchers: int,
         store: ZkStore,
-        connect: Connect,
+        brokers: BrokerAccess,
         clock: Clock,
-        lookup_timeout_ms: int,
         channel: ChannelSettings | None = None,
     ) -> None:
         self.id = settings.member
@@ -87,25 +91,26 @@ class Member:
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, NotWritten]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
+        self._any_broker = brokers.any_broker(fetch.client_id, fetch.socket_timeout_ms, clock)
         self.control = Control(self.group, clock)
         zookeeper = ZooKeeperHalf(group, self.id, store, GroupReader(group), self.control, clock)
         self.fetchers = ConsumerFetcherManager(
             self.id,
             fetch,
             num_fetchers,
-            connect,
-            BrokerDirectory(store, lookup_timeout_ms).brokers,
+            brokers.connect,
+            self._any_broker,
             clock,
             lambda info, offset: self.streams.on_reset(info, offset),
             self._thread_died,
+            self._refused_by_brokers,
         )
         self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control)
         self.listener = ListenerCalls(self.id, self.control, self._thread_died)
         self.channel: OffsetsChannel | None = None
         kafka: KafkaHalf | None = None
         if channel is not None:
-            directory = BrokerDirectory(store, lookup_timeout_ms)
-            self.channel = OffsetsChannel(self.id, channel, connect, directory.brokers, clock, self._thread_died)
+            self.channel = OffsetsChannel(self.id, channel, brokers.connect, brokers.find, clock, self._thread_died)
             kafka = KafkaHalf(group, store, self.channel, self.lease, self.control)
         self.control.start(
             f"{self.id}-control",
@@ -124,6 +129,23 @@ class Member:
             self.control.stop(CLOSE_STEP_MS)
             self._store.close(CLOSE_STEP_MS)
             raise
+
+    def check_brokers(self) -> None:
+        """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
+
+        Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
+        """
+        try:
+            self._any_broker.ask(
+                lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms),
+                limit_ms=BROKER_CHECK_MS,
+            )
+        except NoBrokerAnswers as error:
+            if error.refused is not None:
+                raise error.refused from error
+            log.warning("brokers-silent why=%r", str(error))
+        except WorldError as error:
+            log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")
 
     def join(self, subscription: Subscription, queues: Mapping[QueueKey, ChunkQueue]) -> None:
         """Become a member with this subscription; queues are by topic and thread id, those of a filter by thread id."""
@@ -236,6 +258,11 @@ class Member:
     def failed(self, command: do.Fail) -> None:
         kind = getattr(errors, command.kind, WorldError)
         self._end(kind(command.words))
+
+    def _refused_by_brokers(self, error: AuthenticationException) -> None:
+        """Called on a thread of the fetchers: nothing can be read with these settings."""
+        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        self._end(error)
 
     def _thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""

@@ -31,6 +31,7 @@ from zkconsumer.testing.fake_faults import Fault, Injected
 from zkconsumer.testing.fake_groups import Committed, FakeGroup, Znodes, coordinator_of
 from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.testing.fake_releases import NEWEST, release_named
+from zkconsumer.testing.fake_security import FakeSecurity, SecuredTransport
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, Seen
 from zkconsumer.testing.fake_transport import HOST, MemoryTransport, TcpServer
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -55,6 +56,7 @@ class FakeCluster:
 
     ``auto_create_partitions``: how many partitions a topic gets that is made by asking for it; 0: none is made.
     ``zookeeper``: where commits of version 0 go, a ``FakeZooKeeper`` or the like; None: a place of the cluster's own.
+    ``security``: what clients in memory must get past; it may be changed between connections, and ``serve`` is without.
     Every method may be called from any thread.
     """
 
@@ -66,7 +68,9 @@ class FakeCluster:
         auto_create_partitions: int = 0,
         zookeeper: Znodes | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        security: FakeSecurity | None = None,
     ) -> None:
+        self.security = security
         ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
         self._state = ClusterState(clock, auto_create_partitions, CLUSTER_ID)
         if zookeeper is not None:
@@ -94,20 +98,21 @@ class FakeCluster:
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
     ) -> Connection:
-        """A ``Connect``: a connection in memory to the broker that has this address."""
-
-        def transport(host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
-            return MemoryTransport(self._state, lambda: self._listening(host, port), clock)
-
+        """A ``Connect``: a connection in memory to the broker that has this address, without TLS and SASL."""
         return BlockingConnection(
             host,
             port,
             client_id=client_id,
             connect_timeout_ms=connect_timeout_ms,
             receive_buffer_bytes=receive_buffer_bytes,
-            transport=transport,
+            transport=self.transport,
             clock=self._state.clock,
         )
+
+    def transport(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
+        """What stands in the place of a socket to the broker that has this address."""
+        below = MemoryTransport(self._state, lambda: self._listening(host, port), clock)
+        return below if self.security is None else SecuredTransport(below, self.security, clock)
 
     def address(self, broker_id: int) -> BrokerAddress:
         """Where a broker is reached: by ``connect``, and while ``serve`` lasts through TCP."""

@@ -64,6 +64,9 @@ class MemoryTransport:
                 return False
             session.wait(deadline_ms)
 
+    def renew(self, deadline_ms: int) -> None:
+        """Nothing runs out."""
+
     def abort(self) -> None:
         with self._state.changed:
             self._is_aborted = True

@@ -1,7 +1,7 @@
 """``BrokerDirectory``: the brokers that are registered in ZooKeeper now, as addresses to connect to.
 
-A broker that cannot be read or spoken to is passed over and named once: the others have partitions as well.  (The
-original fails for all brokers when one has no PLAINTEXT listener, and again at every look.)
+A broker that cannot be read, or that has no listener of our ``security.protocol``, is passed over and named once: the
+others have partitions as well.  (The original knows PLAINTEXT only, and fails for all brokers when one is without.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.errors import MalformedZnode, WorldError
 from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import parse_broker
+from zkconsumer.zk.brokers import PLAINTEXT, parse_broker
 from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
 from zkconsumer.zk.store import call
 
@@ -23,10 +23,11 @@ log = logging.getLogger("zkconsumer.member")
 
 
 class BrokerDirectory:
-    """Looks ``/brokers/ids`` up; for one thread at a time, and never for the control thread: it waits for answers."""
+    """Looks ``/brokers/ids`` up, for any thread but the control thread: it waits for answers."""
 
-    def __init__(self, store: ZkStore, timeout_ms: int) -> None:
+    def __init__(self, store: ZkStore, timeout_ms: int, protocol: str = PLAINTEXT) -> None:
         self._store = store
+        self._protocol = protocol
         self._timeout_ms = timeout_ms
         self._said: dict[int, str] = {}
 
@@ -60,12 +61,14 @@ class BrokerDirectory:
             if self._is_news(number, str(error)):
                 log.warning("broker-unreadable broker=%d why=%r", number, str(error))
             return None
-        if broker.plaintext is None:
-            if self._is_news(number, broker.problem):
-                log.warning("broker-unusable broker=%d why=%r", number, broker.problem)
+        address = broker.address(self._protocol)
+        if address is None:
+            why = broker.why_not(self._protocol)
+            if self._is_news(number, why):
+                log.warning("broker-unusable broker=%d why=%r", number, why)
         else:
             self._said.pop(number, None)
-        return broker.plaintext
+        return address
 
     def _is_news(self, number: int, why: str) -> bool:
         """Whether this has not been said of the broker yet: they are looked up often while a leader is missing."""

@@ -7,6 +7,7 @@ without partitions that says why; a broker that cannot be spoken to is a broker 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkconsumer.errors import MalformedZnode
@@ -19,20 +20,31 @@ _ENDPOINT = re.compile(r"(?P<listener>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(
 _INT = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 PORT_MAX = 65_535
 
+PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = frozenset({PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
     """A broker's registration.
 
-    ``plaintext`` is the first PLAINTEXT address, the only kind that the old consumer speaks to; None when the
-    broker has none, and ``problem`` says why (the original then fails for *all* brokers).
+    ``addresses``: security protocol -> the first address that speaks it.  The original speaks PLAINTEXT only, and one
+    broker without it fails *all* of them there.  ``registered`` is what stands in the node, for error texts.
     """
 
     broker_id: int
     version: int
-    plaintext: BrokerAddress | None
-    problem: str = ""
+    addresses: Mapping[str, BrokerAddress]
+    registered: str
     rack: str | None = None
+
+    def address(self, protocol: str) -> BrokerAddress | None:
+        """Where the broker speaks this protocol; None: nowhere."""
+        return self.addresses.get(protocol)
+
+    def why_not(self, protocol: str) -> str:
+        """Why there is no address for this protocol."""
+        return f"no {protocol} endpoint among {self.registered}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +71,11 @@ def parse_broker(broker_id: int, data: bytes) -> Broker:
     def decode(members: dict[str, Json], reader: Reader) -> Broker:
         version, rack = members.get("version"), members.get("rack")
         number = version if isinstance(version, int) and is_int32(version) else 1
-        address = _plaintext(broker_id, members, number)
         return Broker(
             broker_id,
             number,
-            address if isinstance(address, BrokerAddress) else None,
-            "" if isinstance(address, BrokerAddress) else address,
+            _addresses(broker_id, members, number),
+            _registered(members, number),
             rack if isinstance(rack, str) else None,
         )
 
@@ -87,38 +98,47 @@ def parse_partition_state(data: bytes) -> PartitionState:
 # --- brokers ----------------------------------------------------------------------------------------------------
 
 
-def _plaintext(broker_id: int, members: dict[str, Json], version: int) -> BrokerAddress | str:
-    """The address, or why there is none.  Version 1 has host and port; 0.8.x reads those of later ones too."""
-    problem = ""
+def _addresses(broker_id: int, members: dict[str, Json], version: int) -> dict[str, BrokerAddress]:
+    """The first address of each protocol.  Version 1 has host and port; 0.8.x reads those of later ones too."""
     endpoints = members.get("endpoints")
+    found: dict[str, BrokerAddress] = {}
     if version >= 2 and isinstance(endpoints, list):
-        found = _first_plaintext(broker_id, endpoints, members.get("listener_security_protocol_map"))
-        if isinstance(found, BrokerAddress):
-            return found
-        problem = found
+        found = _of_endpoints(broker_id, endpoints, members.get("listener_security_protocol_map"))
     host, port = members.get("host"), members.get("port")
     if isinstance(host, str) and host and isinstance(port, int) and is_int32(port) and 0 < port <= PORT_MAX:
-        return BrokerAddress(broker_id, host, port)
-    return problem or f"version {version} without host and port"
+        found.setdefault(PLAINTEXT, BrokerAddress(broker_id, host, port))
+    return found
 
 
-def _first_plaintext(broker_id: int, endpoints: list[Json], protocols: Json) -> BrokerAddress | str:
+def _of_endpoints(broker_id: int, endpoints: list[Json], protocols: Json) -> dict[str, BrokerAddress]:
     by_listener = {
         listener.upper(): protocol.upper()
         for listener, protocol in (protocols if isinstance(protocols, dict) else {}).items()
         if isinstance(protocol, str)
     }
+    found: dict[str, BrokerAddress] = {}
     for endpoint in endpoints:
         parts = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
         if parts is None:
             continue
         listener = parts["listener"].upper()
         # Without a map the listener's name is the protocol; in a map that is there, every listener must be found.
-        protocol = by_listener.get(listener) if isinstance(protocols, dict) else listener
+        protocol = by_listener.get(listener, "") if isinstance(protocols, dict) else listener
         port = int(parts["port"]) if len(parts["port"]) <= 5 else 0
-        if protocol == "PLAINTEXT" and parts["host"] and 0 < port <= PORT_MAX:
-            return BrokerAddress(broker_id, parts["host"], port)
-    return f"no PLAINTEXT endpoint among {str(endpoints)[:200]}"
+        if protocol in PROTOCOLS and parts["host"] and 0 < port <= PORT_MAX:
+            found.setdefault(protocol, BrokerAddress(broker_id, parts["host"], port))
+    return found
+
+
+def _registered(members: dict[str, Json], version: int) -> str:
+    """What stands there about addresses, in words that are not too long."""
+    endpoints = members.get("endpoints")
+    if version >= 2 and isinstance(endpoints, list):
+        protocols = members.get("listener_security_protocol_map")
+        mapped = f" with {str(protocols)[:200]}" if isinstance(protocols, dict) else ""
+        return f"{str(endpoints)[:200]}{mapped}"
+    host, port = members.get("host"), members.get("port")
+    return f"host {str(host)[:100]!r} and port {str(port)[:20]!r} of version {version}"
 
 
 # --- topics -----------------------------------------------------------------------------------------------------

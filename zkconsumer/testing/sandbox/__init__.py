@@ -12,6 +12,7 @@ from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import Handed, MemberProcess, ScalaMember
 from zkconsumer.testing.sandbox.python_member import PythonMember
 from zkconsumer.testing.sandbox.runs import Run, reap
+from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
@@ -30,6 +31,7 @@ __all__ = [
     "Run",
     "Sandbox",
     "ScalaMember",
+    "Security",
     "ToolResult",
     "ZooKeeperAdmin",
     "ZooKeeperServer",

@@ -8,6 +8,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
 from zkconsumer.testing.sandbox.process import JavaCommand, properties
+from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.server import Server
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
@@ -17,7 +18,7 @@ CLUSTER_ID = "zkconsumerSandbox-0001"
 
 
 class Broker(Server):
-    """``settings`` are added to server.properties, or replace what stands there."""
+    """``settings`` are added to server.properties, or replace what stands there; ``security`` adds listeners."""
 
     kind = "broker"
     start_timeout_ms = 90_000
@@ -34,6 +35,7 @@ class Broker(Server):
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
         unguarded: bool = False,
+        security: Security | None = None,
     ) -> None:
         super().__init__(zookeeper.run, name or f"broker-{broker_id}", unguarded=unguarded)
         self.artifacts = artifact_set(release)
@@ -45,6 +47,7 @@ class Broker(Server):
         self.broker_id = broker_id
         self._settings = settings or {}
         self._heap_mb = heap_mb
+        self._security = security
 
     def start(self) -> None:
         """As ``Server.start``, on a chroot that exists and without the traces of a killed predecessor."""
@@ -54,6 +57,8 @@ class Broker(Server):
             admin.forget_broker(self.broker_id)
         if not admin.exists("/cluster/id"):
             admin.put("/cluster/id", json.dumps({"version": "1", "id": CLUSTER_ID}).encode())
+        for path, data in (self._security.users() if self._security is not None else {}).items():
+            admin.put(path, data)
         super().start()
 
     def metadata(self) -> ClusterMetadata | None:
@@ -71,6 +76,8 @@ class Broker(Server):
             **({"group.initial.rebalance.delay.ms": "0"} if self.artifacts.version >= (0, 11) else {}),
             **self._settings,
         }
+        if self._security is not None:
+            settings = self._security.added_to(settings)
         config = properties(settings, folder / "server.properties")
         return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb)
 

@@ -13,6 +13,7 @@ from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import ScalaMember
 from zkconsumer.testing.sandbox.runs import Run, end, reap
+from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.tools import TOOL_TIMEOUT_MS, ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
@@ -97,6 +98,7 @@ class Sandbox:
         broker_id: int | None = None,
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
+        security: Security | None = None,
     ) -> Broker:
         """One more broker; ids count from 0."""
         broker = Broker(
@@ -107,17 +109,25 @@ class Sandbox:
             settings=settings,
             heap_mb=heap_mb,
             unguarded=self._unguarded,
+            security=security,
         )
         self.brokers.append(broker)
         broker.start()
         return broker
 
     def start_kraft_broker(
-        self, release: str = "4.1.1", *, settings: dict[str, str] | None = None, heap_mb: int = 256
+        self,
+        release: str = "4.1.1",
+        *,
+        settings: dict[str, str] | None = None,
+        heap_mb: int = 256,
+        security: Security | None = None,
     ) -> KraftBroker:
         """A cluster of one without ZooKeeper; the sandbox then has no other broker."""
         assert not self.brokers, "a KRaft broker is a cluster of its own"
-        broker = KraftBroker(self.run, release, settings=settings, heap_mb=heap_mb, unguarded=self._unguarded)
+        broker = KraftBroker(
+            self.run, release, settings=settings, heap_mb=heap_mb, unguarded=self._unguarded, security=security
+        )
         self.brokers.append(broker)
         broker.start()
         return broker

@@ -8,6 +8,7 @@ from zkconsumer.testing.sandbox.broker import CLUSTER_ID, COMMON
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
 from zkconsumer.testing.sandbox.process import JavaCommand, properties
 from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.server import Server
 from zkconsumer.testing.sandbox.tools import run_tool
 from zkconsumer.testing.sandbox.waiting import HOST, free_port
@@ -16,7 +17,7 @@ KRAFT_FROM = (3, 9)
 
 
 class KraftBroker(Server):
-    """``settings`` are added to server.properties, or replace what stands there."""
+    """``settings`` are added to server.properties, or replace what stands there; ``security`` adds listeners."""
 
     kind = "broker"
     start_timeout_ms = 90_000
@@ -33,6 +34,7 @@ class KraftBroker(Server):
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
         unguarded: bool = False,
+        security: Security | None = None,
     ) -> None:
         super().__init__(run, name or f"broker-{broker_id}", unguarded=unguarded)
         self.artifacts = artifact_set(release)
@@ -43,6 +45,7 @@ class KraftBroker(Server):
         self._controller_port = free_port()
         self._settings = settings or {}
         self._heap_mb = heap_mb
+        self._security = security
 
     def metadata(self) -> ClusterMetadata | None:
         """What this broker answers to Metadata; None if it does not answer."""
@@ -54,7 +57,8 @@ class KraftBroker(Server):
         if not (data / "meta.properties").exists():
             # Formatting reads no port, but checks that the configuration is whole.
             (config,) = self.command(self.port or free_port()).arguments
-            words = ("format", "-t", CLUSTER_ID, "-c", config)
+            users = self._security.formatting() if self._security is not None else ()
+            words = ("format", "-t", CLUSTER_ID, "-c", config, *users)
             result = run_tool(self.run, self.release, "kafka.tools.StorageTool", words)
             if result.code != 0:
                 raise SandboxError(f"{self.name}: the storage could not be formatted: {result.out}{result.err}")
@@ -78,6 +82,8 @@ class KraftBroker(Server):
             **{key: value for key, value in COMMON.items() if not key.startswith("zookeeper.")},
             **self._settings,
         }
+        if self._security is not None:
+            settings = self._security.added_to(settings)
         config = properties(settings, folder / "server.properties")
         return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb)
 

@@ -1,0 +1,391 @@
+"""TLS and SASL to fake brokers: real OpenSSL and real SCRAM, no sockets."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fix_security import CASES, PASSWORD, TLS, TOKEN, USER, Case, Place, attempt, judge
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import spawn
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    ConnectorClosed,
+    InvalidConfigException,
+    RemoteProtocolError,
+    SaslAuthenticationException,
+    SslAuthenticationException,
+)
+from zkconsumer.kafka import login, sasl
+from zkconsumer.kafka import tls as tls_module
+from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
+from zkconsumer.kafka.connection import BlockingConnection, ConnectionFailed, Reason
+from zkconsumer.kafka.metadata import fetch_leaders
+from zkconsumer.kafka.sasl import Gssapi, SaslSettings
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
+from zkconsumer.kafka.tls import TlsSettings
+from zkconsumer.kafka.versions import negotiate
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_security import FakeSecurity
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.types import BrokerAddress
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+
+TRUST = TlsSettings(ca_file=str(TLS / "ca.pem"))
+SCRAM = SaslSettings("SCRAM-SHA-512", USER, PASSWORD)
+
+
+def secured(protocol: str = "SASL_SSL", **changes: Any) -> FakeSecurity:
+    settings = {"certificate": TLS / "broker.pem", "users": {USER: PASSWORD}, "tokens": frozenset({TOKEN})}
+    return FakeSecurity(protocol, **(settings | changes))
+
+
+def cluster_with(security: FakeSecurity, clock: Any = SYSTEM_CLOCK) -> FakeCluster:
+    return FakeCluster(security=security, clock=clock)
+
+
+def connected(
+    cluster: FakeCluster,
+    security: BrokerSecurity | None = None,
+    *,
+    clock: Any = SYSTEM_CLOCK,
+    connect_timeout_ms: int = 5_000,
+) -> BlockingConnection:
+    security = security or BrokerSecurity("SASL_SSL", TRUST, SCRAM)
+    connect = SecureConnect(security, clock, socket=cluster.transport)
+    return connect(*cluster.address(0)[1:], connect_timeout_ms=connect_timeout_ms)
+
+
+# --- who gets in, and what is said to the others ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_fake_broker_lets_in_and_refuses_as_a_real_one(case: Case) -> None:
+    listener = "SSL" if case.listener == "MUTUAL" else case.listener
+    security = secured(listener, client_ca=TLS / "ca.pem" if case.listener == "MUTUAL" else None)
+    if "mechanisms" in case.change:
+        security.mechanisms = (case.change["mechanisms"],)
+    cluster = cluster_with(security)
+    place = Place(
+        lambda _: cluster.address(0)[1:], TLS / "ca.pem", TLS / "other-ca.pem", TLS / "client.pem", lambda: TOKEN,
+        cluster.transport,
+    )  # fmt: skip
+    judge(case, attempt(case, place))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [("elsewhere.pem", "the broker's certificate is not for broker-0"), ("expired.pem", "certificate has expired")],
+)
+def test_a_certificate_of_another_host_or_of_yesterday_is_refused_by_us(certificate: str, words: str) -> None:
+    connection = connected(cluster_with(secured(certificate=TLS / certificate)))
+    with pytest.raises(SslAuthenticationException, match=words):
+        negotiate(connection, 5_000)
+
+
+def test_the_host_is_not_compared_when_that_is_switched_off() -> None:
+    cluster = cluster_with(secured("SSL", certificate=TLS / "elsewhere.pem"))
+    trusting = TlsSettings(ca_file=str(TLS / "ca.pem"), checks_host=False)
+    negotiate(connected(cluster, BrokerSecurity("SSL", trusting)), 5_000)
+    other = TlsSettings(ca_file=str(TLS / "other-ca.pem"), checks_host=False)
+    with pytest.raises(SslAuthenticationException, match="not known here"):
+        negotiate(connected(cluster, BrokerSecurity("SSL", other)), 5_000)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_messages_are_bare_with_brokers_before_1_0(mechanism: str) -> None:
+    cluster = cluster_with(secured(has_authenticate=False))
+    settings = SaslSettings(mechanism, USER, PASSWORD, oauth_token=lambda: TOKEN)
+    negotiate(connected(cluster, BrokerSecurity("SASL_SSL", TRUST, settings)), 5_000)
+    wrong = SaslSettings(mechanism, USER, "wrong", oauth_token=lambda: "wrong")
+    with pytest.raises(SaslAuthenticationException, match=r"closed the connection during the .* login, which before"):
+        negotiate(connected(cluster, BrokerSecurity("SASL_SSL", TRUST, wrong)), 5_000)
+
+
+# --- bytes through TLS --------------------------------------------------------------------------------------------
+
+
+def test_large_answers_come_whole_through_tls() -> None:
+    cluster = cluster_with(secured())
+    cluster.create_topic("clicks")
+    value = bytes(range(256)) * 2_000
+    cluster.append("clicks", 0, [value])
+    connection = connected(cluster)
+    ranges = negotiate(connection, 5_000)
+    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**20)
+    body = FetchRequest(
+        max_wait_ms=1, min_bytes=1, max_bytes=2**21, topics=[FetchTopic(topic="clicks", partitions=[row])]
+    )
+    answer = connection.request(FETCH, ranges.pick(FETCH), body, 5_000)
+    records = answer.responses[0].partitions[0].records
+    assert records is not None
+    assert value in bytes(records)
+
+
+def test_a_session_ticket_is_no_answer() -> None:
+    """TLS 1.3 sends tickets after the handshake: a socket that can be read is not yet an answer."""
+    cluster = cluster_with(secured("SSL"))
+    connect = SecureConnect(BrokerSecurity("SSL", TRUST), socket=cluster.transport)
+    transport = connect._transport(*cluster.address(0)[1:], 0, SYSTEM_CLOCK)
+    transport.open(SYSTEM_CLOCK.now_ms() + 5_000)
+    assert not transport.wait(SYSTEM_CLOCK.now_ms() + 20)
+
+
+def test_the_end_of_the_other_side_is_the_end() -> None:
+    cluster = cluster_with(secured("SSL"))
+    connection = connected(cluster, BrokerSecurity("SSL", TRUST))
+    ranges = negotiate(connection, 5_000)
+    cluster.stop_broker(0)
+    with pytest.raises(ConnectionFailed) as failed:
+        fetch_leaders(connection, ranges, [], 5_000)
+    assert failed.value.reason is Reason.CLOSED
+
+
+# --- logins that end -----------------------------------------------------------------------------------------------
+
+
+def test_a_login_is_renewed_on_the_same_connection_before_it_ends() -> None:
+    clock = ManualClock()
+    security = secured(session_lifetime_ms=10_000)
+    cluster = cluster_with(security, clock)
+    connection = connected(cluster, clock=clock)
+    ranges = negotiate(connection, 5_000)
+    clock.move(8_000)
+    fetch_leaders(connection, ranges, [], 5_000)
+    assert security.logins == [USER]
+    clock.move(1_000)
+    fetch_leaders(connection, ranges, [], 5_000)
+    assert security.logins == [USER, USER]
+    clock.move(8_000)
+    fetch_leaders(connection, ranges, [], 5_000)
+    assert security.logins == [USER, USER], "the second login has a lifetime of its own"
+
+
+def test_a_renewal_that_is_refused_says_so() -> None:
+    clock = ManualClock()
+    security = secured(session_lifetime_ms=10_000)
+    cluster = cluster_with(security, clock)
+    connection = connected(cluster, clock=clock)
+    ranges = negotiate(connection, 5_000)
+    security.users[USER] = "changed"
+    clock.move(9_000)
+    with pytest.raises(SaslAuthenticationException, match="does not accept the user or the password"):
+        fetch_leaders(connection, ranges, [], 5_000)
+
+
+def test_each_login_asks_for_a_token_of_its_own() -> None:
+    tokens = iter(["first", "second"])
+    security = secured("SASL_PLAINTEXT", tokens=frozenset({"first", "second"}))
+    cluster = cluster_with(security)
+    connect = SecureConnect(
+        BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("OAUTHBEARER", oauth_token=lambda: next(tokens))),
+        socket=cluster.transport,
+    )
+    for _ in range(2):
+        negotiate(connect(*cluster.address(0)[1:]), 5_000)
+    assert security.logins == ["token", "token"]
+    with pytest.raises(SaslAuthenticationException, match="oauth_token failed: StopIteration"):
+        negotiate(connect(*cluster.address(0)[1:]), 5_000)
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\r\nend", 5, None])
+def test_what_is_no_token_is_not_sent(token: Any) -> None:
+    with pytest.raises(SaslAuthenticationException, match="gave no token"):
+        sasl.OAuthBearer(lambda: token).first()
+
+
+# --- nothing waits for ever ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "during"), [("SASL_SSL", "the TLS handshake"), ("SASL_PLAINTEXT", "the SASL login")]
+)
+def test_a_broker_that_hangs_in_a_handshake_is_left_in_time(protocol: str, during: str) -> None:
+    with silent_port() as (host, port):
+        connect = SecureConnect(BrokerSecurity(protocol, TRUST, SCRAM))
+        with pytest.raises(ConnectionFailed, match=rf"within 100 ms \(during {during}\)"):
+            negotiate(connect(host, port, connect_timeout_ms=100), 5_000)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
+def test_a_handshake_is_ended_from_another_thread(protocol: str) -> None:
+    with silent_port() as (host, port):
+        connection = SecureConnect(BrokerSecurity(protocol, TRUST, SCRAM))(host, port, connect_timeout_ms=60_000)
+        caught: list[BaseException] = []
+        entered = threading.Event()
+
+        def run(_: object) -> None:
+            entered.set()
+            try:
+                negotiate(connection, 60_000)
+            except ConnectorClosed as error:
+                caught.append(error)
+
+        worker = spawn("handshake", run, lambda *_: None)
+        assert entered.wait(5)
+        connection.close()
+        assert worker.join(5_000)
+        assert len(caught) == 1
+
+
+class silent_port:  # noqa: N801 (a context manager)
+    """A port that takes connections and says nothing."""
+
+    def __enter__(self) -> tuple[str, int]:
+        import socket
+
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        host, port = self._listener.getsockname()
+        return host, port
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "command"),
+    [
+        (b"\xfe\xed\xfe\xed\x00\x00", r"keytool -list -rfc -keystore '.*my trust\.jks' > truststore\.pem"),
+        (b"\x30\x82\x04\x00", r"openssl pkcs12 -in '.*my trust\.jks' -nokeys -out truststore\.pem"),
+    ],
+)
+def test_a_file_of_java_is_refused_with_the_command_that_converts_it(
+    tmp_path: Path, start: bytes, command: str
+) -> None:
+    file = tmp_path / "my trust.jks"
+    file.write_bytes(start + bytes(100))
+    with pytest.raises(InvalidConfigException, match=command):
+        TlsSettings(ca_file=str(file)).context()
+    with pytest.raises(InvalidConfigException, match=r"-nodes -out keystore\.pem"):
+        TlsSettings(ca_file=TRUST.ca_file, certificate_file=str(file)).context()
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigException, match=r"none\.pem: .* cannot be read: No such file"):
+        TlsSettings(ca_file=str(tmp_path / "none.pem")).context()
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    with pytest.raises(InvalidConfigException, match=r"empty\.pem: holds no certificate"):
+        TlsSettings(ca_file=str(empty)).context()
+    with pytest.raises(InvalidConfigException, match=r"ca\.pem: holds no private key"):
+        TlsSettings(certificate_file=str(TLS / "ca.pem")).context()
+
+
+def test_an_encrypted_key_needs_its_password_and_asks_nobody() -> None:
+    files = {"certificate_file": str(TLS / "client-cert.pem"), "key_file": str(TLS / "client-encrypted.key")}
+    assert isinstance(TlsSettings(**files, key_password="hush").context(), ssl.SSLContext)
+    for password in (None, "wrong"):
+        with pytest.raises(InvalidConfigException, match=r"that ssl\.key\.password opens") as refused:
+            TlsSettings(**files, key_password=password).context()
+        assert "hush" not in str(refused.value)
+    assert "hush" not in repr(TlsSettings(**files, key_password="hush"))
+
+
+def test_the_layers_below_openssl_are_the_two_versions() -> None:
+    context = TlsSettings(versions=("TLSv1.2",)).context()
+    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
+    assert TlsSettings().context().minimum_version is ssl.TLSVersion.TLSv1_2
+    assert tls_module.HANDSHAKE_TIMEOUT_MS == login.LOGIN_TIMEOUT_MS == 10_000
+
+
+# --- Kerberos, without a KDC -----------------------------------------------------------------------------------------
+
+
+def test_without_its_package_gssapi_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(InvalidConfigException, match=re.escape("pip install 'zkconsumer[gssapi]'")):
+        SecureConnect(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")))
+
+
+class GssError(Exception):
+    """What the fake package raises."""
+
+
+@pytest.fixture
+def kerberos(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A package ``gssapi`` with one round of tokens; ``offer`` is the broker's last word."""
+    state: dict[str, Any] = {"names": [], "offer": b"\x01\x00\x10\x00", "ticket": True}
+
+    class Context:
+        def __init__(self, name: str, usage: str) -> None:
+            assert usage == "initiate"
+            state["names"].append(name)
+            self.complete = False
+
+        def step(self, token: bytes | None) -> bytes | None:
+            if not state["ticket"]:
+                raise GssError("No Kerberos credentials available")
+            if token is None:
+                return b"AP-REQ"
+            assert token == b"AP-REP"
+            self.complete = True
+            return None
+
+        def unwrap(self, message: bytes) -> Any:
+            assert message == b"wrapped offer"
+            return SimpleNamespace(message=state["offer"])
+
+        def wrap(self, message: bytes, encrypt: bool) -> Any:
+            assert not encrypt
+            return SimpleNamespace(message=b"wrapped " + message)
+
+    package = ModuleType("gssapi")
+    package.Name = lambda text, kind: f"{kind}:{text}"  # type: ignore[attr-defined]
+    package.NameType = SimpleNamespace(hostbased_service="service")  # type: ignore[attr-defined]
+    package.SecurityContext = Context  # type: ignore[attr-defined]
+    package.exceptions = SimpleNamespace(GSSError=GssError)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gssapi", package)
+    return state
+
+
+def test_kerberos_chooses_no_layer_and_speaks_last(kerberos: dict[str, Any]) -> None:
+    mechanism = Gssapi("kafka", "b1.example.com")
+    assert kerberos["names"] == ["service:kafka@b1.example.com"]
+    assert mechanism.first() == b"AP-REQ"
+    assert mechanism.answer(b"AP-REP") == b""
+    assert not mechanism.is_content
+    assert mechanism.answer(b"wrapped offer") == b"wrapped \x01\x00\x00\x00"
+    assert mechanism.is_content
+    assert mechanism.answer(b"") is None
+
+
+def test_kerberos_refuses_a_layer_that_kafka_does_not_have(kerberos: dict[str, Any]) -> None:
+    kerberos["offer"] = b"\x06\x00\x10\x00"
+    mechanism = Gssapi("kafka", "b1")
+    mechanism.first()
+    mechanism.answer(b"AP-REP")
+    with pytest.raises(RemoteProtocolError, match="insists on a security layer"):
+        mechanism.answer(b"wrapped offer")
+
+
+def test_without_a_ticket_kerberos_says_what_to_look_at(kerberos: dict[str, Any]) -> None:
+    kerberos["ticket"] = False
+    with pytest.raises(SaslAuthenticationException, match=r"No Kerberos credentials available; is there a ticket"):
+        Gssapi("kafka", "b1").first()
+
+
+# --- asking until one answers ---------------------------------------------------------------------------------------
+
+
+def test_one_broker_that_lets_us_in_is_enough() -> None:
+    cluster = cluster_with(secured())
+    connect = SecureConnect(BrokerSecurity("SASL_SSL", TRUST, SCRAM), socket=cluster.transport)
+    dead = [BrokerAddress(n, f"dead-{n}.fake.invalid", 9092) for n in range(5)]
+    broker = AnyBroker(connect, lambda: [*dead, *cluster.addresses], "g", 1_000, diagnose=connect.diagnose)
+    assert broker.ask(lambda connection, ranges, timeout_ms: connection.port) == 9092
+    cluster.stop_broker(0)
+    with pytest.raises(NoBrokerAnswers, match="none of 6 brokers answers") as nobody:
+        broker.ask(lambda connection, ranges, timeout_ms: None)
+    assert nobody.value.refused is None, "to be down is no refusal"
+    assert isinstance(nobody.value, BrokerUnreachable)

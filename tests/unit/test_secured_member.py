@@ -1,0 +1,156 @@
+"""A member of a group on secured brokers: what it reads, and how a refusal reaches the program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fix_security import PASSWORD, TLS, USER
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.errors import (
+    InvalidConfigException,
+    SaslAuthenticationException,
+    SecurityProtocolMismatch,
+)
+from zkconsumer.kafka.security import SecureConnect, security_of
+from zkconsumer.runtime import brokers as runtime_brokers
+from zkconsumer.testing.fake_security import FakeSecurity
+from zkconsumer.testing.fake_transport import HOST
+from zkconsumer.testing.sandbox.waiting import wait_until
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.zk import paths
+
+DEADLINE_MS = 10_000
+SETTINGS = {
+    "security_protocol": "SASL_SSL",
+    "ssl_truststore_location": str(TLS / "ca.pem"),
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_username": USER,
+    "sasl_password": PASSWORD,
+}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorld]:
+    """One broker with a topic of ten records, whose only listener is SASL_SSL."""
+    with FakeWorld() as made:
+        made.cluster.security = FakeSecurity("SASL_SSL", certificate=TLS / "broker.pem", users={USER: PASSWORD})
+        address = made.cluster.address(0)
+        node = {
+            "listener_security_protocol_map": {"INSIDE": "SASL_SSL"},
+            "endpoints": [f"INSIDE://{address.host}:{address.port}"],
+            "host": None,
+            "port": -1,
+            "version": 4,
+        }
+        made.zookeeper.ensure(paths.broker(0), json.dumps(node).encode())
+        made.create_topic("clicks", 2)
+        made.cluster.append("clicks", 0, [b"%d" % n for n in range(5)])
+        made.cluster.append("clicks", 1, [b"%d" % n for n in range(5)])
+
+        def connect_in_memory(config: ConsumerConfig, *_: object) -> SecureConnect:
+            return SecureConnect(security_of(config), socket=made.cluster.transport)
+
+        monkeypatch.setattr(runtime_brokers, "connect_of", connect_in_memory)
+        yield made
+
+
+def connector(world: FakeWorld, *, secured: bool = True, **changes: Any) -> ZookeeperConsumerConnector:
+    settings = {
+        "group_id": "g1",
+        "zookeeper_connect": ADDRESS,
+        "auto_offset_reset": "smallest",
+        "consumer_timeout_ms": DEADLINE_MS,
+        "refresh_leader_backoff_ms": 10,
+    }
+    config = ConsumerConfig(**(settings | (SETTINGS if secured else {}) | changes))
+    made = ZookeeperConsumerConnector(config, store=world.store)
+    world.connectors.append(made)
+    return made
+
+
+def test_a_member_reads_through_the_listener_of_its_protocol(world: FakeWorld) -> None:
+    [stream] = connector(world).create_message_streams({"clicks": 1})["clicks"]
+    read = iter(stream)
+    assert len([next(read) for _ in range(10)]) == 10
+    security = world.cluster.security
+    assert security is not None
+    assert set(security.logins) == {USER}
+
+
+def test_a_member_that_brokers_refuse_registers_nothing(world: FakeWorld) -> None:
+    member = connector(world, sasl_password="wrong")
+    with pytest.raises(SaslAuthenticationException, match="does not accept the user or the password") as refused:
+        member.create_message_streams({"clicks": 1})
+    assert "wrong" not in str(refused.value)
+    assert world.zookeeper.data(paths.ids("g1")) is None
+
+
+def test_a_refusal_before_anything_was_read_ends_every_stream(world: FakeWorld) -> None:
+    """Brokers were down when the member joined; the first one that comes up refuses it."""
+    world.cluster.stop_broker(0)
+    member = connector(world, sasl_password="wrong")
+    streams = member.create_message_streams({"clicks": 2})["clicks"]
+    world.cluster.start_broker(0)
+    for stream in streams:
+        with pytest.raises(SaslAuthenticationException, match="does not accept the user or the password"):
+            next(iter(stream))
+    with pytest.raises(SaslAuthenticationException):
+        member.commit_offsets()
+
+
+def test_a_refusal_after_something_was_read_is_said_and_tried_again(
+    world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    [stream] = connector(world).create_message_streams({"clicks": 1})["clicks"]
+    read = iter(stream)
+    assert len([next(read) for _ in range(10)]) == 10
+    security = world.cluster.security
+    assert security is not None
+    security.users[USER] = "changed"
+    world.cluster.stop_broker(0)
+    wait_until(lambda: "fetch-failed" in caplog.text, "the member notices", DEADLINE_MS)
+    world.cluster.start_broker(0)
+    world.cluster.append("clicks", 0, [b"late"])
+    seen = len(security.logins)
+    wait_until(lambda: "does not accept the user" in caplog.text, "the refusal is said", DEADLINE_MS)
+    security.users[USER] = PASSWORD
+    assert next(read).value == b"late"
+    assert len(security.logins) > seen
+
+
+def test_a_broker_without_such_a_listener_is_passed_over_and_named(
+    world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = {"endpoints": ["PLAINTEXT://elsewhere.fake.invalid:1"], "host": HOST, "port": 1, "version": 4}
+    world.zookeeper.ensure(paths.broker(7), json.dumps(node).encode())
+    [stream] = connector(world).create_message_streams({"clicks": 1})["clicks"]
+    assert next(iter(stream)).topic == "clicks"
+    assert "broker-unusable broker=7 why=\"no SASL_SSL endpoint among ['PLAINTEXT://" in caplog.text
+
+
+def test_plaintext_to_a_secured_port_ends_the_member_with_the_reason(world: FakeWorld) -> None:
+    """ZooKeeper says PLAINTEXT, but the port does not speak it: nothing looked at brokers before the member joined."""
+    address = world.cluster.address(0)
+    node = {"host": address.host, "port": address.port, "version": 1}
+    world.zookeeper.ensure(paths.broker(0), json.dumps(node).encode())
+    [stream] = connector(world, secured=False).create_message_streams({"clicks": 1})["clicks"]
+    with pytest.raises(SecurityProtocolMismatch, match="this port speaks SASL_SSL, and security"):
+        next(iter(stream))
+
+
+def test_certificates_that_cannot_be_read_are_told_by_the_constructor(world: FakeWorld) -> None:
+    with pytest.raises(InvalidConfigException, match=r"nowhere\.pem"):
+        ZookeeperConsumerConnector(
+            ConsumerConfig(
+                group_id="g",
+                zookeeper_connect=ADDRESS,
+                security_protocol="SSL",
+                ssl_ca_location="/nowhere.pem",
+            ),
+            store=world.store,
+        )

@@ -1,0 +1,245 @@
+"""What each SASL mechanism says: the first message, an answer to every challenge, and whether the broker is believed.
+
+Nothing here sends: ``login`` carries the messages.  A mechanism is made anew for every login.
+
+    PLAIN          user and password, as they are: only under TLS, or on a network that nobody reads
+    SCRAM-SHA-…    a proof of the password; the broker proves that it knows it as well (RFC 5802)
+    OAUTHBEARER    a token that the program gets (RFC 7628)
+    GSSAPI         Kerberos (RFC 4752); needs the extra ``zkconsumer[gssapi]``
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import scramp
+
+from zkconsumer.errors import InvalidConfigException, RemoteProtocolError, SaslAuthenticationException
+
+WITH_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+SCRAM_ITERATIONS_MAX = 100_000
+"""How often a broker may make us hash the password; brokers take 4096 to 16384."""
+
+BROKER_WORDS_MAX = 300
+"""How much of a broker's own explanation is quoted."""
+
+NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
+"""The choice at the end of GSSAPI: nothing is wrapped afterwards (TLS is there for that)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """Who we are; secrets are shown nowhere.  ``oauth_token`` is called for each login."""
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    kerberos_service: str = "kafka"
+    oauth_token: Callable[[], str] | None = field(default=None, repr=False)
+
+    def mechanism_for(self, host: str) -> Mechanism:
+        """A mechanism for one login at this broker.  ``InvalidConfigException``: something that it needs is missing."""
+        match self.mechanism:
+            case "PLAIN":
+                return Plain(self.username, self.password)
+            case mechanism if mechanism in WITH_SCRAM:
+                return Scram(mechanism, self.username, self.password)
+            case "OAUTHBEARER":
+                return OAuthBearer(self.oauth_token)
+            case "GSSAPI":
+                return Gssapi(self.kerberos_service, host)
+        raise InvalidConfigException(f"sasl.mechanism={self.mechanism} is not known")
+
+    def check(self) -> None:
+        """Raise ``InvalidConfigException`` now for what would stop every login."""
+        if self.mechanism == "OAUTHBEARER" and self.oauth_token is None:
+            raise InvalidConfigException(
+                "sasl.mechanism=OAUTHBEARER: somebody must get the tokens; give the connector oauth_token=, a "
+                "function without arguments that returns one (the command line cannot)"
+            )
+        if self.mechanism == "GSSAPI":
+            _gssapi()
+
+
+class Mechanism(Protocol):
+    """One login."""
+
+    def first(self) -> bytes:
+        """What we say before the broker says anything."""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """What we say to a challenge; None: the broker has proved itself, and nothing is left to say.
+
+        Raises ``SaslAuthenticationException`` when the broker refuses, or has not proved itself, and
+        ``RemoteProtocolError`` for what the mechanism does not allow.
+        """
+
+    @property
+    def is_content(self) -> bool:
+        """Whether the broker has proved all that it must; a broker that stops before that is not believed."""
+
+    @property
+    def speaks_last(self) -> bool:
+        """Whether our last message needs no answer where messages are bare; with SaslAuthenticate each has one."""
+
+
+class Plain:
+    """RFC 4616."""
+
+    is_content = True
+    speaks_last = False
+
+    def __init__(self, username: str, password: str) -> None:
+        self._message = b"\0" + username.encode() + b"\0" + password.encode()
+
+    def first(self) -> bytes:
+        return self._message
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if challenge:
+            raise RemoteProtocolError("SASL PLAIN: the broker asks something more, and PLAIN has only one message")
+        return None
+
+
+class Scram:
+    """RFC 5802, without channel binding, which Kafka does not have."""
+
+    speaks_last = False
+
+    def __init__(self, mechanism: str, username: str, password: str) -> None:
+        self._mechanism = mechanism
+        self._client = scramp.ScramClient([mechanism], username, password)
+        self._steps = 0
+        self.is_content = False
+
+    def first(self) -> bytes:
+        return str(self._client.get_client_first()).encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        self._steps += 1
+        words = challenge.decode("utf-8", "replace")
+        try:
+            if self._steps == 1:
+                self._limit_work(words)
+                self._client.set_server_first(words)
+                return str(self._client.get_client_final()).encode()
+            if self._steps == 2 and not words.startswith("e="):
+                self._client.set_server_final(words)
+                self.is_content = True
+                return None
+        except scramp.ScramException as error:
+            raise SaslAuthenticationException(
+                f"{self._mechanism}: the broker has not proved that it knows the password ({error}); either it is not "
+                "the broker that it seems to be, or it has another password of this user"
+            ) from error
+        raise SaslAuthenticationException(f"{self._mechanism}: the broker refuses: {quoted(words)}")
+
+    def _limit_work(self, words: str) -> None:
+        iterations = re.search(r"(?:^|,)i=([0-9]{1,20})(?:,|$)", words)
+        if iterations is not None and int(iterations[1]) > SCRAM_ITERATIONS_MAX:
+            raise RemoteProtocolError(
+                f"{self._mechanism}: the broker wants {iterations[1]} iterations, more than {SCRAM_ITERATIONS_MAX}; "
+                "make the user's credentials anew at the broker with fewer"
+            )
+
+
+class OAuthBearer:
+    """RFC 7628; a refusal is a challenge with the reason, to which a lone 0x01 must be answered."""
+
+    is_content = True
+    speaks_last = False
+
+    def __init__(self, oauth_token: Callable[[], str] | None) -> None:
+        self._oauth_token = oauth_token
+
+    def first(self) -> bytes:
+        if self._oauth_token is None:
+            raise InvalidConfigException("sasl.mechanism=OAUTHBEARER needs oauth_token=")
+        try:
+            token = self._oauth_token()
+        except Exception as error:
+            # The program's own function: whatever it raises is told.
+            raise SaslAuthenticationException(
+                f"OAUTHBEARER: oauth_token failed: {type(error).__name__}; see the cause"
+            ) from error
+        if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
+            raise SaslAuthenticationException(
+                "OAUTHBEARER: oauth_token gave no token: a text of visible ASCII characters is needed"
+            )
+        return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        # The broker closes, or refuses in words, once it has this; the reason is in the challenge already.
+        return b"\x01" if challenge else None
+
+
+class Gssapi:
+    """RFC 4752 without a security layer, with the ticket of the environment."""
+
+    speaks_last = True
+
+    def __init__(self, service: str, host: str) -> None:
+        gssapi = _gssapi()
+        self._errors: type[Exception] = gssapi.exceptions.GSSError
+        self._where = f"{service}@{host}"
+        try:
+            name = gssapi.Name(self._where, gssapi.NameType.hostbased_service)
+            self._context = gssapi.SecurityContext(name=name, usage="initiate")
+        except self._errors as error:
+            raise self._refused(error) from error
+        self.is_content = False
+
+    def first(self) -> bytes:
+        return self._step(None)
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if self.is_content:
+            if challenge:
+                raise RemoteProtocolError("GSSAPI: the broker says something after the end")
+            return None
+        if not self._context.complete:
+            return self._step(challenge)
+        try:
+            offered = bytes(self._context.unwrap(challenge).message)
+            if len(offered) != 4 or not offered[0] & NO_SECURITY_LAYER[0]:
+                raise RemoteProtocolError(
+                    "GSSAPI: the broker insists on a security layer of Kerberos, which Kafka does not have"
+                )
+            answer = bytes(self._context.wrap(NO_SECURITY_LAYER, False).message)
+        except self._errors as error:
+            raise self._refused(error) from error
+        self.is_content = True
+        return answer
+
+    def _step(self, challenge: bytes | None) -> bytes:
+        try:
+            return bytes(self._context.step(challenge) or b"")
+        except self._errors as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> SaslAuthenticationException:
+        return SaslAuthenticationException(
+            f"GSSAPI: no login as a client of {self._where}: {quoted(str(error))}; is there a ticket (klist), and is "
+            "sasl.kerberos.service.name the service that the broker runs as?"
+        )
+
+
+def _gssapi() -> Any:
+    try:
+        return importlib.import_module("gssapi")
+    except ImportError as error:
+        raise InvalidConfigException(
+            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'zkconsumer[gssapi]' (and the Kerberos "
+            f"library of the system); {error}"
+        ) from error
+
+
+def quoted(words: str) -> str:
+    """What a broker says for people, made fit for one line."""
+    shown = "".join(char if char.isprintable() else " " for char in words[:BROKER_WORDS_MAX])
+    return f"{shown}…" if len(words) > BROKER_WORDS_MAX else shown

@@ -1,0 +1,328 @@
+"""TLS as a layer over a transport: the same calls, the same deadlines, the same abort.
+
+    caller --plain bytes--> TlsTransport --records--> the transport below (a socket, or a test's memory)
+
+OpenSSL works on two buffers in memory here and touches no socket, so that a deadline, an ``abort`` from another thread
+and ``wait`` mean exactly what they mean without TLS: a socket that can be read may hold nothing but a session ticket.
+"""
+
+from __future__ import annotations
+
+import shlex
+import ssl
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zkconsumer.errors import InvalidConfigException, SslAuthenticationException
+from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.transport import Transport
+
+T = TypeVar("T")
+
+PIECE_BYTES = 64 * 1024
+"""How much is taken from the transport below at a time; a TLS record has at most 16 KiB."""
+
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""How long the handshake may take once the connection is up, also when ``socket.timeout.ms`` is longer."""
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_DER_SEQUENCE = b"\x30"
+
+# X509_V_ERR_…: what OpenSSL holds against a certificate.
+_NOT_YET_VALID, _EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 9, 10, 62, 64
+_UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21})
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Files are PEM; ``ca_file`` None: the system's authorities.  Passwords are shown nowhere."""
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    checks_host: bool = True
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+
+    def context(self) -> ssl.SSLContext:
+        """What OpenSSL needs to know; raises ``InvalidConfigException`` for files that cannot be used."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.checks_host
+        context.verify_mode = ssl.CERT_REQUIRED
+        wanted = [_VERSIONS[version] for version in self.versions]
+        context.minimum_version, context.maximum_version = min(wanted), max(wanted)
+        if self.ca_file is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            _look_at(self.ca_file, "the authorities' certificates", TRUST_ADVICE)
+            _load(lambda: context.load_verify_locations(self.ca_file), self.ca_file, "holds no certificate in PEM")
+        if self.certificate_file is not None:
+            for file in dict.fromkeys((self.certificate_file, self.key_file or self.certificate_file)):
+                _look_at(file, "our certificate and key", KEY_ADVICE)
+            # Never None: OpenSSL would ask for the password on the terminal.
+            password = self.key_password or ""
+            _load(
+                lambda: context.load_cert_chain(str(self.certificate_file), self.key_file, password),
+                self.key_file or self.certificate_file,
+                "holds no private key in PEM that fits the certificate and that ssl.key.password opens",
+            )
+        return context
+
+
+TRUST_ADVICE = {
+    "JKS": "keytool -list -rfc -keystore {file} > truststore.pem",
+    "PKCS12": "openssl pkcs12 -in {file} -nokeys -out truststore.pem",
+}
+KEY_ADVICE = {
+    "JKS": "keytool -importkeystore -srckeystore {file} -destkeystore keystore.p12 -deststoretype PKCS12 && "
+    "openssl pkcs12 -in keystore.p12 -nodes -out keystore.pem",
+    "PKCS12": "openssl pkcs12 -in {file} -nodes -out keystore.pem",
+}
+"""The command that turns a file of Java's into one that is read here."""
+
+
+def _look_at(file: str, what: str, advice: dict[str, str]) -> None:
+    try:
+        with Path(file).open("rb") as opened:
+            start = opened.read(4)
+    except OSError as error:
+        raise InvalidConfigException(f"{file}: {what} cannot be read: {error.strerror}") from error
+    kind = "JKS" if start == _JKS_MAGIC else "PKCS12" if start.startswith(_DER_SEQUENCE) else ""
+    if kind:
+        name = {"JKS": "a Java keystore (JKS)", "PKCS12": "a PKCS #12 file"}[kind]
+        command = advice[kind].format(file=shlex.quote(file))
+        raise InvalidConfigException(f"{file}: is {name}, and only PEM is read here; convert it once with: {command}")
+
+
+def _load(action: Callable[[], object], file: str, what: str) -> None:
+    try:
+        action()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+        raise InvalidConfigException(f"{file}: {what} ({reason})") from error
+
+
+class TlsTransport:
+    """A ``Transport`` that speaks TLS over another one, which it owns.
+
+    Besides ``OSError``, ``open`` and the receiving calls raise ``SslAuthenticationException``: one side refuses the
+    other, and trying again would be of no use.
+    """
+
+    def __init__(self, below: Transport, context: ssl.SSLContext, host: str, port: int, clock: Clock) -> None:
+        self._below = below
+        self._context = context
+        self._host = host
+        self._port = port
+        self._clock = clock
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None
+        self._piece = memoryview(bytearray(PIECE_BYTES))
+        self._plain = b""
+
+    def open(self, deadline_ms: int) -> None:
+        """Connect and shake hands, in ``HANDSHAKE_TIMEOUT_MS`` at most."""
+        self._below.open(deadline_ms)
+        tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._host)
+        deadline_ms = min(deadline_ms, self._clock.now_ms() + HANDSHAKE_TIMEOUT_MS)
+        try:
+            while not self._has_shaken_hands(tls):
+                self._flush(deadline_ms)
+                if self._take(deadline_ms) == 0:
+                    raise HandshakeBroken("the TLS handshake")
+            self._flush(deadline_ms)
+        except TimeoutError:
+            raise HandshakeTimedOut("the TLS handshake") from None
+        self._tls = tls
+
+    def _has_shaken_hands(self, tls: ssl.SSLObject) -> bool:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            self._say_goodbye()
+            raise self._explained(error) from error
+        return True
+
+    def _say_goodbye(self) -> None:
+        """Tell the other side why (an alert), as far as it goes without waiting."""
+        alert = self._outgoing.read()
+        if alert:
+            try:
+                self._below.send_all(alert, self._clock.now_ms() + 100)
+            except OSError:
+                return
+
+    def send_all(self, data: bytes, deadline_ms: int) -> None:
+        """Encrypt, and send everything."""
+        tls = self._opened()
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._translated(partial(tls.write, rest[:PIECE_BYTES])) :]
+            self._flush(deadline_ms)
+
+    def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+        """Fill the front of ``view``; 0: the other side ended."""
+        if self._plain:
+            piece, self._plain = self._plain[: len(view)], self._plain[len(view) :]
+            view[: len(piece)] = piece
+            return len(piece)
+        tls = self._opened()
+        while True:
+            try:
+                # With a buffer it gives the number of bytes, which its annotation does not know.
+                received: Any = self._translated(partial(tls.read, len(view), view))
+                return int(received)
+            except ssl.SSLWantReadError:
+                pass
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return 0
+            # TLS may have something to say by itself, such as new keys.
+            self._flush(deadline_ms)
+            if self._take(deadline_ms) == 0:
+                self._incoming.write_eof()
+
+    def wait(self, deadline_ms: int) -> bool:
+        """Whether a receive would not have to wait: only whole records count."""
+        tls = self._opened()
+        while not self._plain:
+            try:
+                self._plain = self._translated(partial(tls.read, PIECE_BYTES))
+                return True
+            except ssl.SSLWantReadError:
+                self._flush(deadline_ms)
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return True
+            if not self._below.wait(deadline_ms):
+                return False
+            if self._take(max(deadline_ms, self._clock.now_ms() + 1)) == 0:
+                self._incoming.write_eof()
+        return True
+
+    def renew(self, deadline_ms: int) -> None:
+        """Nothing to renew in TLS."""
+        self._below.renew(deadline_ms)
+
+    def abort(self) -> None:
+        """See ``Transport``."""
+        self._below.abort()
+
+    def release(self) -> None:
+        """See ``Transport``."""
+        self._tls = None
+        self._below.release()
+
+    def _opened(self) -> ssl.SSLObject:
+        if self._tls is None:
+            raise ConnectionAbortedError("the transport is not open")
+        return self._tls
+
+    def _flush(self, deadline_ms: int) -> None:
+        if self._outgoing.pending:
+            try:
+                self._below.send_all(self._outgoing.read(), deadline_ms)
+            except ConnectionError:
+                self._look_for_a_reason()
+                raise
+
+    def _look_for_a_reason(self) -> None:
+        """The other side has gone; what it said before it went may be a refusal, which is raised.
+
+        In TLS 1.3 a server looks at our certificate when our side of the handshake is over already.
+        """
+        while self._tls is not None:
+            try:
+                if not self._below.wait(self._clock.now_ms()) or self._take(self._clock.now_ms() + 1) == 0:
+                    return
+                while self._translated(partial(self._tls.read, PIECE_BYTES)):
+                    pass
+            except ssl.SSLWantReadError:
+                pass
+            except OSError:
+                return
+
+    def _take(self, deadline_ms: int) -> int:
+        received = self._below.receive_into(self._piece, deadline_ms)
+        self._incoming.write(self._piece[:received])
+        return received
+
+    def _translated(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            raise
+        except ssl.SSLError as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: ssl.SSLError) -> Exception:
+        """Who refuses whom and who must act; an end in the middle stays what it is, a broken connection."""
+        where = f"{self._host}:{self._port}"
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return HandshakeBroken("the TLS handshake")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return SslAuthenticationException(f"{where}: {_certificate_words(error, self._host)}")
+        reason = error.reason or str(error)
+        if "ALERT" in reason:
+            return SslAuthenticationException(f"{where}: {_alert_words(reason)}")
+        if reason in _NOT_TLS:
+            return NotTls(
+                f"{where}: what answers there is not TLS ({reason}); is this a PLAINTEXT port? "
+                "Correct security.protocol, or the port"
+            )
+        return SslAuthenticationException(f"{where}: TLS could not be agreed on ({reason}); look at the broker's log")
+
+
+class NotTls(SslAuthenticationException):
+    """The other side does not speak TLS: the port is probably a PLAINTEXT port; correct ``security.protocol``."""
+
+
+_NOT_TLS = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG", "UNEXPECTED_MESSAGE",
+     "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "BAD_RECORD_TYPE", "UNSUPPORTED_PROTOCOL_VERSION"}
+)  # fmt: skip
+
+
+def _certificate_words(error: ssl.SSLCertVerificationError, host: str) -> str:
+    why = error.verify_message
+    match error.verify_code:
+        case code if code == _EXPIRED:
+            return f"the broker's certificate has expired ({why}); it must be renewed there (or this clock is wrong)"
+        case code if code == _NOT_YET_VALID:
+            return f"the broker's certificate is not valid yet ({why}); compare this machine's clock with the broker's"
+        case code if code in (_WRONG_HOST, _WRONG_ADDRESS):
+            return (
+                f"the broker's certificate is not for {host} ({why}); connect by a name that stands in it, have one "
+                "made with this name, or, if any broker of this authority may answer, set "
+                "ssl.endpoint.identification.algorithm to nothing"
+            )
+        case code if code in _UNKNOWN_AUTHORITY:
+            return (
+                f"the broker's certificate is from an authority that is not known here ({why}); put the authority's "
+                "certificate into ssl.truststore.location (or ssl.ca.location)"
+            )
+    return f"the broker's certificate is refused ({why}); see ssl.truststore.location, or renew it there"
+
+
+def _alert_words(reason: str) -> str:
+    if "PROTOCOL_VERSION" in reason:
+        return f"the broker speaks none of our versions of TLS ({reason}); see ssl.enabled.protocols on both sides"
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "ACCESS_DENIED" in reason:
+        return (
+            f"the broker refuses our certificate, or wants one that we do not give ({reason}); set "
+            "ssl.keystore.location to one that the broker's truststore knows"
+        )
+    return (
+        f"the broker broke the TLS handshake off ({reason}); perhaps it wants a certificate of ours "
+        "(ssl.keystore.location); its log says why"
+    )

@@ -1,0 +1,68 @@
+"""Where a configuration finds its brokers, and how it speaks to them: for members and for tools.
+
+``bootstrap.servers`` when it is set, else what is registered in ZooKeeper, by listeners of ``security.protocol``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.kafka.any_broker import AnyBroker, Diagnose
+from zkconsumer.kafka.bootstrap import BootstrapBrokers
+from zkconsumer.kafka.security import connect_of
+from zkconsumer.zk.broker_directory import BrokerDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.types import BrokerAddress
+    from zkconsumer.zk.store import ZkStore
+
+UNREGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot"
+UNREACHABLE = "bootstrap.servers names no broker"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """``find`` blocks and raises ``WorldError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
+
+    connect: Connect
+    find: Callable[[], Sequence[BrokerAddress]]
+    bootstrap: BootstrapBrokers | None
+    diagnose: Diagnose | None
+
+    @classmethod
+    def of(
+        cls,
+        config: ConsumerConfig,
+        store: ZkStore,
+        lookup_timeout_ms: int,
+        clock: Clock,
+        *,
+        connect: Connect | None = None,
+        oauth_token: Callable[[], str] | None = None,
+    ) -> BrokerAccess:
+        """What the configuration says; ``connect`` wins over its security.
+
+        Raises ``InvalidConfigException`` for certificates that cannot be read; see ``connect_of``.
+        """
+        diagnose: Diagnose | None = None
+        if connect is None:
+            secure = connect_of(config, oauth_token, clock)
+            connect, diagnose = secure, secure.diagnose
+        if config.bootstrap_servers is not None:
+            bootstrap = BootstrapBrokers(config.bootstrap_servers)
+            return cls(connect, bootstrap.brokers, bootstrap, diagnose)
+        directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol)
+        return cls(connect, directory.brokers, None, diagnose)
+
+    def any_broker(self, client_id: str, timeout_ms: int, clock: Clock) -> AnyBroker:
+        """One more that asks, for a thread of its own."""
+        nobody = UNREGISTERED if self.bootstrap is None else UNREACHABLE
+        return AnyBroker(
+            self.connect, self.find, client_id, timeout_ms, diagnose=self.diagnose, nobody=nobody, clock=clock
+        )
