@@ -29,7 +29,7 @@ PARITY = REFERENCE / "parity.md"
 NAMES = ROOT / "tests" / "data" / "original-names.txt"
 DEFECTS = 60
 
-VERDICTS = ("kept", "fixed", "dropped", "not in this release")
+VERDICTS = ("kept", "fixed", "ported", "dropped", "not in this release")
 UNTESTED = "none yet"
 """What stands in the last column of something that is fixed, and that no test of its own shows."""
 
@@ -279,6 +279,8 @@ def test_a_row_of_the_parity_page_names_what_there_is(name: str) -> None:
     if verdict == "fixed":
         assert files, "where?"
         assert test == UNTESTED or FILE.findall(test), "which test shows it?"
+    if verdict == "ported":
+        assert FILE.findall(test), "which test is it?"
     source = "\n".join(path.read_text("utf-8") for path in files if path.is_file())
     for code in code_in(here):
         last = code.rpartition(".")[2]
