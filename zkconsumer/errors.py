@@ -71,11 +71,11 @@ class ForkedError(UsageError):
 
 
 class IteratorFailed(UsageError):
-    """The iterator met a message that it cannot hand out; what it raised then names it.  Make another connector."""
+    """The iterator was ended by an error that is no message's; it was raised then.  Make another connector."""
 
 
 class MessageSizeTooLargeException(UsageError):
-    """A message is larger than ``fetch.message.max.bytes``; raise that setting."""
+    """A message is too large to be fetched; raise ``fetch.message.max.bytes``, or go past it with ``skip_poison()``."""
 
 
 class OffsetsInKafkaUnsupported(UsageError):
@@ -126,7 +126,7 @@ class MalformedZnode(PeerError):
 
 
 class InvalidMessageException(PeerError):
-    """A message is corrupt (checksum or structure); check the broker's disk, then commit an offset beyond it."""
+    """A message is corrupt (checksum or structure); check the broker's disk, or go past it with ``skip_poison()``."""
 
 
 class UnsupportedCodec(PeerError):

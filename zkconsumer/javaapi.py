@@ -216,6 +216,10 @@ class ConsumerIterator:
         message = self._iterator.peek()
         return None if message is None else MessageAndMetadata(message)
 
+    def skipPoison(self) -> None:
+        """Go past the message that the last call could not hand out (not in the original, which ends there)."""
+        self._iterator.skip_poison()
+
     def clearCurrentChunk(self) -> None:
         self._iterator.clear_current_chunk()
 

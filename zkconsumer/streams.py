@@ -2,10 +2,15 @@
 
                        next, has_next, peek
    NOT_READY --------------------------------> READY --next--> NOT_READY
-       |   an error that is not a time-out       |
-       +------------> FAILED (for good)          +-- a partition that left takes its prefetched record with it
+       |   a time-out, a message that cannot     |
+       +-- be handed out: NOT_READY              +-- a partition that left takes its prefetched record with it
+       |   any other error
+       +------------> FAILED (for good)
        |   the shutdown marker
        +------------> DONE (for good)
+
+A message that cannot be handed out (a *poison* message: corrupt, of an unknown codec, too large) is raised each time
+the iterator comes to it, until the program goes past it with ``skip_poison``.  (In the original it ends the iterator.)
 
 ``consumed`` moves when the iterating thread comes *back* for more, so that an automatic commit never covers a record
 that the program has not dealt with.  (The original moves it when ``next`` returns.)
@@ -22,14 +27,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from zkconsumer.base.lease import Lease
 from zkconsumer.errors import (
     ConsumerTimeoutException,
+    InvalidMessageException,
     IteratorFailed,
     MessageSizeTooLargeException,
     NoSuchElementException,
+    UnsupportedCodec,
+    UsageError,
 )
 from zkconsumer.kafka.chunks import (
     ChunkQueue,
@@ -37,6 +45,8 @@ from zkconsumer.kafka.chunks import (
     PartitionTopicInfo,
     ShutdownMarker,
 )
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.entries import read_head
 from zkconsumer.wire.records import Record, iter_records
 
 K = TypeVar("K")
@@ -44,6 +54,9 @@ V = TypeVar("V")
 Decoder = Callable[[bytes], Any]
 
 LEASE_WAIT_MS = 100
+
+NOBODY = 0
+"""No thread has this number."""
 
 log = logging.getLogger("zkconsumer.streams")
 
@@ -128,6 +141,18 @@ class IteratorState(Enum):
     FAILED = "failed"
 
 
+class Poison(NamedTuple):
+    """A message that cannot be handed out.  ``offset``: where the stream stands; ``next_offset``: where a skip leads.
+
+    Damage inside a batch concerns all of it, so there may be several messages between the two.
+    """
+
+    tp: TopicPartition
+    offset: int
+    next_offset: int
+    error: Exception
+
+
 @dataclass(slots=True)
 class _Open:
     """The chunk that is being read."""
@@ -137,11 +162,12 @@ class _Open:
 
 
 class ConsumerIterator(Generic[K, V]):
-    """The iterator of one stream; not to be shared between threads.
+    """The iterator of one stream; one thread at a time may be inside (``UsageError`` for the second).
 
-    Raises ``ConsumerTimeoutException`` when nothing came within ``consumer.timeout.ms`` (iteration may go on after
-    it), ``InvalidMessageException``, ``MessageSizeTooLargeException`` and ``UnsupportedCodec`` for what was read
-    (the iterator is then failed for good), ``ThreadDied``, ``MigrationError`` and ``ConsumerIdInUse`` when the
+    Raises ``ConsumerTimeoutException`` when nothing came within ``consumer.timeout.ms``, and
+    ``InvalidMessageException``, ``MessageSizeTooLargeException`` and ``UnsupportedCodec`` for a message that cannot be
+    handed out: the text names topic, partition and offset, ``poison`` has them, and ``skip_poison`` goes past it.
+    After both, iteration may go on.  ``ThreadDied``, ``MigrationError`` and ``ConsumerIdInUse`` mean that the
     connector could not go on.
     """
 
@@ -159,7 +185,9 @@ class ConsumerIterator(Generic[K, V]):
         self._in_hand: FetchedDataChunk | None = None
         self._consumed_when_back = 0
         self._failure: BaseException | None = None
-        self.thread_id = 0
+        self._poison: tuple[FetchedDataChunk, Poison, int] | None = None
+        self._inside = NOBODY
+        self.thread_id = NOBODY
         self.handed_out_at_ms: int | None = None
 
     def __iter__(self) -> ConsumerIterator[K, V]:
@@ -167,20 +195,26 @@ class ConsumerIterator(Generic[K, V]):
 
     def __next__(self) -> MessageAndMetadata[K, V]:
         """The next record; ``StopIteration`` once the connector is closed."""
-        self.thread_id = _here.number
-        self._come_back()
-        while True:
-            if not self._is_ready():
-                raise NoSuchElementException("the stream has ended: its connector is closed")
-            chunk, record = self._upcoming
-            if not chunk.info.take_in_hand(record.offset):
-                continue
-            now_ms = self._lease.clock.now_ms()
-            if now_ms < self._lease.until_ms:
-                self.handed_out_at_ms = now_ms
-                break
-            chunk.info.put_back()
-            self._await_lease(chunk)
+        number = _here.number
+        if self._inside and self._inside != number:
+            raise self._shared()
+        self._inside = self.thread_id = number
+        try:
+            self._come_back()
+            while True:
+                if not self._is_ready():
+                    raise NoSuchElementException("the stream has ended: its connector is closed")
+                chunk, record = self._upcoming
+                if not chunk.info.take_in_hand(record.offset):
+                    continue
+                now_ms = self._lease.clock.now_ms()
+                if now_ms < self._lease.until_ms:
+                    self.handed_out_at_ms = now_ms
+                    break
+                chunk.info.put_back()
+                self._await_lease(chunk)
+        finally:
+            self._inside = NOBODY
         self._next = None
         self._state = IteratorState.NOT_READY
         self._in_hand = chunk
@@ -191,12 +225,18 @@ class ConsumerIterator(Generic[K, V]):
 
     def has_next(self) -> bool:
         """Whether there is a record that may be handed out; waits for one, at most ``consumer.timeout.ms``."""
-        self.thread_id = _here.number
-        self._come_back()
-        while self._is_ready():
-            if self._await_lease(self._upcoming[0]):
-                return True
-        return False
+        number = _here.number
+        if self._inside and self._inside != number:
+            raise self._shared()
+        self._inside = self.thread_id = number
+        try:
+            self._come_back()
+            while self._is_ready():
+                if self._await_lease(self._upcoming[0]):
+                    return True
+            return False
+        finally:
+            self._inside = NOBODY
 
     def peek(self) -> MessageAndMetadata[K, V] | None:
         """The record that ``next`` will give, or None at the end; it may be another if its partition leaves."""
@@ -204,6 +244,42 @@ class ConsumerIterator(Generic[K, V]):
             return None
         chunk, record = self._upcoming
         return MessageAndMetadata(chunk.info, record, self._key_decoder, self._value_decoder)
+
+    @property
+    def poison(self) -> Poison | None:
+        """The message that the iterator stands before and cannot hand out, once it was raised; else None."""
+        return None if self._poison is None or self._poison[0].is_void else self._poison[1]
+
+    def skip_poison(self) -> Poison | None:
+        """Go past the message that the last call could not hand out: it counts as consumed, and is never seen again.
+
+        Gives what was skipped; None when its partition has left meanwhile (whoever owns it now meets the message).
+        Raises ``UsageError`` when nothing of the kind was raised.
+        """
+        if self._inside not in (NOBODY, _here.number):
+            raise self._shared()
+        if self._poison is None:
+            raise UsageError("there is nothing to skip: no message was raised that cannot be handed out")
+        (chunk, poison, next_position), self._poison = self._poison, None
+        if chunk.is_void:
+            return None
+        place = poison.tp, poison.offset, poison.next_offset
+        log.warning("poison-skipped partition=%s from=%d next=%d why=%r", *place, str(poison.error))
+        if next_position < chunk.complete_bytes:
+            # Cut, and not only read from there on: whoever opens the chunk again must not meet the message again.
+            chunk.info.opened = chunk.behind(next_position)
+            chunk.info.move_past(poison.next_offset, chunk.resets)
+            self._open = self._opened(chunk.info.opened)
+            return poison
+        if chunk.complete_bytes:
+            chunk.info.move_past(max(poison.next_offset, chunk.next_offset), chunk.resets)
+        else:
+            # It was never fetched whole, and the fetcher stands before it too.
+            chunk.info.reset(poison.next_offset)
+            if self._queue.on_room is not None:
+                self._queue.on_room()
+        chunk.info.opened = self._open = None
+        return poison
 
     def clear_current_chunk(self) -> None:
         """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
@@ -290,9 +366,14 @@ class ConsumerIterator(Generic[K, V]):
             if chunk.is_void:
                 self._open = None
                 continue
-            record = next(self._open.records, None)
+            try:
+                record = next(self._open.records, None)
+            except (InvalidMessageException, UnsupportedCodec) as error:
+                raise self._poisoned(chunk, error) from error
             if record is not None:
                 return chunk, record
+            if not chunk.complete_bytes:
+                raise self._too_large(chunk)
             if not chunk.is_void:
                 chunk.info.move_past(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
                 chunk.info.opened = None
@@ -319,19 +400,55 @@ class ConsumerIterator(Generic[K, V]):
                 info.tp,
             )
             info.move_past(taken.fetch_offset, taken.resets)
-        if not taken.complete_bytes:
-            raise MessageSizeTooLargeException(
-                "Found a message larger than the maximum fetch size of this consumer on topic "
-                f"{info.tp.topic} partition {info.tp.partition} at fetch offset {taken.fetch_offset}. Increase the "
-                "fetch size, or decrease the maximum message size the broker will allow."
-            )
         return self._opened(taken)
 
+    def _poisoned(self, chunk: FetchedDataChunk, error: InvalidMessageException | UnsupportedCodec) -> Exception:
+        """The same error with its place in the log; the chunk is opened anew, so that the message is met again."""
+        self._open = self._opened(chunk)
+        offset = self._start_in(chunk)
+        place = vars(error)
+        next_offset = max(place.get("next_offset", -1), offset)
+        next_position = place.get("next_position", -1)
+        if next_position < 0:
+            next_offset, next_position = max(next_offset, chunk.next_offset), chunk.complete_bytes
+        told = type(error)(
+            f"{chunk.info.tp} at offset {offset}: {error}; skip_poison() goes on at offset {next_offset}"
+        )
+        return self._remember(chunk, Poison(chunk.info.tp, offset, next_offset, told), next_position)
+
+    def _too_large(self, chunk: FetchedDataChunk) -> Exception:
+        tp, offset = chunk.info.tp, chunk.fetch_offset
+        head = read_head(chunk.records)
+        next_offset = max(offset, head.next_offset - 1 if head else offset) + 1
+        told = MessageSizeTooLargeException(
+            "Found a message larger than the maximum fetch size of this consumer on topic "
+            f"{tp.topic} partition {tp.partition} at fetch offset {offset}. Increase the "
+            "fetch size, or decrease the maximum message size the broker will allow. "
+            f"(It has {head.bytes_total if head else 'some'} bytes, {len(chunk.records)} were asked for at last; "
+            f"skip_poison() goes on at offset {next_offset}.)"
+        )
+        return self._remember(chunk, Poison(tp, offset, next_offset, told), 0)
+
+    def _remember(self, chunk: FetchedDataChunk, poison: Poison, next_position: int) -> Exception:
+        self._poison = chunk, poison, next_position
+        self._state = IteratorState.NOT_READY
+        return poison.error
+
     def _opened(self, chunk: FetchedDataChunk) -> _Open:
+        return _Open(chunk, iter_records(chunk.records, self._start_in(chunk)))
+
+    def _start_in(self, chunk: FetchedDataChunk) -> int:
+        """The first offset that was not handed out yet."""
         start = chunk.info.consumed_offset
         if self._in_hand is not None and self._in_hand.info is chunk.info and self._in_hand.resets == chunk.resets:
             start = max(start, self._consumed_when_back)
-        return _Open(chunk, iter_records(chunk.records, start))
+        return start
+
+    def _shared(self) -> UsageError:
+        return UsageError(
+            "two threads are inside one stream's iterator: give each thread a stream of its own (the number in "
+            "create_message_streams), or hold a lock of yours around has_next, next and all that belongs to a record"
+        )
 
 
 class KafkaStream(Generic[K, V]):

@@ -18,8 +18,10 @@ from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import UsageError
+from zkconsumer.testing.fake_faults import CorruptRecords
 from zkconsumer.testing.fake_releases import NEWEST
 from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
 
 TOPIC = "t"
 HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
@@ -159,11 +161,12 @@ def test_a_message_without_a_value_counts_no_bytes(world: FakeWorld, configs: li
 @pytest.mark.parametrize("world", ["0.9.0.1"], indirect=True)
 def test_an_error_in_a_stream_is_told_by_the_exit_code(world: FakeWorld, configs: list[Any]) -> None:
     """The original prints a trace and exits with 0."""
-    world.cluster.append(TOPIC, 0, [b"x" * 5_000])
-    world.cluster.append(TOPIC, 1, [b"x" * 5_000])
-    done = perf("--fetch-size", "100", "--timeout", "2000")
-    assert done.exit_code == 2, done.output
-    assert "larger than the maximum fetch size" in done.stderr
+    for partition in range(2):
+        world.cluster.append(TOPIC, partition, [b"x" * 5_000])
+        world.cluster.inject(CorruptRecords(TopicPartition(TOPIC, partition), at=-1), times=None)
+    done = perf("--timeout", "2000")
+    assert done.exit_code == 1, done.output
+    assert "checksum" in done.stderr
 
 
 # --- options ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,6 +42,7 @@ from zkconsumer.testing.fake_faults import (
 )
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire import compression
 from zkconsumer.wire.hashing import java_hash
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
 
@@ -520,20 +522,90 @@ def test_an_error_of_many_partitions_is_one_line(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "nothing is wrong"
 
 
-def test_an_oversize_message_is_queued_once_and_not_asked_for_again(bench: MakeBench) -> None:
+def asked_sizes(made: Bench, partition: int) -> list[int]:
+    """How many bytes of a partition were asked for, each time."""
+    rows = [row for body in made.fetches() for topic in body.topics for row in topic.partitions]
+    return [row.partition_max_bytes for row in rows if row.partition == partition]
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+def test_an_oversize_message_is_asked_for_again_with_as_many_bytes_as_it_has(bench: MakeBench, codec: int) -> None:
+    cluster = FakeCluster(release="0.8.2.2")
+    cluster.create_topic(TOPIC, 1)
+    cluster.append(TOPIC, 0, [random_bytes(1_000), b"a"], codec=codec)
+    made = bench(cluster, max_bytes_each=200)
+    made.start(0)
+    assert made.take(2) == {0: [0, 1]}
+    first, second, *rest = asked_sizes(made, 0)
+    assert first == 200
+    assert 1_000 < second < 1_200
+    assert set(rest) <= {200}
+
+
+def random_bytes(count: int) -> bytes:
+    """Bytes that no codec makes shorter; the same every time."""
+    return b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(count // 32 + 1))[:count]
+
+
+def test_an_oversize_message_whose_head_does_not_fit_is_asked_for_with_twice_as_many_bytes(bench: MakeBench) -> None:
+    cluster = FakeCluster(release="0.8.2.2")
+    cluster.create_topic(TOPIC, 1)
+    cluster.append(TOPIC, 0, [b"x" * 100])
+    made = bench(cluster, max_bytes_each=5)
+    made.start(0)
+    made.take(1)
+    assert asked_sizes(made, 0)[:4] == [5, 10, 20, 126], "twice, and then what the head says"
+
+
+def test_several_partitions_with_oversize_messages_are_asked_for_one_after_the_other(bench: MakeBench) -> None:
+    cluster = FakeCluster(release="0.8.2.2")
+    cluster.create_topic(TOPIC, 4)
+    for partition in range(4):
+        cluster.append(TOPIC, partition, [b"x" * 1_000] * 2)
+    made = bench(cluster, max_bytes_each=200)
+    for partition in range(4):
+        made.start(partition)
+    made.take(8)
+    for body in made.fetches():
+        assert sum(row.partition_max_bytes > 200 for topic in body.topics for row in topic.partitions) <= 1
+
+
+def test_a_message_too_large_at_any_size_is_queued_once_and_asked_for_again_only_past_it(bench: MakeBench) -> None:
     cluster = FakeCluster(release="0.8.2.2")
     cluster.create_topic(TOPIC, 2)
     cluster.append(TOPIC, 0, [b"x" * 1_000])
-    made = bench(cluster, streams=2, max_bytes_each=200)
+    cluster.append(TOPIC, 0, [b"a"])
+    made = bench(cluster, streams=2, max_bytes_each=200, grown_bytes_max=900)
     made.start(0, stream=0)
     made.start(1, stream=1)
-    with pytest.raises(MessageSizeTooLargeException, match=f"topic {TOPIC} partition 0 at fetch offset 0"):
-        made.take(1)
     for _ in range(2):
+        with pytest.raises(MessageSizeTooLargeException, match=f"topic {TOPIC} partition 0 at fetch offset 0"):
+            made.take(1)
         append(cluster, 1, 1)
         made.take(1, stream=1)
-    fetched = [row.partition for body in made.fetches() for topic in body.topics for row in topic.partitions]
-    assert fetched.count(0) == 1
+    assert asked_sizes(made, 0) == [200]
+    made.streams[0].iterator().skip_poison()
+    assert made.take(1) == {0: [1]}
+
+
+def test_a_chunk_carries_the_offset_that_was_asked_for_and_the_next_one_begins_behind_its_last_entry(
+    bench: MakeBench,
+) -> None:
+    """PartitionTopicInfo.enqueue: a chunk of complete entries, then the fetched offset moves; without bytes nothing."""
+    cluster = FakeCluster(release="1.1.1")
+    cluster.create_topic(TOPIC, 1)
+    cluster.append(TOPIC, 0, [b"a", b"b", b"c"], codec=compression.GZIP)
+    made = bench(cluster)
+    [info] = made.start(0, offset=1)
+    wait_until(lambda: len(made.queues[0]), "the batch is queued")
+    chunk = made.queues[0].take(0)
+    assert isinstance(chunk, FetchedDataChunk)
+    assert (chunk.info, chunk.fetch_offset, chunk.next_offset) == (info, 1, 3)
+    assert chunk.complete_bytes == len(chunk.records)
+    fetches = len(made.fetches())
+    wait_until(lambda: len(made.fetches()) > fetches + 1, "fetches at the end bring nothing")
+    assert len(made.queues[0]) == 0
+    assert info.fetch_offset == 3
 
 
 # --- full queues ------------------------------------------------------------------------------------------------

@@ -314,7 +314,10 @@ def test_what_stands_before_a_bad_entry_is_handed_out_first_and_reading_can_go_o
     assert [next(records) for _ in range(5)] == numbered(0, 4)
     with pytest.raises(InvalidMessageException, match=r"offset 5 .*checksum") as caught:
         next(records)
-    assert vars(caught.value) == {"offset": 5, "position": len(good), "next_position": len(good) + len(bad)}
+    behind = len(good) + len(bad)
+    assert vars(caught.value) == {
+        "offset": 5, "position": len(good), "next_position": behind, "next_offset": 10
+    }  # fmt: skip
     assert list(iter_records(record_set[len(good) + len(bad) :])) == numbered(10, 14)
 
 
@@ -322,7 +325,7 @@ def test_scan_says_how_much_is_sound_before_an_entry_that_cannot_be() -> None:
     good = build_record_set(numbered(0, 4), 2)
     with pytest.raises(InvalidMessageException, match="size of 13 bytes") as caught:
         scan(good + struct.pack(">qi", 5, 13))
-    assert vars(caught.value) == {"offset": 5, "position": len(good), "next_position": -1}
+    assert vars(caught.value) == {"offset": 5, "position": len(good), "next_position": -1, "next_offset": -1}
     assert scan(good[: vars(caught.value)["position"]]).next_offset == 5
 
 

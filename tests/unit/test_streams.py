@@ -21,6 +21,7 @@ from zkconsumer.errors import (
     NoSuchElementException,
     ThreadDied,
     UnsupportedCodec,
+    UsageError,
 )
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.streams import Decoder, KafkaStream, default_decoder, string_decoder
@@ -28,7 +29,7 @@ from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record
+from zkconsumer.wire.entries import Record, walk
 from zkconsumer.wire.records import scan
 
 TP = TopicPartition("clicks", 0)
@@ -333,34 +334,124 @@ def test_a_chunk_that_starts_beyond_consumed_is_an_error_line_and_raises_consume
 # --- what cannot be handed out ----------------------------------------------------------------------------------
 
 
-def test_a_corrupt_message_is_raised_after_what_is_sound_and_the_iterator_has_failed_for_good() -> None:
-    lane = Lane()
-    damaged = bytearray(records_of([2]))
-    damaged[-1] ^= 0xFF
-    lane.put(lane.info(), records_of([0, 1]) + bytes(damaged) + records_of([3]))
-    assert offsets(lane, 2) == [0, 1]
-    with pytest.raises(InvalidMessageException, match="offset 2"):
-        next(lane.iterator)
-    for call in (lane.iterator.has_next, lane.iterator.peek, lane.iterator.__next__):
-        with pytest.raises(IteratorFailed, match="Iterator is in failed state"):
-            call()
-
-
-def test_a_message_larger_than_the_fetch_size_says_so_as_the_original_does() -> None:
-    lane = Lane()
-    lane.put(lane.info(17), records_of([17])[:40])
-    with pytest.raises(MessageSizeTooLargeException) as raised:
-        lane.iterator.has_next()
-    assert str(raised.value) == (
-        "Found a message larger than the maximum fetch size of this consumer on topic clicks partition 0 at fetch "
-        "offset 17. Increase the fetch size, or decrease the maximum message size the broker will allow."
-    )
-    with pytest.raises(IteratorFailed):
-        lane.iterator.has_next()
+def damaged(records: bytes, at: int = -1) -> bytes:
+    changed = bytearray(records)
+    changed[at] ^= 0xFF
+    return bytes(changed)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_an_unknown_codec_is_named_and_the_iterator_has_failed(magic: int) -> None:
+def test_a_corrupt_message_is_met_again_until_the_program_goes_past_it(magic: int) -> None:
+    lane = Lane()
+    info = lane.info()
+    bad = damaged(records_of([2], magic))
+    lane.put(info, records_of([0, 1], magic) + bad + records_of([3, 4], magic))
+    assert offsets(lane, 2) == [0, 1]
+    for call in (lane.iterator.__next__, lane.iterator.has_next, lane.iterator.peek):
+        with pytest.raises(InvalidMessageException, match=r"^clicks/0 at offset 2: .*checksum.*goes on at offset 3$"):
+            call()
+    assert info.consumed_offset == 2, "what was handed out before is consumed, and nothing else"
+    assert lane.iterator.poison is not None
+    assert lane.iterator.poison[:3] == (TP, 2, 3)
+    skipped = lane.iterator.skip_poison()
+    assert skipped is not None
+    assert skipped[:3] == (TP, 2, 3)
+    assert lane.iterator.poison is None
+    assert info.consumed_offset == 3
+    assert offsets(lane, 2) == [3, 4]
+
+
+def test_several_corrupt_messages_of_one_chunk_are_skipped_one_by_one_also_after_clearing() -> None:
+    lane = Lane(timeout_ms=0)
+    info = lane.info()
+    bad = [damaged(records_of([n, n + 1])) for n in (0, 4)]
+    lane.put(info, bad[0] + records_of([2, 3]) + bad[1])
+    for position, next_offset, good in ((0, 2, [2, 3]), (4, 6, [])):
+        with pytest.raises(InvalidMessageException, match=f"at offset {position}: .* goes on at offset {next_offset}"):
+            next(lane.iterator)
+        lane.iterator.skip_poison()
+        lane.stream.clear()
+        assert offsets(lane, len(good)) == good
+    with pytest.raises(ConsumerTimeoutException):
+        next(lane.iterator)
+    assert (info.consumed_offset, info.opened) == (6, None)
+
+
+def test_of_a_wrapper_only_the_damaged_message_is_skipped() -> None:
+    inner = [build_record_set([Record(n, -1, -1, None, b"v%d" % n)], 0) for n in range(4)]
+    inner[1] = damaged(inner[1])
+    value = compression.compress(compression.GZIP, b"".join(inner), 0)
+    body = struct.pack(">bbii", 0, compression.GZIP, -1, len(value)) + value
+    wrapper = struct.pack(">qiI", 3, len(body) + 4, zlib.crc32(body)) + body
+    lane = Lane()
+    lane.put(lane.info(), wrapper)
+    assert offsets(lane, 1) == [0]
+    with pytest.raises(InvalidMessageException, match=r"clicks/0 at offset 1: .* skip_poison\(\) goes on at offset 2"):
+        next(lane.iterator)
+    lane.iterator.skip_poison()
+    assert offsets(lane, 2) == [2, 3]
+
+
+def test_what_was_skipped_is_skipped_for_the_stream_that_goes_on_with_the_chunk_too() -> None:
+    lane, there = Lane(), Lane()
+    info = lane.info()
+    lane.put(info, damaged(records_of([0])) + records_of([1, 2]))
+    with pytest.raises(InvalidMessageException):
+        lane.iterator.has_next()
+    lane.iterator.skip_poison()
+    info.stop(Stops())
+    [chunk] = info.not_handed_out()
+    new = there.info(info.consumed_offset)
+    there.queue.put_first([FetchedDataChunk(chunk.records, new, 0, chunk.next_offset, chunk.complete_bytes, 0)])
+    assert offsets(there, 2) == [1, 2]
+
+
+def test_nothing_is_skipped_that_was_not_raised_or_that_left() -> None:
+    lane = Lane()
+    info, other = lane.info(), lane.info(tp=OTHER)
+    with pytest.raises(UsageError, match="nothing to skip"):
+        lane.iterator.skip_poison()
+    lane.put(info, damaged(records_of([0])))
+    lane.put(other, records_of([0]))
+    with pytest.raises(InvalidMessageException):
+        next(lane.iterator)
+    info.kill()
+    assert lane.iterator.poison is None
+    assert lane.iterator.skip_poison() is None
+    assert [message.partition for message in take(lane.stream, 1)] == [1]
+    with pytest.raises(UsageError, match="nothing to skip"):
+        lane.iterator.skip_poison()
+
+
+@pytest.mark.parametrize("magic", [0, 2])
+def test_a_message_too_large_to_be_fetched_says_so_as_the_original_does_and_can_be_skipped(magic: int) -> None:
+    lane = Lane()
+    info = lane.info(17)
+    told: list[None] = []
+    lane.queue.on_room = lambda: told.append(None)
+    record_set = build_record_set([Record(17, 0, 0, None, b"x" * 100), Record(19, 0, 0, None, b"y" * 100)], magic)
+    [whole, *_] = list(walk(record_set))
+    lane.put(info, record_set[:50])
+    for _ in range(2):
+        with pytest.raises(MessageSizeTooLargeException) as raised:
+            lane.iterator.has_next()
+    next_offset = 18 if magic == 0 else 20
+    assert str(raised.value) == (
+        "Found a message larger than the maximum fetch size of this consumer on topic clicks partition 0 at fetch "
+        "offset 17. Increase the fetch size, or decrease the maximum message size the broker will allow. "
+        f"(It has {whole.end} bytes, 50 were asked for at last; skip_poison() goes on at offset {next_offset}.)"
+    )
+    told.clear()
+    skipped = lane.iterator.skip_poison()
+    assert skipped is not None
+    assert skipped[:3] == (TP, 17, next_offset)
+    assert (info.fetch_offset, info.consumed_offset, told) == (next_offset, next_offset, [None])
+    lane.put(info, records_of([20]))
+    assert offsets(lane, 1) == [20]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_an_unknown_codec_is_named_and_can_be_skipped(magic: int) -> None:
     lane = Lane()
     data = bytearray(records_of([0], magic))
     attributes_at = 22 if magic == 2 else 17
@@ -369,11 +460,53 @@ def test_an_unknown_codec_is_named_and_the_iterator_has_failed(magic: int) -> No
         data[12:16] = struct.pack(">I", zlib.crc32(data[16:]))
     else:
         data[17:21] = struct.pack(">I", google_crc32c.value(bytes(data[21:])))
-    lane.put(lane.info(), bytes(data))
-    with pytest.raises(UnsupportedCodec, match="7"):
+    lane.put(lane.info(), bytes(data) + records_of([1], magic))
+    for _ in range(2):
+        with pytest.raises(UnsupportedCodec, match=r"clicks/0 at offset 0: .* codec 7 .* goes on at offset 1"):
+            next(lane.iterator)
+    lane.iterator.skip_poison()
+    assert offsets(lane, 1) == [1]
+
+
+def test_an_error_that_is_no_messages_ends_the_iterator_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = Lane()
+
+    def interrupted(timeout_ms: int | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lane.queue, "take", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         next(lane.iterator)
-    with pytest.raises(IteratorFailed):
+    with pytest.raises(IteratorFailed, match="Iterator is in failed state"):
         next(lane.iterator)
+
+
+# --- several threads --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["__next__", "has_next", "peek", "skip_poison"])
+def test_a_second_thread_inside_the_iterator_is_refused_and_harms_nothing(call: str) -> None:
+    lane = Lane(timeout_ms=-1)
+    got = run_in_thread(lambda: offsets(lane, 1))
+    wait_until(lambda: lane.iterator.thread_id, "the first thread waits inside")
+    with pytest.raises(UsageError, match="two threads are inside one stream's iterator"):
+        getattr(lane.iterator, call)()
+    lane.put(lane.info(), records_of([0, 1]))
+    assert got() == [0]
+    assert offsets(lane, 1) == [1], "one after the other they may"
+
+
+def test_a_thread_whose_call_ended_by_an_error_is_not_inside_any_more() -> None:
+    lane = Lane(timeout_ms=0)
+
+    def times_out() -> None:
+        for call in (lane.iterator.__next__, lane.iterator.has_next):
+            with pytest.raises(ConsumerTimeoutException):
+                call()
+
+    run_in_thread(times_out)()
+    lane.put(lane.info(), records_of([0]))
+    assert offsets(lane, 1) == [0]
 
 
 # --- partitions that leave --------------------------------------------------------------------------------------

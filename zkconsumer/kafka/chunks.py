@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.stores import Source
@@ -159,6 +159,10 @@ class FetchedDataChunk:
     def is_void(self) -> bool:
         """Whether its partition has left, or was moved by the reset policy, since it was fetched."""
         return not self.info.is_live or self.resets != self.info.resets
+
+    def behind(self, position: int) -> FetchedDataChunk:
+        """The same without its first bytes, which are whole entries."""
+        return replace(self, records=self.records[position:], complete_bytes=self.complete_bytes - position)
 
 
 class ShutdownMarker:

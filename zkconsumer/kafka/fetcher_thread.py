@@ -8,6 +8,10 @@ partitions are left out of the next request, which then waits only shortly at th
 whole thread, with a lock held, until the slowest stream has read on.)
 
 What happens to one partition never stops the others.
+
+A message larger than ``fetch.message.max.bytes`` comes whole from Fetch 3 on (0.10.1).  From older brokers only its
+head comes: it is then asked for once more, with as many bytes as the head says, up to ``GROWN_BYTES_MAX``; what is
+larger goes to the stream as it is, which raises it, and is not asked for again before the stream has gone past it.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.entries import read_head
 from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.records import scan
 from zkconsumer.wire.schemas import FETCH
@@ -81,6 +86,10 @@ NOT_HERE = frozenset(
 )
 """What a broker answers about a partition that is led elsewhere now, or was deleted: no trouble by itself."""
 
+GROWN_BYTES_MAX = RESPONSE_BYTES_MAX
+"""The largest message that is fetched although it is larger than ``fetch.message.max.bytes``: what an answer may be
+longer than was asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
@@ -95,6 +104,7 @@ class FetchSettings:
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
     reset_to_earliest: bool = False
+    grown_bytes_max: int = GROWN_BYTES_MAX
 
     def partitions_max(self, version: int) -> int:
         """How many partitions one request may name, so that the answer keeps to ``fetch.max.bytes``.
@@ -132,9 +142,11 @@ class ConsumerFetcherThread:
         self._on_round = on_round
         self._changed = threading.Condition()
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
-        self._paused_until: dict[TopicPartition, int | None] = {}
+        self._paused_until: dict[TopicPartition, int] = {}
         self._said: dict[TopicPartition, str] = {}
         self._to_say: dict[str, list[TopicPartition]] = {}
+        self._sizes: dict[TopicPartition, int] = {}
+        self._too_large_at: dict[TopicPartition, int] = {}
         self._pending: deque[FetchedDataChunk] = deque()
         self._looks = 0
         self._connection: Connection | None = None
@@ -148,6 +160,7 @@ class ConsumerFetcherThread:
             for info in infos:
                 self._partitions[info.tp] = info
                 self._paused_until.pop(info.tp, None)
+                self._too_large_at.pop(info.tp, None)
             self._look_again()
 
     def wake(self) -> None:
@@ -193,7 +206,7 @@ class ConsumerFetcherThread:
             self._changed.wait_for(lambda: self._looks != looks or stop.is_set(), self._idle_s())
 
     def _idle_s(self) -> float:
-        pauses = [until for until in self._paused_until.values() if until is not None]
+        pauses = list(self._paused_until.values())
         next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
         return max(1, min(IDLE_WAIT_MS, next_ms)) / 1000
 
@@ -202,6 +215,8 @@ class ConsumerFetcherThread:
         with self._changed:
             self._partitions = {tp: info for tp, info in self._partitions.items() if info.is_live}
             self._paused_until = {tp: until for tp, until in self._paused_until.items() if tp in self._partitions}
+            self._sizes = {tp: size for tp, size in self._sizes.items() if tp in self._partitions}
+            self._too_large_at = {tp: offset for tp, offset in self._too_large_at.items() if tp in self._partitions}
             infos = list(self._partitions.values())
         self._pending = deque(chunk for chunk in self._pending if not chunk.info.queue.offer(chunk))
         waiting = {chunk.info.tp for chunk in self._pending}
@@ -210,10 +225,11 @@ class ConsumerFetcherThread:
         left_out = False
         for info in infos:
             if info.tp in self._paused_until:
-                until = self._paused_until[info.tp]
-                if until is None or until > now_ms:
+                if self._paused_until[info.tp] > now_ms:
                     continue
                 del self._paused_until[info.tp]
+            if self._too_large_at.get(info.tp) == info.fetch_offset:
+                continue
             if info.tp in waiting or not info.queue.has_room:
                 left_out = True
             else:
@@ -227,7 +243,7 @@ class ConsumerFetcherThread:
             if unplaced:
                 self._reset(connection, ranges, unplaced)
             placed = [info for info in wanted if info.fetch_offset >= 0 and info.tp not in self._paused_until]
-            asked = placed[: self._settings.partitions_max(ranges.pick(FETCH))]
+            asked = self._one_grown(placed[: self._settings.partitions_max(ranges.pick(FETCH))])
             if asked:
                 self._fetch(connection, ranges, asked, left_out or len(asked) < len(placed))
                 self._on_round(self.broker, None)
@@ -252,9 +268,8 @@ class ConsumerFetcherThread:
         for info in placed:
             offset = info.fetch_offset
             asked[info.tp] = (info, offset)
-            row = FetchPartition(
-                partition=info.tp.partition, fetch_offset=offset, partition_max_bytes=settings.max_bytes_each
-            )
+            bytes_max = self._sizes.get(info.tp, settings.max_bytes_each)
+            row = FetchPartition(partition=info.tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
             topics.setdefault(info.tp.topic, []).append(row)
         body = FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -319,6 +334,9 @@ class ConsumerFetcherThread:
             self._pause(info, f"corrupt record set at fetch offset {offset}: {error}")
             return
         self._said.pop(info.tp, None)
+        if not found.entries and self._grow(info, records):
+            return
+        self._sizes.pop(info.tp, None)
         if isinstance(records, memoryview) and len(records) * FRAME_SHARE_MIN < memoryview(records.obj).nbytes:
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
@@ -326,10 +344,27 @@ class ConsumerFetcherThread:
         if found.entries:
             info.fetch_offset = next_offset
         else:
-            # A message larger than the fetch size: the stream raises it, and asking again would bring the same piece.
-            self._paused_until[info.tp] = None
+            # Too large at any size: the stream raises it, and asking again would bring the same piece.
+            self._too_large_at[info.tp] = offset
         if not info.queue.offer(chunk):
             self._pending.append(chunk)
+
+    def _grow(self, info: PartitionTopicInfo, records: RecordSet) -> bool:
+        """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
+        limit = self._settings.grown_bytes_max
+        size = self._sizes.get(info.tp, self._settings.max_bytes_each)
+        head = read_head(records)
+        needed = head.bytes_total if head is not None and head.bytes_total > size else 2 * size
+        if size >= limit or (head is not None and head.bytes_total > limit):
+            return False
+        self._sizes[info.tp] = min(needed, limit)
+        log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, info.tp, self._sizes[info.tp])
+        return True
+
+    def _one_grown(self, infos: list[PartitionTopicInfo]) -> list[PartitionTopicInfo]:
+        """At most one that is asked for with more bytes than the others, so that the answer keeps to its limit."""
+        grown = [info for info in infos if info.tp in self._sizes]
+        return [info for info in infos if info not in grown[1:]]
 
     def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""

@@ -77,20 +77,54 @@ class Entry(NamedTuple):
 E = TypeVar("E", bound=PeerError)
 
 
-def entry_error(kind: type[E], what: str, offset: int, position: int, next_position: int) -> E:
-    """An error of class ``kind`` whose text names ``offset`` and which carries three numbers.
+def entry_error(
+    kind: type[E], what: str, offset: int, position: int, next_position: int, next_offset: int = -1
+) -> E:
+    """An error of class ``kind`` whose text names ``offset`` and which carries four numbers.
 
     Its attributes are ``offset`` (as in the entry's header), ``position`` (the byte at which the entry starts: what
-    stands before is sound) and ``next_position`` (the byte at which the next one does, -1 when that is not known).
+    stands before is sound), ``next_position`` and ``next_offset`` (the byte and the offset from which on reading leaves
+    out what is bad and nothing else, -1 when that is not known).
     """
     error = kind(f"record set entry with offset {offset} at byte {position}: {what}")
-    vars(error).update(offset=offset, position=position, next_position=next_position)
+    vars(error).update(offset=offset, position=position, next_position=next_position, next_offset=next_offset)
     return error
 
 
-def corrupt(entry: Entry, what: str) -> InvalidMessageException:
+def bad_entry(kind: type[E], entry: Entry, what: str) -> E:
     """``entry_error`` for an entry whose header was sound."""
-    return entry_error(InvalidMessageException, what, entry.offset, entry.position, entry.end)
+    return entry_error(kind, what, entry.offset, entry.position, entry.end, entry.last_offset + 1)
+
+
+def corrupt(entry: Entry, what: str) -> InvalidMessageException:
+    """``bad_entry`` for what is damaged."""
+    return bad_entry(InvalidMessageException, entry, what)
+
+
+def corrupt_inside(entry: Entry, what: str, offset: int) -> InvalidMessageException:
+    """The message with this offset is damaged, and nothing else of the entry."""
+    if offset == entry.last_offset:
+        return corrupt(entry, what)
+    return entry_error(InvalidMessageException, what, entry.offset, entry.position, entry.position, offset + 1)
+
+
+class Head(NamedTuple):
+    """What the first bytes of an entry say of the whole: how long it is, and which offset follows it."""
+
+    bytes_total: int
+    next_offset: int
+
+
+def read_head(record_set: bytes | memoryview) -> Head | None:
+    """The head of the first entry, which may be cut off behind it; None when not even the head is there."""
+    if len(record_set) < ENTRY_PREFIX_BYTES:
+        return None
+    offset, size = OFFSET_AND_SIZE.unpack_from(record_set)
+    last_offset = offset
+    has_delta = len(record_set) >= _LAST_OFFSET_DELTA_POSITION + _INT32.size
+    if has_delta and record_set[MAGIC_POSITION] == 2:
+        last_offset += _INT32.unpack_from(record_set, _LAST_OFFSET_DELTA_POSITION)[0]
+    return Head(ENTRY_PREFIX_BYTES + size, last_offset + 1)
 
 
 def walk(record_set: bytes | memoryview) -> Iterator[Entry]:

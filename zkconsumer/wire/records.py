@@ -81,8 +81,8 @@ def iter_records(
 
     Raises ``InvalidMessageException`` (checksum, structure, offsets that do not increase, more than
     ``decompressed_bytes_max`` out of one entry) and ``UnsupportedCodec``, and nothing else for any bytes.  Both name
-    the offset of the entry and carry ``offset``, ``position`` and ``next_position``: reading can go on with
-    ``record_set[next_position:]`` unless that is -1.
+    the offset of the entry and carry ``offset``, ``position``, ``next_position`` and ``next_offset``: reading can go on
+    with ``record_set[next_position:]`` from ``next_offset`` on, unless those are -1.
     """
     flat = _flat(record_set)
     offset_before = -1

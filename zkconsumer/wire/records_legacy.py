@@ -23,8 +23,9 @@ from zkconsumer.wire.entries import (
     OFFSET_AND_SIZE,
     Entry,
     Record,
+    bad_entry,
     corrupt,
-    entry_error,
+    corrupt_inside,
 )
 
 _CODEC_MASK = 0x07
@@ -102,7 +103,7 @@ def _decompress(codec: int, value: bytes | None, entry: Entry, decompressed_byte
     try:
         return compression.decompress(codec, value, entry.magic, decompressed_bytes_max)
     except (InvalidMessageException, UnsupportedCodec) as error:
-        raise entry_error(type(error), str(error), entry.offset, entry.position, entry.end) from error
+        raise bad_entry(type(error), entry, str(error)) from error
 
 
 def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
@@ -151,7 +152,8 @@ def _inner_records(
             continue
         body = inner[position + MAGIC_POSITION : end]
         if check_crcs and crc32(body) != _CRC.unpack_from(inner, position + ENTRY_PREFIX_BYTES)[0]:
-            raise corrupt(entry, f"the checksum of the message with offset {offset} inside does not match")
+            what = f"the checksum of the message with offset {offset} inside does not match"
+            raise corrupt_inside(entry, what, offset)
         if body[0] > 1:
             raise corrupt(entry, f"a message of format {body[0]} inside a message of format {entry.magic}")
         attributes, timestamp, key, value = _fields(body, entry)

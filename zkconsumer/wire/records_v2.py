@@ -22,7 +22,7 @@ import google_crc32c
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire import compression
-from zkconsumer.wire.entries import Entry, Record, corrupt, entry_error
+from zkconsumer.wire.entries import Entry, Record, bad_entry, corrupt
 
 HEADERS_MAX = 100_000
 """Headers of one record: each takes two bytes on the wire but much more as an object."""
@@ -71,7 +71,7 @@ def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max
     try:
         return compression.decompress(codec, memoryview(covered)[_COVERED_HEADER.size :], 2, decompressed_bytes_max)
     except (InvalidMessageException, UnsupportedCodec) as error:
-        raise entry_error(type(error), str(error), entry.offset, entry.position, entry.end) from error
+        raise bad_entry(type(error), entry, str(error)) from error
 
 
 def _records(
