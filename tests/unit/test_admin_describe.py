@@ -6,6 +6,7 @@ The cases of ``ListConsumerGroupTest`` and ``DescribeConsumerGroupTest`` of the 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from click.testing import CliRunner
 from tests.fix_admin import RunTool, doors
 from tests.fix_world import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
-from zkconsumer.admin import look as looking
+from zkconsumer.admin import coordinators
 from zkconsumer.admin.describe import COLUMNS, current_offset
 from zkconsumer.admin.listing import list_groups
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.cli import groups as groups_command
 from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
+from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
+from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 
 HEADER = (
@@ -227,25 +229,28 @@ def test_a_restarted_member_starts_from(
     assert current_offset(in_zookeeper, in_kafka, storage, authority) == expected
 
 
-def with_kafka_offsets(monkeypatch: pytest.MonkeyPatch, offsets: dict[Any, int], problem: str = "") -> None:
-    told = looking.KafkaOffsets(offsets, problem)
-    monkeypatch.setattr(looking, "kafka_offsets", lambda *_: told)
+def in_kafka(world: FakeWorld, offset: int) -> None:
+    """An offset of ``clicks/0`` in Kafka's own store."""
+    world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
+    world.cluster.commit("g1", "clicks", 0, offset)
 
 
-def test_offsets_of_both_stores_stand_side_by_side(
-    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offsets_of_both_stores_stand_side_by_side(world: FakeWorld, tool: RunTool, tmp_path: Path) -> None:
     world.create_topic("clicks", 1)
     world.cluster.append("clicks", 0, [b"x"] * 20)
     offset(world, "clicks/0", 7)
-    with_kafka_offsets(monkeypatch, {("clicks", 0): 12})
+    in_kafka(world, 12)
     result = tool("groups", "describe", "g1")
     assert rows(result.stdout)[0][3:6] + rows(result.stdout)[0][9:12] == ["7", "20", "13", "7", "12", "zookeeper"]
     assert "another offset in Kafka" in result.stderr
-    monkeypatch.setattr(groups_command, "storage_of", lambda _: "kafka")
-    result = tool("groups", "describe", "g1")
-    assert rows(result.stdout)[0][3:6] + rows(result.stdout)[0][9:12] == ["12", "20", "8", "7", "12", "kafka"]
-    assert result.stderr == ""
+    file = tmp_path / "consumer.properties"
+    for settings, expected in (("", "12"), ("dual.commit.enabled=true\n", "12"), ("dual.commit.enabled=false\n", "12")):
+        file.write_text(f"group.id=g1\noffsets.storage=kafka\n{settings}")
+        result = tool("groups", "describe", "g1", "--config", str(file))
+        assert rows(result.stdout)[0][3:6] + rows(result.stdout)[0][9:12] == [expected, "20", "8", "7", "12", "kafka"]
+        assert result.stderr == ""
+    file.write_text("group.id=g1\noffsets.storage=zookeeper\n")
+    assert rows(tool("groups", "describe", "g1", "--config", str(file)).stdout)[0][3] == "7"
 
 
 def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
@@ -253,18 +258,20 @@ def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
 ) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
-    with_kafka_offsets(monkeypatch, {}, "no broker names the coordinator")
+    in_kafka(world, 12)
+    monkeypatch.setattr(coordinators, "RETRY_PAUSE_MS", 1)
+    world.cluster.inject(GroupError("g1", COORDINATOR_NOT_AVAILABLE.code), times=None)
     result = tool("groups", "describe", "g1")
     assert rows(result.stdout)[0][9:11] == ["7", "-"]
-    assert "offsets in Kafka are not known: no broker names the coordinator" in result.stderr
+    assert "offsets in Kafka are not known: no broker names the coordinator of group g1" in result.stderr
 
 
 def test_a_control_znode_decides_about_the_authority(
-    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+    world: FakeWorld, tool: RunTool
 ) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
-    with_kafka_offsets(monkeypatch, {("clicks", 0): 12})
+    in_kafka(world, 12)
     control = {"id": "m1", "epoch": 3, "phase": "switched", "authority": "kafka", "strategy": "copy"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     result = tool("groups", "describe", "g1")
@@ -358,3 +365,24 @@ def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeWorld, monkeyp
     world.zookeeper.ensure("/consumers/g1")
     result = watch(world, monkeypatch, between=(lambda: world.zookeeper.remove("/consumers/g1"),))
     assert "the group g1 is gone from ZooKeeper" in result.stderr
+
+
+# --- brokers without ZooKeeper ----------------------------------------------------------------------------------
+
+
+def test_with_bootstrap_servers_the_brokers_tell_of_the_topics(world: FakeWorld, tool: RunTool, tmp_path: Path) -> None:
+    """As with KRaft brokers: the group is in ZooKeeper, and the cluster is not."""
+    world.create_topic("clicks", 2)
+    world.cluster.append("clicks", 1, [b"x"] * 3)
+    offset(world, "clicks/1", 1)
+    world.zookeeper.remove("/brokers/topics/clicks")
+    for address in world.cluster.addresses:
+        world.zookeeper.remove(f"/brokers/ids/{address.broker_id}")
+    file = tmp_path / "consumer.properties"
+    first = world.cluster.addresses[0]
+    file.write_text(f"bootstrap.servers={first.host}:{first.port}\n")
+    result = tool("groups", "describe", "g1", "--config", str(file))
+    assert result.stderr == ""
+    assert [row[1:6] for row in rows(result.stdout)] == [
+        ["clicks", "0", "-", "0", "-"], ["clicks", "1", "1", "3", "2"],
+    ]  # fmt: skip

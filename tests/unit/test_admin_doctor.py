@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 from tests.fix_admin import doors
 from tests.fix_world import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
+from zkconsumer.admin import doctor as doctor_package
 from zkconsumer.admin.doctor import FAMILIES, examine
 from zkconsumer.admin.doctor.collect import collect
 from zkconsumer.admin.doctor.facts import Facts, Finding
@@ -574,3 +577,12 @@ def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: C
 def test_an_unknown_group_is_an_error(world: FakeWorld) -> None:
     result = run(world)
     assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'g1' does not exist.\n")
+
+
+def test_the_page_of_the_findings_has_each_of_them() -> None:
+    sources = Path(doctor_package.__file__).parent.glob("*.py")
+    made = {name for path in sources for name in re.findall(r"Finding\(\s*\"([a-z-]+)\"", path.read_text("utf-8"))}
+    page = Path(__file__).parents[2] / "migration_docs" / "how-to" / "a-group-stands-still.md"
+    told = set(re.findall(r"(?m)^\| `([a-z-]+)` \|", page.read_text("utf-8")))
+    assert made == told
+    assert len(made) > 20

@@ -108,13 +108,13 @@ class Brokers:
         """The registered brokers, by id.  Raises ``WorldError`` when ZooKeeper does not tell."""
         return sorted(self._find())
 
-    def leaders(self, topics: Collection[str]) -> Leaders:
-        """Who leads the partitions of these topics.
+    def leaders(self, topics: Collection[str] | None) -> Leaders:
+        """Who leads the partitions of these topics (None: of all).
 
         Ask for topics that exist: a broker before 0.11 may create what it is asked for.  Raises ``BrokerUnreachable``
         when no broker answers.
         """
-        if not topics:
+        if topics is not None and not topics:
             return Leaders({}, {}, {})
         return self.ask_any(lambda connection, ranges: fetch_leaders(connection, ranges, topics, REQUEST_TIMEOUT_MS))
 

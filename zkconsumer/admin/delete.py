@@ -66,7 +66,7 @@ FENCE_VERSION = 1
 
 OP_BYTES = 64
 
-Verdict: TypeAlias = Literal["would delete", "deleted", "active", "moving", "missing", "refused"]
+Verdict: TypeAlias = Literal["would delete", "deleted", "active", "moving", "missing", "refused", "too young"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,10 +105,10 @@ class OffsetNode:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic's znode: its partitions, and the transaction that made it."""
+    """A topic: its partitions, and its znode's stat; None where brokers told of the topic (``bootstrap.servers``)."""
 
     partitions: tuple[int, ...]
-    stat: Stat
+    stat: Stat | None
     problem: str = ""
 
 
@@ -174,14 +174,14 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
     """The group, None when ``/consumers/<group>`` does not exist.
 
     With ``topics`` the owners and offsets of those only are read.  Raises ``UnsafeName`` for what is no group id,
-    ``WorldError`` when ZooKeeper does not answer or does not tell.
+    ``WorldError`` when ZooKeeper does not answer or does not tell, or the brokers where those have the topics.
     """
     if session.get(paths.group_root(group)) is None:
         return None
     only = None if topics is None else {paths.check_topic(topic) for topic in topics}
     listed = session.children(paths.ids(group))
-    all_topics = session.children(paths.BROKER_TOPICS)
-    names = tuple(all_topics.names) if all_topics else ()
+    of_brokers = None if session.has_topics_in_zookeeper else _topics_of_brokers(session)
+    names = tuple(sorted(of_brokers)) if of_brokers is not None else _topic_names(session)
     control, control_version, control_problem = read_control(session, group)
     owners, owned_topics, odd_owners = _read_owners(session, group, only)
     offsets, offset_topics, odd_offsets = read_offsets(session, group, only)
@@ -194,7 +194,7 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         members=members,
         owners=owners,
         offsets=offsets,
-        topics=_read_topics(session, wanted if only is None else wanted & only),
+        topics=_read_topics(session, wanted if only is None else wanted & only, of_brokers),
         owned_topics=frozenset(owned_topics),
         offset_topics=frozenset(offset_topics),
         all_topics=names,
@@ -347,7 +347,24 @@ def read_offsets(
     return {tp: found[tp] for tp in sorted(found)}, topics, odd
 
 
-def _read_topics(session: AdminSession, topics: Iterable[str]) -> dict[str, TopicState]:
+def _topic_names(session: AdminSession) -> tuple[str, ...]:
+    listed = session.children(paths.BROKER_TOPICS)
+    return tuple(listed.names) if listed else ()
+
+
+def _topics_of_brokers(session: AdminSession) -> dict[str, TopicState]:
+    """Every topic that the brokers have; raises ``BrokerUnreachable`` when none answers."""
+    numbers: dict[str, list[int]] = {}
+    for tp in session.brokers.leaders(None).partitions:
+        numbers.setdefault(tp.topic, []).append(tp.partition)
+    return {topic: TopicState(tuple(sorted(partitions)), None) for topic, partitions in numbers.items()}
+
+
+def _read_topics(
+    session: AdminSession, topics: Iterable[str], of_brokers: Mapping[str, TopicState] | None
+) -> dict[str, TopicState]:
+    if of_brokers is not None:
+        return {topic: of_brokers[topic] for topic in sorted(topics) if topic in of_brokers}
     where = {paths.topic(topic): topic for topic in sorted(topics)}
     found: dict[str, TopicState] = {}
     for path, node in session.get_many(where).items():

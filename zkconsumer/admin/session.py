@@ -21,8 +21,8 @@ from zkconsumer.admin.brokers import Brokers
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import WorldError
-from zkconsumer.kafka.connection import BlockingConnection, Connect
-from zkconsumer.zk.broker_directory import BrokerDirectory
+from zkconsumer.kafka.connection import Connect
+from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import (
     Children,
@@ -66,10 +66,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """How servers are reached; ``zkconsumer.testing.FakeWorld`` has other ones."""
+    """How servers are reached; ``zkconsumer.testing.FakeWorld`` has other ones.
+
+    ``connect`` None: as the configuration says, TLS and SASL among it.
+    """
 
     store: Callable[[str, int], ZkStore] = KazooStore
-    connect: Connect = BlockingConnection
+    connect: Connect | None = None
     clock: Clock = SYSTEM_CLOCK
 
 
@@ -81,8 +84,10 @@ class AdminSession:
         self.config = config
         self.clock = doors.clock
         self._store = doors.store(config.zookeeper_connect, SESSION_TIMEOUT_MS)
-        directory = BrokerDirectory(self._store, ANSWER_TIMEOUT_MS)
-        self.brokers = Brokers(directory.brokers, doors.connect, doors.clock, client_id=config.client_id)
+        access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
+        self.brokers = Brokers(access.find, access.connect, doors.clock, client_id=config.client_id)
+        self.has_topics_in_zookeeper = access.bootstrap is None
+        """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
 
     @classmethod
     def open(

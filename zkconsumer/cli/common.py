@@ -15,13 +15,17 @@ from typing import Any, TypeVar
 
 import click
 
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, Doors
+from zkconsumer.base.threads import StopSignal, spawn
 
 EXIT_FAILED = 1
 EXIT_DIFFERS = 3
 """Something differs, was found, or would be changed by ``--execute``."""
 EXIT_PARTIAL = 6
 """Some of it was done; the same command does the rest."""
+
+WORD_AFTER_MS = 2_000
+"""After how long a wait for ZooKeeper is worth a word."""
 
 NOTHING = "-"
 """What a table shows where there is no value."""
@@ -55,9 +59,19 @@ def open_session(context: click.Context, zookeeper: str | None, config_file: Pat
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.ERROR)
-    session = AdminSession.open(zookeeper, config_file, context.find_object(Doors))
+    word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
+    try:
+        session = AdminSession.open(zookeeper, config_file, context.find_object(Doors))
+    finally:
+        word.stop(WORD_AFTER_MS)
     context.call_on_close(session.close)
     return session
+
+
+def _say_what_is_waited_for(stop: StopSignal) -> None:
+    """One sentence, if the connection takes so long that a person begins to wonder."""
+    if not stop.wait(WORD_AFTER_MS):
+        tell(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
 
 
 def tell(words: str) -> None:

@@ -128,7 +128,7 @@ def _litter(session: AdminSession, older_than_ms: int) -> list[Target]:
             return Target(line.group, None, "active", why=f"{line.members} members are registered")
         written_ms = now_ms - line.last_write_ms
         if written_ms < older_than_ms:
-            return Target(line.group, None, "refused", why=f"it was written to {age(written_ms)} ago")
+            return Target(line.group, None, "too young", why=f"it was written to {age(written_ms)} ago")
         return plan_group(session, line.group)
 
     names = [name for name in group_names(session) if is_console_group(name)]
@@ -179,6 +179,8 @@ def _say_refused(targets: Sequence[Target]) -> None:
     for each in targets:
         if each.verdict == "active":
             tell(f"Delete for group {each.group} failed because its consumers are still active.")
+        elif each.verdict == "too young":
+            tell(f"{each.group} is left alone: {each.why}.")
         elif each.verdict in ("moving", "refused", "missing"):
             tell(f"Delete for group {each.group} refused: {each.why}")
 

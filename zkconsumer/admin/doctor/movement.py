@@ -133,7 +133,7 @@ def _out_of_range(facts: Facts) -> Iterator[Finding]:
             f"{count_of(len(beyond), 'stored offset')} beyond the end of the log: records were lost at the broker, the "
             "topic was made anew, or the offset is another topic's. The owner resets by auto.offset.reset",
             tuple(beyond[:SHOWN_MAX]) + _more(beyond),
-            (f"zkconsumer offsets set {facts.group} --to-latest   # with all members stopped",),
+            (f"zkconsumer offsets set {facts.group} --topic {_first(beyond)} --to-latest   # members stopped",),
         )
     if before:
         yield Finding(
@@ -141,8 +141,15 @@ def _out_of_range(facts: Facts) -> Iterator[Finding]:
             f"{count_of(len(before), 'stored offset')} before the start of the log: retention was faster than the "
             "group. The next owner resets by auto.offset.reset: with largest it skips what is there as well",
             tuple(before[:SHOWN_MAX]) + _more(before),
-            (f"zkconsumer offsets set {facts.group} --to-earliest   # with all members stopped",),
+            (f"zkconsumer offsets set {facts.group} --topic {_first(before)} --to-earliest   # members stopped",),
         )
+
+
+def _first(found: list[str]) -> str:
+    """``T:P`` of the path that the first line begins with, as ``offsets set`` takes it."""
+    tp = paths.partition_of(found[0].split(" ", 1)[0])
+    assert tp is not None, "the line begins with the path of an offset"
+    return f"{tp.topic}:{tp.partition}"
 
 
 def _more(found: list[str] | list[TopicPartition]) -> tuple[str, ...]:

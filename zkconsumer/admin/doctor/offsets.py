@@ -79,13 +79,14 @@ def _missing(facts: Facts) -> Iterator[Finding]:
 
 def _former(facts: Facts) -> Iterator[Finding]:
     state = facts.state
+    stats = {topic: one.stat for topic, one in state.topics.items() if one.stat is not None}
     found = [
         node for tp, node in state.offsets.items()
-        if tp.topic in state.topics and node.offset is not None and node.stat.mzxid < state.topics[tp.topic].stat.czxid
+        if tp.topic in stats and node.offset is not None and node.stat.mzxid < stats[tp.topic].czxid
     ]  # fmt: skip
     if found:
         topics = sorted({node.tp.topic for node in found})
-        made = {topic: age(facts.now_ms - state.topics[topic].stat.ctime_ms) for topic in topics[:SHOWN_MAX]}
+        made = {topic: age(facts.now_ms - stats[topic].ctime_ms) for topic in topics[:SHOWN_MAX]}
         yield Finding(
             "offset-of-former-topic",
             f"{count_of(len(found), 'offset')} written before the topic was made: of a deleted topic that had the same "
@@ -142,7 +143,7 @@ def _convention(facts: Facts) -> Iterator[Finding]:
             "stores the last offset read, not the next one to read (go_kafka_client and Spark's old receiver do). A "
             "member of the original's kind repeats one record of each partition",
             tuple(shown[:SHOWN_MAX]),
-            ("tell --offset-convention last where a tool asks for it",),
+            ("say --offset-convention last wherever a tool asks, or offsets go to another client",),
         )
 
 

@@ -1,0 +1,97 @@
+"""The doctor beside members that are really ill: zstd, brokers too old, modern consumers, a sleeping process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer
+
+from tests.fix_sandbox import Clusters
+from zkconsumer.testing.sandbox import Sandbox, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(180)]
+
+PROGRAM = str(Path(sys.executable).parent / "zkconsumer")
+TIMEOUT_S = 60
+QUICK = ("--commit-interval", "1")
+"""The members here commit every second."""
+
+
+def doctor(sandbox: Sandbox, group: str, *words: str) -> dict[str, dict[str, Any]]:
+    done = subprocess.run(
+        [PROGRAM, "groups", "doctor", group, *words, "--zookeeper", sandbox.zookeeper_connect, "-o", "json"],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 3), done.stderr
+    return {each["name"]: each for each in json.loads(done.stdout)["findings"]}
+
+
+def test_modern_consumers_of_the_same_name(clusters: Clusters, names: tuple[str, str]) -> None:
+    sandbox, (group, topic) = clusters.get("1.1.1"), names
+    sandbox.create_topic(topic, 2)
+    sandbox.produce(topic, 0, 5)
+    member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"offsets.storage": "kafka"})
+    member.wait_handed(5)
+    assert "modern-group-alive" not in doctor(sandbox, group, "--look-for", "0")
+    modern = KafkaConsumer(topic, bootstrap_servers=sandbox.bootstrap, group_id=group, client_id="the-modern-one")
+    try:
+        wait_until(lambda: modern.poll(100) is not None and modern.assignment(), "it has joined", 30_000)
+        found = doctor(sandbox, group, "--look-for", "0")["modern-group-alive"]
+        assert "the-modern-one" in str(found["evidence"])
+    finally:
+        modern.close()
+    assert "modern-group-alive" not in doctor(sandbox, group, "--look-for", "0")
+    member.close()
+
+
+def test_the_partitions_of_an_original_that_sleeps_stand(clusters: Clusters, names: tuple[str, str]) -> None:
+    sandbox, (group, topic) = clusters.get("1.1.1"), names
+    sandbox.create_topic(topic, 2)
+    member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"zookeeper.session.timeout.ms": "30000"})
+    sandbox.produce(topic, 0, 5)
+    member.wait_handed(5)
+    wait_until(lambda: sandbox.admin.offsets(group, topic).get(0) == 5, "it commits", 15_000)
+    assert doctor(sandbox, group, *QUICK) == {}
+    member.pause()
+    sandbox.produce(topic, 0, 5)
+    try:
+        found = doctor(sandbox, group, *QUICK)
+        assert set(found) == {"partition-stands"}
+        assert f"{topic}/0: offset 5" in found["partition-stands"]["evidence"][0]
+    finally:
+        member.resume()
+        member.close()
+
+
+def test_one_topic_with_zstd_stops_an_original_member(clusters: Clusters, names: tuple[str, str]) -> None:
+    sandbox, (group, topic) = clusters.get("3.9.1"), names
+    plain = f"{topic}-plain"
+    for each in (topic, plain):
+        sandbox.create_topic(each, 1)
+    member = sandbox.start_member("1.1.1", group, {topic: 1, plain: 1})
+    sandbox.produce(plain, 0, 5)
+    member.wait_handed(5)
+    assert "topic-with-zstd" not in doctor(sandbox, group, "--look-for", "0")
+    sandbox.produce(topic, 0, 5, codec="zstd")
+    sandbox.produce(plain, 0, 5)
+    wait_until(lambda: "partition-stands" in doctor(sandbox, group, "--look-for", "3", *QUICK), "it stands", 60_000)
+    found = doctor(sandbox, group, "--look-for", "0")["topic-with-zstd"]
+    assert f"{topic}/0 at offset 0" in found["evidence"][0]
+    assert len(member.handed) == 5
+    member.close()
+
+
+def test_a_client_that_is_newer_than_the_brokers_reads_nothing(clusters: Clusters, names: tuple[str, str]) -> None:
+    sandbox, (group, topic) = clusters.get("0.9.0.1"), names
+    sandbox.create_topic(topic, 2)
+    sandbox.produce(topic, 0, 5)
+    member = sandbox.start_member("1.1.1", group, {topic: 1})
+    wait_until(lambda: len(sandbox.admin.owners(group, topic)) == 2, "it owns", 30_000)
+    wait_until(lambda: "client-too-new" in doctor(sandbox, group, "--look-for", "2", *QUICK), "it is found", 60_000)
+    assert member.handed == []
+    member.close()
