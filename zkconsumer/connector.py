@@ -484,6 +484,8 @@ class ZookeeperConsumerConnector:
                 config.rebalance_max_retries * config.rebalance_backoff_ms, 2 * config.zookeeper_session_timeout_ms
             ),
             session_timeout_ms=config.zookeeper_session_timeout_ms,
+            new_from_beginning=config.new_partitions_from_beginning,
+            ignores_older_offsets=config.offsets_older_than_topic == "ignore",
             listener_timeout_ms=config.rebalance_listener_timeout_ms,
             stores=self._stores(),
             kafka_timeout_ms=config.rebalance_offsets_timeout_ms,

@@ -48,6 +48,8 @@ SETTINGS = {
     "diagnose": "diagnose_after_ms",
     "session-timeout": "session_timeout_ms",
     "listener": "listener_timeout_ms",
+    "new-from-beginning": "new_from_beginning",
+    "ignore-older-offsets": "ignores_older_offsets",
     "stores": "stores",
     "kafka-timeout": "kafka_timeout_ms",
     "kafka-close-timeout": "kafka_close_timeout_ms",
@@ -406,6 +408,8 @@ class Conversation:
                     more["control"] = Control(int(version), authority, phase)
                 case "left-out":
                     more["left_out"] = dict(_pairs(shlex.split(rest)))
+                case "births":
+                    more["births"] = {topic: int(zxid) for topic, zxid in _pairs(rest.split())}
                 case "missing":
                     more["missing"] = frozenset(rest.split())
                 case _:
@@ -555,11 +559,12 @@ def _show_subscription(subscription: Subscription, between: str = " ") -> str:
 
 
 def _stored(text: str) -> StoredOffset:
-    """``none``, or ``10@3``: offset and znode version."""
+    """``none``, or ``10@3``: offset and znode version, and perhaps ``10@3!77``: written in that transaction."""
     if text == "none":
         return StoredOffset()
+    text, _, zxid = text.partition("!")
     offset, _, version = text.partition("@")
-    return StoredOffset(int(offset), int(version or 0))
+    return StoredOffset(int(offset), int(version or 0), written_zxid=int(zxid or 0))
 
 
 def _written(text: str, offset: int | None, stored: StoredOffset) -> Written:

@@ -47,6 +47,13 @@ def test_a_wrong_number_of_threads_is_refused(text: str) -> None:
     ("arguments", "words"),
     [
         (["--topic", "t", "--topic", "t:2"], "given twice"),
+        ([], "give --topic, or one --whitelist, or one --blacklist"),
+        (["--topic", "t", "--whitelist", "t"], "give --topic, or one"),
+        (["--whitelist", "t", "--blacklist", "t"], "give --topic, or one"),
+        (["--topic", "t", "--streams", "2"], "write --topic t:2"),
+        (["--whitelist", "*"], "'*' with nothing in front of it to repeat at character 1"),
+        (["--blacklist", r"(a)\1"], "at character 4"),
+        (["--whitelist", "t", "--streams", "0"], "0 is not in the range"),
         (["--topic", "t", "--group", "g"], "zookeeper.connect"),
         (["--topic", "t", "--zookeeper", "localhost:1"], "group.id"),
         (["--topic", "t", "--set", "novalue"], "KEY=VALUE"),

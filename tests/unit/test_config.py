@@ -85,6 +85,8 @@ DEFAULTS_OF_OURS = {
     "rebalance.fail.fast": False,
     "rebalance.debounce.ms": 50,
     "roundrobin.compatibility": "auto",
+    "new.partitions.from.beginning": True,
+    "offsets.older.than.topic": "use",
     "health.socket": None,
 }
 

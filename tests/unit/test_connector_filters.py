@@ -256,3 +256,83 @@ def test_a_pattern_bomb_of_our_own_is_refused_before_anything_is_written(
     with pytest.raises(PatternNotEvaluable, match="too many steps"):
         connector.create_message_streams_by_filter(Whitelist("(((?!b)a)*)*c"))
     assert registrations(world) == []
+
+
+# --- topics that come while we are there --------------------------------------------------------------------------
+
+
+def make_topic(world: FakeWorld, topic: str, *values: str) -> None:
+    """Records first, then the znode: they are there before anybody can own the topic."""
+    world.cluster.create_topic(topic, 1)
+    if values:
+        append(world, topic, 0, *values)
+    world.zookeeper.ensure(paths.topic(topic), b'{"version":1,"partitions":{"0":[0]}}')
+
+
+def delete_topic(world: FakeWorld, topic: str) -> None:
+    world.cluster.delete_topic(topic)
+    world.zookeeper.remove(paths.topic(topic))
+
+
+def test_what_was_produced_to_a_new_topic_before_it_was_owned_is_read_although_the_policy_says_largest(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    make_topic(world, "t-old", "before we came")
+    connector = connect(auto_offset_reset="largest")
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
+    wait_until(lambda: connector._member.streams.infos[TopicPartition("t-old", 0)].fetch_offset == 1, "it is placed")
+    make_topic(world, "t-new", "first", "second")
+    assert read(stream, 2) == [("t-new", b"first"), ("t-new", b"second")]
+    append(world, "t-old", 0, "later")
+    assert read(stream, 1) == [("t-old", b"later")]
+
+
+def test_with_the_setting_a_new_topic_begins_where_the_policy_says(world: FakeWorld, connect: MakeConnector) -> None:
+    connector = connect(auto_offset_reset="largest", new_partitions_from_beginning=False)
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
+    make_topic(world, "t-new", "skipped")
+    wait_for_topics(connector, "t-new")
+    wait_until(lambda: connector._member.streams.infos[TopicPartition("t-new", 0)].fetch_offset == 1, "it is placed")
+    append(world, "t-new", 0, "read")
+    assert read(stream, 1) == [("t-new", b"read")]
+
+
+@pytest.mark.parametrize("is_seen_missing", [True, False])
+@pytest.mark.parametrize("policy", ["smallest", "largest"])
+def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    world: FakeWorld, connect: MakeConnector, is_seen_missing: bool, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(world, "t-1")
+    connector = connect(auto_offset_reset=policy, rebalance_debounce_ms=0 if is_seen_missing else 300)
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
+    wait_until(lambda: connector._member.streams.infos[TopicPartition("t-1", 0)].fetch_offset == 0, "it is placed")
+    append(world, "t-1", 0, "old", "older")
+    assert read(stream, 2) == [("t-1", b"old"), ("t-1", b"older")]
+    connector.commit_offsets()
+    assert world.offsets(GROUP, "t-1") == {0: 2}
+    delete_topic(world, "t-1")
+    if is_seen_missing:
+        wait_until(lambda: connector.assignment == {}, "it is given back")
+    # More records than the old topic had: its offset is in range, and until the member has seen that the topic is
+    # another one it may go on from there.
+    make_topic(world, "t-1", "one", "two", "three")
+    values = [message.value for message in take(stream, 3)]
+    values += [message.value for message in take(stream, 3 - len(values[values.index(b"one") :]))]
+    assert values[-3:] == [b"one", b"two", b"three"]
+    connector.commit_offsets()
+    assert world.offsets(GROUP, "t-1") == {0: 3}
+    assert ("topic-created-again" in caplog.text) is not is_seen_missing
+    assert ("offset-older-than-topic" in caplog.text) is is_seen_missing
+
+
+@pytest.mark.parametrize(("what", "first"), [("use", b"three"), ("ignore", b"one")])
+def test_an_offset_that_is_older_than_its_topic_is_used_and_told_or_passed_over(
+    world: FakeWorld, connect: MakeConnector, what: str, first: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.zookeeper.ensure(paths.offset(GROUP, TopicPartition("t-1", 0)), b"2")
+    make_topic(world, "t-1", "one", "two", "three")
+    connector = connect(offsets_older_than_topic=what)
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
+    assert take(stream, 1)[0].value == first
+    assert "offset-older-than-topic" in caplog.text
+    assert connector.counters.get("offsets_passed_over", 0) == (1 if what == "ignore" else 0)

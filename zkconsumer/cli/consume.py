@@ -20,10 +20,12 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
+from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import ConsumerTimeoutException, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from zkconsumer.streams import KafkaStream, MessageAndMetadata
 
@@ -156,7 +158,11 @@ class Printer:
 @click.command()
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect")
 @click.option("--group", metavar="G", help="group.id")
-@click.option("--topic", "topics", multiple=True, required=True, metavar="T[:THREADS]", help="May be repeated.")
+@click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="A topic's name; may be repeated.")
+@click.option("--whitelist", metavar="R", help="Instead: every topic whose whole name matches this Java pattern.")
+@click.option("--blacklist", metavar="R", help="Instead: every topic whose name does not match it.")
+@click.option("--streams", type=click.IntRange(1, THREADS_PER_TOPIC_MAX), metavar="N",
+              help="Streams of a white or black list; 1 if not given.")
 @click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), help="A .properties file.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting; wins over the file.")
 @click.option("--from-beginning", is_flag=True, help="Where there is no offset, begin at the smallest.")
@@ -169,6 +175,9 @@ def consume(
     zookeeper: str | None,
     group: str | None,
     topics: Sequence[str],
+    whitelist: str | None,
+    blacklist: str | None,
+    streams: int | None,
     config_file: Path | None,
     settings: Sequence[str],
     from_beginning: bool,
@@ -179,6 +188,9 @@ def consume(
 ) -> None:
     """Read topics as a member of a ZooKeeper consumer group, beside any original members, and print the messages.
 
+    A --topic is a name and nothing else; for the old console consumer it was a pattern, in which a "." stands for any
+    character. Patterns are Java's: commas stand between alternatives, blanks are dropped, and all topics are ".*".
+
     Offsets are committed as auto.commit says, and at the end: on --max-messages, --timeout-ms, Ctrl-C, SIGTERM and
     when the reader of the output goes away, the partitions are given back and the group is left.
     """
@@ -187,12 +199,7 @@ def consume(
     )
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     printer = Printer(compile_format(output_format), max_messages, timeout_ms)
-    threads: dict[str, int] = {}
-    for text in topics:
-        topic, count = parse_topic(text)
-        if topic in threads:
-            raise UsageError(f"--topic {topic} is given twice; write {topic}:2 for two threads")
-        threads[topic] = count
+    wanted = _wanted(topics, whitelist, blacklist, streams)
     config = _config(zookeeper, group, config_file, settings, from_beginning)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -200,7 +207,7 @@ def consume(
     connector = ZookeeperConsumerConnector(config)
     try:
         if not printer.wait(0):
-            _print_all(connector, threads, printer)
+            _print_all(wanted(connector), printer)
     finally:
         connector.close()
     click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} messages", err=True)
@@ -208,12 +215,31 @@ def consume(
         raise printer.error
 
 
-def _print_all(connector: ZookeeperConsumerConnector, threads: dict[str, int], printer: Printer) -> None:
-    streams = connector.create_message_streams(threads)
+def _wanted(
+    topics: Sequence[str], whitelist: str | None, blacklist: str | None, streams: int | None
+) -> Callable[[ZookeeperConsumerConnector], list[KafkaStream[bytes, bytes]]]:
+    """What to ask of a connector; a pattern is looked at before anything is connected."""
+    given = [bool(topics), whitelist is not None, blacklist is not None]
+    if sum(given) != 1:
+        raise UsageError("give --topic, or one --whitelist, or one --blacklist")
+    if topics:
+        if streams is not None:
+            raise UsageError(f"--streams goes with --whitelist and --blacklist; write --topic {topics[0]}:{streams}")
+        threads: dict[str, int] = {}
+        for text in topics:
+            topic, count = parse_topic(text)
+            if topic in threads:
+                raise UsageError(f"--topic {topic} is given twice; write {topic}:2 for two threads")
+            threads[topic] = count
+        return lambda connector: [s for row in connector.create_message_streams(threads).values() for s in row]
+    topic_filter = Blacklist(blacklist or "") if whitelist is None else Whitelist(whitelist)
+    return lambda connector: connector.create_message_streams_by_filter(topic_filter, streams or 1)
+
+
+def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer) -> None:
     workers = [
         spawn(f"print-{stream}", lambda stop, stream=stream: printer.drain(stream, stop), printer.died)  # type: ignore[misc]
-        for row in streams.values()
-        for stream in row
+        for stream in streams
     ]
     while not printer.wait(LOOK_MS):
         pass

@@ -54,6 +54,19 @@ class OwnSettings(SettingsTable):
         "those before, and 0.8.2 to 0.10.1 refuse members that are not alike. `auto` looks at the owners that are "
         "there.",
     )
+    new_partitions_from_beginning = boolean(
+        "new.partitions.from.beginning", True,
+        "Whether a topic or a partition that came into being while this member was in the group, and has no stored "
+        "offset, is read from its beginning also with `auto.offset.reset=largest`. The original begins at its end, and "
+        "so skips what was produced before the partition was claimed.",
+    )
+    offsets_older_than_topic = choice(
+        "offsets.older.than.topic", ("use", "ignore"),
+        "What to do with a stored offset that was written before its topic was created. It belongs to a deleted topic "
+        "of that name, unless offsets were imported, or ZooKeeper copied by a tool, before the topic was made. `use` "
+        "takes it, as the original does, and says so; `ignore` takes it for none. It counts as none in any case when "
+        "this member has seen the topic come.",
+    )
     health_socket = optional_text(
         "health.socket",
         "Where `zkconsumer health` and other supervisors of this machine ask whether the member works: a unix socket "

@@ -253,9 +253,13 @@ class Drop:
     why: str
 
 
+BEGINNING = -2
+"""The position of a partition that is to be read from its beginning, whatever the reset policy says."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartFetching:
-    """Fetch these partitions for these threads from these offsets (-1: ask the reset policy).
+    """Fetch these partitions for these threads from these offsets (-1: ask the reset policy; or ``BEGINNING``).
 
     ``sources`` says which store told each offset.
     """

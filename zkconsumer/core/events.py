@@ -6,7 +6,7 @@ or attempt can be told from the one that is waited for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -191,11 +191,15 @@ class ClaimSettled:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """An offset znode: ``offset`` -1 when there is none, ``version`` -1 when the znode is missing."""
+    """An offset znode: ``offset`` -1 when there is none, ``version`` -1 when the znode is missing.
+
+    ``written_zxid``: in which transaction of ZooKeeper it was written last; 0 when that is not known.
+    """
 
     offset: int = -1
     version: int = -1
     malformed: str = ""
+    written_zxid: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

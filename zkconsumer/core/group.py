@@ -27,6 +27,7 @@ from zkconsumer.core.commits import NOT_OURS, Commits
 from zkconsumer.core.events import Outcome, Timer
 from zkconsumer.core.listener import Listener
 from zkconsumer.core.membership import Membership, MembershipState
+from zkconsumer.core.newcomers import Newcomers
 from zkconsumer.core.owners_watch import OwnersWatch
 from zkconsumer.core.partition import Partition, PartitionState
 from zkconsumer.core.positions import Positions
@@ -75,6 +76,8 @@ class GroupSettings:
     kafka_timeout_ms: int = 2500
     kafka_close_timeout_ms: int = 7500
     kafka_close_attempts: int = 6
+    new_from_beginning: bool = True
+    ignores_older_offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,17 @@ class Group:
         self.rebalance = Rebalance()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.commits = Commits(self.partitions, self._ticket, settings.stores)
+        self.newcomers = Newcomers(
+            self.partitions,
+            from_beginning=settings.new_from_beginning,
+            ignores_older=settings.ignores_older_offsets,
+        )
         self.positions = Positions(
-            self.partitions, self._ticket, stores=settings.stores, timeout_ms=settings.kafka_timeout_ms
+            self.partitions,
+            self._ticket,
+            newcomers=self.newcomers,
+            stores=settings.stores,
+            timeout_ms=settings.kafka_timeout_ms,
         )
         self.listener = Listener(self.partitions, self._ticket, settings.listener_timeout_ms)
         self.releases = Releases(
@@ -288,6 +300,7 @@ class Group:
             self._say(do.StartTimer(Timer.RETRY, self.settings.rebalance_backoff_ms))
 
     def _advance_rebalance(self) -> None:
+        self._say(*self.newcomers.restart(self.share))
         if self.rebalance.state is RebalanceState.RELEASING:
             self._say(*self.listener.ask_before_release(self.assignment))
             # What only changes its thread is claimed anew when there is a listener: both calls must be true of it.
@@ -331,6 +344,7 @@ class Group:
         """Nothing of an ended session may be handed out, or written, in the next one."""
         self._forget_partitions(why)
         self._say(*self.commits.forget(why), *self.positions.forget())
+        self.newcomers.forget()
         self.releases.forget()
         self.listener.forget()
         self.owners.forget()
@@ -459,6 +473,7 @@ class Group:
         self.rebalance.handle(reb.Stopped())
         self.releases.unreleasable.clear()
         self._say(*self.positions.forget())
+        self.newcomers.forget()
         self._said_share = None
         self._unowned.clear()
         self._diagnosing = self._diagnose_due = False
@@ -569,6 +584,8 @@ class Group:
         self.assignment = share.assignment
         self._is_waiting = share.is_waiting
         self._own_topics = share.topics
+        if not share.refused:
+            self._say(*self.newcomers.viewed(view, share.topics, self.share))
         self.releases.unreleasable.clear()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
@@ -792,7 +809,8 @@ class Group:
         held = self.partitions.get(tp)
         if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
             held.resets += 1
-            if held.stored.offset >= 0:
+            self.newcomers.is_placed(tp)
+            if held.stored.offset >= 0 and held.position >= 0:
                 self._say(do.Count("offsets_reset"))
                 words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
                 self._tell("WARNING", "offset-reset", words)

@@ -139,6 +139,8 @@ class Partition(Machine):
         self.settling = Settling.NOT_YET
         self.is_unsure = False
         self.is_told = False
+        self.position_counts = True
+        """False when its topic was deleted and created again: then the position is not committed."""
 
     @property
     def is_owned(self) -> bool:
@@ -180,7 +182,7 @@ class Partition(Machine):
         Never a negative offset, and never a smaller one than either store is known to hold unless the reset policy
         moved the position back (the original writes whatever it holds: a stored offset could go back).
         """
-        if position < 0 or position == self.stored.offset:
+        if position < 0 or position == self.stored.offset or not self.position_counts:
             return None
         if position < max(self.stored.offset, self.in_kafka) and not self.was_reset:
             return None
@@ -192,7 +194,7 @@ class Partition(Machine):
         The same rule; but with ``repeats`` what has not changed is told again, because brokers forget offsets that
         nobody repeats (``offsets.retention.minutes``).
         """
-        if position < 0 or (position == self.in_kafka and not repeats):
+        if position < 0 or (position == self.in_kafka and not repeats) or not self.position_counts:
             return None
         if position < max(self.stored.offset, self.in_kafka) and self.resets == self._resets_in_kafka:
             return None

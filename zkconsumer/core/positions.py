@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zkconsumer.core.commands import Command
+    from zkconsumer.core.newcomers import Newcomers
     from zkconsumer.core.partition import Partition
     from zkconsumer.types import TopicPartition
 
@@ -32,6 +33,7 @@ class Positions:
         partitions: Mapping[TopicPartition, Partition],
         new_ticket: Callable[[], int],
         *,
+        newcomers: Newcomers,
         stores: Stores = Stores.ZOOKEEPER,
         timeout_ms: int = 0,
     ) -> None:
@@ -41,6 +43,7 @@ class Positions:
         """Why no broker of the cluster keeps offsets, if that is so."""
         self._partitions = partitions
         self._new_ticket = new_ticket
+        self._newcomers = newcomers
         self._stores = stores
         self._timeout_ms = timeout_ms
         self._asked: tuple[TopicPartition, ...] = ()
@@ -105,7 +108,8 @@ class Positions:
         if known and self._stores.in_kafka:
             out.append(_told(known, self._stores))
         if known:
-            positions = {tp: held.position for tp, held in known.items()}
+            positions, words = self._newcomers.starts(known)
+            out += words
             threads = {tp: held.thread for tp, held in known.items()}
             sources = {tp: held.source for tp, held in known.items()}
             out.append(do.StartFetching(positions, threads, sources))

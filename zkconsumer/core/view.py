@@ -47,7 +47,8 @@ class GroupView:
     ``all_topics`` holds every child of ``/brokers/topics`` in ZooKeeper's order, when some filter needs them; else
     None.  ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with
     the reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
-    without a znode.  ``owners`` is None unless it was asked for.
+    without a znode.  ``owners`` is None unless it was asked for.  ``births`` tells in which transaction each topic's
+    znode was created, where topics are read from ZooKeeper.
     """
 
     members: Mapping[str, Subscription]
@@ -57,3 +58,4 @@ class GroupView:
     owners: Mapping[TopicPartition, str] | None = None
     control: Control | None = None
     all_topics: tuple[str, ...] | None = None
+    births: Mapping[str, int] = field(default_factory=dict)

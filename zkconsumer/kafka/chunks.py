@@ -31,9 +31,10 @@ NOTHING_IN_HAND = -1
 class PartitionTopicInfo:
     """One ownership of one partition: where it is read, and what became of it.
 
-    ``fetch_offset``: the next offset to ask the broker for.  ``consumed_offset``: the next offset that the program
-    has not moved past.  ``in_hand``: the offset of the record that the program works on, or -1.  ``resets`` counts
-    how often the reset policy moved the partition: chunks and records of before the last reset are void.
+    ``fetch_offset``: the next offset to ask the broker for; while it is negative, the broker is asked where to begin.
+    ``consumed_offset``: the next offset that the program has not moved past.  ``in_hand``: the offset of the record
+    that the program works on, or -1.  ``resets`` counts how often the reset policy moved the partition: chunks and
+    records of before the last reset are void.
 
     ``in_hand`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.  The one
     writes ``in_hand`` and then reads ``is_live``; the other writes ``is_live`` and then reads ``in_hand``: whatever
@@ -71,7 +72,8 @@ class PartitionTopicInfo:
         self.tp = tp
         self.thread = thread
         self.queue = queue
-        self.started_at = self.fetch_offset = offset
+        self.fetch_offset = offset
+        self.started_at = max(offset, INVALID_OFFSET)
         self.source = source
         self.in_hand = NOTHING_IN_HAND
         self.is_live = True
@@ -79,7 +81,7 @@ class PartitionTopicInfo:
         self.on_back: Callable[[PartitionTopicInfo], None] | None = None
         self.opened: FetchedDataChunk | None = None
         self.kept: list[FetchedDataChunk] = []
-        self._origin = self._consumed = (0, offset)
+        self._origin = self._consumed = (0, self.started_at)
 
     def __str__(self) -> str:
         return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"

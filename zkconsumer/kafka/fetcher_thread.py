@@ -22,6 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zkconsumer.core.commands import BEGINNING
 from zkconsumer.errors import (
     ConnectorClosed,
     InvalidMessageException,
@@ -368,8 +369,8 @@ class ConsumerFetcherThread:
 
     def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
-        time = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
-        times = {info.tp: time for info in infos}
+        policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
+        times = {info.tp: EARLIEST_TIME if info.fetch_offset == BEGINNING else policy for info in infos}
         offsets = list_offsets(connection, ranges, times, self._settings.socket_timeout_ms)
         leaderless: list[PartitionTopicInfo] = []
         for info in infos:

@@ -287,7 +287,9 @@ class StreamsHalf:
         queues: set[ChunkQueue] = set()
         for tp, thread in command.threads.items():
             old = self.infos[tp]
-            new = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), old.consumed_offset, old.source)
+            # One that was never placed is placed as it would have been: by the reset policy, or at the beginning.
+            offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
+            new = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), offset, old.source)
             chunks = []
             for chunk in old.not_handed_out():
                 if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:

@@ -1,6 +1,7 @@
 """A member of ours as a process of its own, which writes down what it does in the words of ``testing.checker``.
 
     python -m zkconsumer.testing.member_program FILE.properties --topic clicks:2 [--topic …]
+    python -m zkconsumer.testing.member_program FILE.properties --whitelist 'clicks.*' [--streams 2]
 
 One thread a stream.  Every line is written before its thread asks for the next record, so the history of a process
 that was killed lacks nothing.  ``claimed`` and ``released`` are taken from ZooKeeper's answers and not from the
@@ -23,11 +24,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import ConsumerTimeoutException, OffsetsNotCommitted, ZkConsumerError
 from zkconsumer.testing.checker import (
     Claimed,
@@ -170,6 +172,13 @@ class DiaryStore:
         return self._store.close(timeout_ms)
 
 
+class Filtered(NamedTuple):
+    """A filter instead of topics, and how many streams."""
+
+    topic_filter: TopicFilter
+    streams: int
+
+
 class Program:
     """The member: its connector, a thread a stream, and one that obeys."""
 
@@ -182,13 +191,13 @@ class Program:
         self._failed = False
         self._connector: ZookeeperConsumerConnector | None = None
 
-    def run(self, config: ConsumerConfig, topics: dict[str, int]) -> int:
+    def run(self, config: ConsumerConfig, wanted: dict[str, int] | Filtered) -> int:
         """Join, read until told to stop, leave; gives the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
         spawn("member-input", self._obey, self._died)
         try:
-            readers = self._start(config, topics)
+            readers = self._start(config, wanted)
         except ZkConsumerError as error:
             self._fail(error)
             return EXIT_FAILED
@@ -196,16 +205,19 @@ class Program:
         self._stop(readers)
         return EXIT_FAILED if self._failed else 0
 
-    def _start(self, config: ConsumerConfig, topics: dict[str, int]) -> list[Worker]:
+    def _start(self, config: ConsumerConfig, wanted: dict[str, int] | Filtered) -> list[Worker]:
         def make_store(hosts: str, timeout_ms: int) -> ZkStore:
             return DiaryStore(KazooStore(hosts, timeout_ms), self._diary, config.group_id)
 
         connector = self._connector = ZookeeperConsumerConnector(config, store=make_store)
-        self._diary.known(connector.consumer_id, max(1, sum(topics.values())))
+        count = wanted.streams if isinstance(wanted, Filtered) else sum(wanted.values())
+        self._diary.known(connector.consumer_id, max(1, count))
         self._diary.note(CONNECTED, connector.consumer_id)
-        streams = connector.create_message_streams(topics)
+        if isinstance(wanted, Filtered):
+            rows = connector.create_message_streams_by_filter(wanted.topic_filter, wanted.streams)
+        else:
+            rows = [stream for row in connector.create_message_streams(wanted).values() for stream in row]
         self._diary.joined()
-        rows = [stream for row in streams.values() for stream in row]
         return [spawn(f"reader-{n}", self._reader(n, stream), self._died) for n, stream in enumerate(rows)]
 
     def _stop(self, readers: Sequence[Worker]) -> None:
@@ -282,7 +294,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The program; gives its exit code."""
     parser = argparse.ArgumentParser(prog="member_program", description="A member of a group that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
-    parser.add_argument("--topic", action="append", required=True, type=parse_topic, metavar="NAME[:THREADS]")
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--topic", action="append", type=parse_topic, metavar="NAME[:THREADS]")
+    wanted.add_argument("--whitelist", type=Whitelist, metavar="PATTERN")
+    wanted.add_argument("--blacklist", type=Blacklist, metavar="PATTERN")
+    parser.add_argument("--streams", type=int, default=1, help="of a filter")
     parser.add_argument("--name", default="member", help="its name in the history")
     parser.add_argument("--history", type=Path, default=Path("/dev/stdout"), help="where the lines go")
     parser.add_argument("--handle-ms", type=int, default=0, help="the time that a message takes to process")
@@ -299,7 +315,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with HistoryWriter(given.history) as writer:
         diary = Diary(given.name, writer)
         program = Program(diary, handle_ms=given.handle_ms, commit_every=given.commit_every)
-        return program.run(ConsumerConfig.from_properties(given.file), dict(given.topic))
+        topic_filter = given.whitelist or given.blacklist
+        subscription = dict(given.topic) if given.topic else Filtered(topic_filter, given.streams)
+        return program.run(ConsumerConfig.from_properties(given.file), subscription)
 
 
 if __name__ == "__main__":

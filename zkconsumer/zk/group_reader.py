@@ -46,6 +46,7 @@ class GroupReader:
         self._group = group
         self._registrations: dict[str, Registration | MalformedZnode] = {}
         self._topics: dict[str, tuple[int, ...] | None] = {}
+        self._births: dict[str, int] = {}
         self._all_topics: tuple[str, ...] | None = None
         self._control: Control | None = None
         self._control_known = False
@@ -60,6 +61,7 @@ class GroupReader:
         topic = paths.topic_of(path)
         if topic is not None:
             self._topics.pop(topic, None)
+            self._births.pop(topic, None)
         elif path == paths.BROKER_TOPICS:
             self._all_topics = None
         elif path == paths.control(self._group):
@@ -74,6 +76,7 @@ class GroupReader:
         self._breaks += 1
         self._registrations.clear()
         self._topics.clear()
+        self._births.clear()
         self._all_topics = None
         self._control_known = False
 
@@ -115,7 +118,9 @@ class GroupReader:
         owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
         if breaks != self._breaks:
             raise Unreadable("the connection broke while the group was read")
-        return GroupView(subscriptions, found, left_out, frozenset(wanted - set(found)), owners, control, all_topics)
+        missing = frozenset(wanted - found.keys())
+        births = {topic: self._births[topic] for topic in found}
+        return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, births)
 
     def _read_members(self) -> Procedure[list[str]]:
         """The members in ZooKeeper's order; those whose registration went meanwhile are left out."""
@@ -164,6 +169,7 @@ class GroupReader:
             for topic, answer in zip(unread, answers, strict=True):
                 if isinstance(answer, Node):
                     self._topics[topic] = parse_topic(answer.data).partitions
+                    self._births[topic] = answer.stat.czxid
                 elif isinstance(answer, NoNode):
                     missing.append(topic)
                 else:

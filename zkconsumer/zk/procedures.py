@@ -279,7 +279,7 @@ def stored_offset(node: Node | StoreError) -> StoredOffset | str:
         offset = parse_offset(node.data)
     except MalformedZnode as error:
         return str(error)
-    return StoredOffset(max(offset, -1), node.stat.version)
+    return StoredOffset(max(offset, -1), node.stat.version, written_zxid=node.stat.mzxid)
 
 
 # --- shared -----------------------------------------------------------------------------------------------------

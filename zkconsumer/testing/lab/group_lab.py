@@ -59,6 +59,7 @@ STILL_MS = 400
 """For how long nothing may move before the group counts as settled."""
 
 DRAIN_TIMEOUT_MS = 60_000
+DELETE_TIMEOUT_MS = 30_000
 STOP_TIMEOUT_MS = 20_000
 DIFFERENCES_SHOWN_MAX = 6
 
@@ -113,6 +114,7 @@ class GroupLab:
         self._gone: set[str] = set()
         self._strangers: set[str] = set()
         self._is_loading = False
+        self._deleted: set[tuple[str, int]] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self._own_lines = folder / "lab.jsonl"
         self._own_lines.unlink(missing_ok=True)
@@ -163,15 +165,18 @@ class GroupLab:
         name: str,
         threads: int | Mapping[str, int] = 1,
         *,
+        whitelist: str | None = None,
         settings: Mapping[str, str] | None = None,
         handle_ms: int = 0,
         commit_every: int | None = None,
     ) -> PythonMember:
-        """A member of ours; ``threads``: for each topic, or of which topics how many."""
+        """A member of ours; ``threads``: for each topic, or of which topics how many; of a white list, its streams."""
         member = PythonMember(
             self.sandbox.zookeeper,
             self.group,
-            self._threads(threads),
+            self._threads(threads) if whitelist is None else None,
+            whitelist=whitelist,
+            streams=_streams(threads),
             chroot=self.sandbox.chroot,
             name=self._process_name(name),
             history_name=name,
@@ -189,23 +194,27 @@ class GroupLab:
         release: str,
         threads: int | Mapping[str, int] = 1,
         *,
+        whitelist: str | None = None,
         settings: Mapping[str, str] | None = None,
         **others: Any,
     ) -> ScalaMember:
-        """An original member; ``others`` as ``ScalaMember`` takes them."""
+        """An original member; ``threads`` and ``whitelist`` as of ours, ``others`` as ``ScalaMember`` takes them."""
         wanted = self._threads(threads)
+        count = max(1, sum(wanted.values())) if whitelist is None else _streams(threads)
         member = ScalaMember(
             release,
             self.sandbox.zookeeper,
             self.group,
-            wanted,
+            wanted if whitelist is None else None,
+            whitelist=whitelist,
+            streams=count,
             chroot=self.sandbox.chroot,
             name=self._process_name(name),
             consumer_id=name,
             settings={**self._scala, **(settings or {})},
             **others,
         )
-        known = MemberKnown(self._now_ms(), name, "scala", None, f"{self.group}_{name}", max(1, sum(wanted.values())))
+        known = MemberKnown(self._now_ms(), name, "scala", None, f"{self.group}_{name}", count)
         self._write(known)
         self._start(name, member)
         return member
@@ -239,6 +248,20 @@ class GroupLab:
         self._write(Continued(self._now_ms(), name))
         self.members[name].resume()
         self._expected.add(name)
+
+    def create(self, topic: str, partitions: int) -> None:
+        """One more topic."""
+        self.observer.add_topic(topic, partitions)
+        self.sandbox.create_topic(topic, partitions)
+        self.topics[topic] = partitions
+
+    def delete(self, topic: str) -> None:
+        """A topic goes, by the broker's own deletion; nothing may have been produced to it."""
+        self.sandbox.admin.put(f"/admin/delete_topics/{topic}", b"")
+        wait_until(
+            lambda: not self.sandbox.admin.exists(f"/brokers/topics/{topic}"), f"{topic} is gone", DELETE_TIMEOUT_MS
+        )
+        self._deleted |= {(topic, number) for number in range(self.topics.pop(topic))}
 
     def grow(self, topic: str, partitions: int) -> None:
         """More partitions for a topic."""
@@ -357,7 +380,8 @@ class GroupLab:
         Raises AssertionError with the text of the verdict, and the path of the history, when anything is wrong.
         """
         self.halt()
-        ends = {(topic, number): 0 for topic, partitions in self.topics.items() for number in range(partitions)}
+        ends = dict.fromkeys(self._deleted, 0)
+        ends |= {(topic, number): 0 for topic, partitions in self.topics.items() for number in range(partitions)}
         ends |= histories.ends_of_logs(self.sandbox.load.acked, self.topics)
         self.wait_drained(ends)
         self._stop_all()
@@ -453,3 +477,8 @@ class GroupLab:
 
     def _write(self, event: Event) -> None:
         self._writer.write(event)
+
+
+def _streams(threads: int | Mapping[str, int]) -> int:
+    """Of a white list, which has the same number of streams for every topic."""
+    return threads if isinstance(threads, int) else max(threads.values(), default=1)

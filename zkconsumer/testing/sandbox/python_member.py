@@ -16,7 +16,9 @@ WORDS = {"joined": "started", "leaving": "stopping", "left": "stopped"}
 
 
 class PythonMember(MemberProcess):
-    """``topics``: name -> threads.  ``settings`` are the consumer's own; nothing runs before ``start``.
+    """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` with ``streams``.
+
+    ``settings`` are the consumer's own; nothing runs before ``start``.
 
     ``handle_ms`` is the time that one message takes, ``commit_every`` calls ``commit_offsets()`` after so many
     messages of a stream.  ``out.log`` in its folder is a history that ``zkconsumer check`` reads; the member is called
@@ -27,18 +29,25 @@ class PythonMember(MemberProcess):
         self,
         zookeeper: ZooKeeperServer,
         group: str,
-        topics: Mapping[str, int],
+        topics: Mapping[str, int] | None = None,
         *,
         chroot: str = "",
         name: str = "ours-0",
         history_name: str | None = None,
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+        streams: int = 1,
         consumer_id: str | None = None,
         settings: Mapping[str, str] | None = None,
         handle_ms: int = 0,
         commit_every: int | None = None,
     ) -> None:
         super().__init__(zookeeper, group, chroot, name)
-        self.topics = dict(topics)
+        assert (topics is not None) + (whitelist is not None) + (blacklist is not None) == 1, "what is to be consumed?"
+        self._wanted = [word for topic, threads in (topics or {}).items() for word in ("--topic", f"{topic}:{threads}")]
+        for option, pattern in (("--whitelist", whitelist), ("--blacklist", blacklist)):
+            if pattern is not None:
+                self._wanted += [option, pattern, "--streams", str(streams)]
         self.settings = {
             **TEST_SETTINGS,
             "group.id": group,
@@ -56,8 +65,7 @@ class PythonMember(MemberProcess):
 
     def _launch(self) -> ChildProcess:
         config = properties(self.settings, self.zookeeper.run.root / self.name / "member.properties")
-        topics = [word for topic, threads in self.topics.items() for word in ("--topic", f"{topic}:{threads}")]
-        arguments = [str(config), *topics, "--name", self._history_name, "--handle-ms", str(self._handle_ms)]
+        arguments = [str(config), *self._wanted, "--name", self._history_name, "--handle-ms", str(self._handle_ms)]
         if self._commit_every is not None:
             arguments += ["--commit-every", str(self._commit_every)]
         return PythonProcess(self.zookeeper.run, "member", self.name, PROGRAM, arguments)
