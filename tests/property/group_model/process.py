@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.property.group_model.coordinator import Channel
 from tests.property.group_model.listener import ModelListener
 from tests.property.group_model.procedures import Procedure
 from tests.property.group_model.zookeeper import Call, Connection
@@ -46,6 +47,7 @@ class Process:
             auto_commit_interval_ms=COMMIT_INTERVAL_MS,
             settle_ms=world.settle_ms,
             session_timeout_ms=SESSION_TIMEOUT_MS,
+            stores=world.stores,
         )
         planner = SharePlanner(name, world.strategy, world.compatibility, exclude_internal_topics=True)
         self.world = world
@@ -58,6 +60,7 @@ class Process:
         self.inbox: deque[Callable[[], None]] = deque()
         self.timers: dict[Timer, int] = {}
         self.streams: dict[TopicPartition, Stream] = {}
+        self.channel = Channel(world, self, world.coordinator)
         self.lease_until_ms = 0
         self.paused_until_ms = 0
         self.is_dead = False
@@ -196,6 +199,12 @@ class Process:
                 self.run_procedure(session_id, world.procedures.list_owners(command))
             case do.ReadPositions(session_id=session_id):
                 self.run_procedure(session_id, world.procedures.read_positions(command))
+            case do.FetchOffsets():
+                self.channel.fetch(command)
+            case do.CommitToKafka():
+                self.channel.commit(command)
+            case do.CancelKafka():
+                self.channel.cancel(command)
             case do.Claim(session_id=session_id):
                 self.run_procedure(session_id, world.procedures.claim(command))
             case do.Commit(session_id=session_id):

@@ -20,6 +20,7 @@ class Weather:
     refusals: float = 0.0
     slow_caller: float = 0.0
     delay_ms_max: int = 20
+    coordinator: float = 0.0
 
 
 CALM = Weather()
@@ -34,6 +35,7 @@ STORM = Weather(
     refusals=0.1,
     slow_caller=0.8,
     delay_ms_max=600,
+    coordinator=0.08,
 )
 
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NoReturn
 
+from tests.property.group_model.coordinator import Coordinator
 from tests.property.group_model.procedures import Procedures
 from tests.property.group_model.process import SESSION_TIMEOUT_MS, Process
 from tests.property.group_model.weather import CALM, Weather
@@ -39,6 +40,7 @@ from zkconsumer.core.events import Outcome, StoredOffset, Timer
 from zkconsumer.core.membership import MembershipState
 from zkconsumer.core.partition import PartitionState
 from zkconsumer.core.rebalance import RebalanceState
+from zkconsumer.core.stores import Stores
 from zkconsumer.core.subscription import StaticTopicCount
 from zkconsumer.core.view import Subscription
 from zkconsumer.types import TopicPartition
@@ -62,7 +64,9 @@ class Broken(AssertionError):
 class World:
     """Everything, and the clock."""
 
-    def __init__(self, seed: int, weather: Weather, *, processes: int = 3) -> None:
+    def __init__(
+        self, seed: int, weather: Weather, *, processes: int = 3, stores: Stores = Stores.ZOOKEEPER
+    ) -> None:
         self.seed = seed
         self.random = Random(seed)
         self._listener_random = Random(seed)
@@ -70,7 +74,9 @@ class World:
         self.is_calm = weather == CALM
         self.now_ms = 1000
         self.server = Server(on_group_changed=self._group_changed)
-        self.procedures = Procedures(self.server, self._is_unlucky, self._check_write)
+        self.procedures = Procedures(self.server, self._is_unlucky, self.check_write)
+        self.coordinator = Coordinator(self)
+        self.stores = stores
         self.processes: dict[str, Process] = {}
         self.calls_waiting: set[tuple[str, int]] = set()
         self.strategy, self.compatibility = self.random.choice(
@@ -244,6 +250,8 @@ class World:
             self._rewind(rng.choice(sorted(self.server.offsets)))
         if rng.random() < weather.odd_member:
             self._toggle_odd_member()
+        if self.stores.in_kafka:
+            self.coordinator.fault()
 
     def _pause(self, process: Process, for_ms: int) -> None:
         self.tell("world", f"pause {process.name} {for_ms}")
@@ -304,6 +312,7 @@ class World:
         """The faults are over: everybody is connected, goes on, and is quick."""
         self.weather = CALM
         self.changed_at_ms = self.now_ms
+        self.coordinator.away_until_ms = 0
         if "odd" in self.server.registrations:
             self._delete_registration("odd")
         if not self.processes:
@@ -337,7 +346,8 @@ class World:
         """The program came back for more."""
         self.consumed_upto[tp] = max(self.consumed_upto.get(tp, 0), upto)
 
-    def _check_write(self, tp: TopicPartition, found: int, offset: int) -> None:
+    def check_write(self, tp: TopicPartition, found: int, offset: int) -> None:
+        """Somebody who owns it writes an offset, to either store."""
         if offset < found:
             self._broken(f"S6: {tp} goes back from {found} to {offset}")
         if offset > self.consumed_upto.get(tp, 0):
@@ -409,6 +419,10 @@ class World:
                     self.sometimes.add(f"a session ends with a partition {state.value}")
                 if process.group.commits.is_busy:
                     self.sometimes.add("a session ends with a commit under way")
+                if process.group.commits.is_in_kafka:
+                    self.sometimes.add("a session ends while Kafka is told")
+            case ev.TimerFired(Timer.KAFKA):
+                self.sometimes.add("a release does not wait for Kafka any longer")
             case ev.ClaimSettled() | ev.ReleaseSettled() | ev.CommitSettled():
                 for result in event.results.values():
                     if result.outcome is Outcome.UNKNOWN:
