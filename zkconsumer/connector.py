@@ -371,7 +371,8 @@ class ZookeeperConsumerConnector:
     # --- the end --------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Leave the group and end everything; may be called twice, and takes at most about ten seconds.
+        """Leave the group and end everything; may be called twice, and takes at most about ten seconds, or with offsets
+        in Kafka and a coordinator that does not answer about twenty.
 
         The message in hand of the calling thread counts as consumed.  Offsets are committed (with
         ``auto.commit.enable``), the owner nodes and the registration deleted, the streams ended.

@@ -238,6 +238,34 @@ def test_another_broker_tells_the_coordinator_when_one_is_down(make: Callable[..
         talk.cluster.start_broker(0)
 
 
+def test_a_conversation_that_the_broker_ended_meanwhile_costs_no_attempt(make: Callable[..., Talk]) -> None:
+    talk = make()
+    assert talk.commit({A: 1}) == {A: DONE}
+    talk.cluster.stop_broker(0)
+    talk.cluster.start_broker(0)
+    assert talk.commit({A: 2}, attempts=1) == {A: DONE}
+    assert talk.committed() == {A: 2}
+
+
+def test_a_broker_that_swallows_packets_leaves_time_for_the_others(make: Callable[..., Talk]) -> None:
+    talk = make()
+    talk.cluster.inject(Hold(), api=FIND_COORDINATOR, broker_id=1, times=None)
+    for _ in range(6):
+        assert talk.fetch(timeout_ms=1_000).offsets == {A: -1, B: -1}
+        talk.cluster.stop_broker(0)
+        talk.cluster.start_broker(0)
+
+
+def test_a_job_whose_connection_was_closed_for_the_one_before_is_done_all_the_same(make: Callable[..., Talk]) -> None:
+    talk = make()
+    for _ in range(20):
+        job, box = talk.start_fetch()
+        wait_until(lambda done=box: done, "the fetch ends")
+        # The thread may not have put the job down yet: then its connection is closed, and the next job finds that.
+        talk.channel.cancel(job)
+        assert talk.fetch().offsets == {A: -1, B: -1}
+
+
 # --- brokers that are too old -------------------------------------------------------------------------------------
 
 

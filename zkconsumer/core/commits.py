@@ -20,7 +20,7 @@ from zkconsumer.core.partition import PartitionState
 from zkconsumer.core.stores import KAFKA, ZOOKEEPER, NotWritten, Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.events import CommitSettled, CommitWanted, KafkaCommitSettled, Written
@@ -177,6 +177,22 @@ class Commits:
         out: list[Command] = [do.Count("kafka_commits_failed", len(now.for_kafka))] if now.for_kafka else []
         now.for_kafka.clear()
         return [*out, do.CancelKafka(now.ticket), *self._finish(now)] if now.in_kafka else out
+
+    def lost(self, partitions: Collection[TopicPartition]) -> list[Command]:
+        """These are not ours any more: Kafka must not be told their offsets later, when they may be ours anew.
+
+        What else Kafka was to be told in the same breath is told with the next commit.
+        """
+        now = self._round
+        mine = [] if now is None else [tp for tp in partitions if tp in now.for_kafka]
+        if now is None or not mine:
+            return []
+        if now.in_kafka:
+            return self.give_up_kafka(f"{mine[0]} was lost while Kafka was to be told")
+        for tp in mine:
+            now.refused[tp] = NOT_OURS
+            del now.for_kafka[tp]
+        return []
 
     def forget(self, why: str) -> list[Command]:
         """The session is gone: nothing of this may be written any more, and whoever waits is told."""

@@ -758,6 +758,7 @@ class Group:
         for tp in lost:
             self.partitions.pop(tp).handle(part.Lost())
             self.positions.lost(tp)
+        self._say(*self.commits.lost(lost))
         if lost:
             self._said_share = None
             self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={lost[0]} why={why!r}")

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 LOOKUP_TIMEOUT_MS = 3_000
 """How long one broker may take to say who the coordinator is; the original's fixed time-out of this channel."""
 
+LOOKUP_SHARE_MS_MIN = 250
+"""The least that each broker gets when the time is divided among them."""
+
 JOBS_MAX = 64
 """How many jobs may wait; a member has two at most, so more is a bug of ours."""
 
@@ -168,6 +171,7 @@ class OffsetsChannel:
         self._worker: Worker | None = None
         # The thread's own.
         self._coordinator: _Coordinator | None = None
+        self._silent: set[BrokerAddress] = set()
         self._said_coordinator: BrokerAddress | None = None
         self._said_trouble = ""
 
@@ -256,8 +260,11 @@ class OffsetsChannel:
                 if not job.is_cancelled:
                     tell = job.run(job)
             except ConnectorClosed:
-                # Cancelled, or stopped.
                 self._drop()
+                with self._changed:
+                    if not (job.is_cancelled or self._is_closed):
+                        # The connection was closed for the sake of the job before, just when that had ended.
+                        self._jobs.appendleft(job)
             finally:
                 with self._changed:
                     self._job = None
@@ -376,7 +383,12 @@ class OffsetsChannel:
     # --- the coordinator ----------------------------------------------------------------------------------------
 
     def _connected(self, job: Job) -> _Coordinator:
-        """The conversation with the coordinator; looks for it as long as the job lasts."""
+        """The conversation with the coordinator; looks for it as long as the job lasts.
+
+        One that the broker has ended meanwhile (it went down, or nothing was said for long) costs no attempt.
+        """
+        if self._coordinator is not None and _has_ended(self._coordinator.connection):
+            self._drop()
         while self._coordinator is None:
             self._left_ms(job)
             try:
@@ -384,7 +396,8 @@ class OffsetsChannel:
             except WorldError as error:
                 self._pause(job, f"the brokers cannot be looked up: {error}")
                 continue
-            random.shuffle(brokers)
+            # Whoever did not answer the last time is asked last.
+            brokers.sort(key=lambda broker: (broker in self._silent, random.random()))
             trouble = self._ask_around(job, brokers)
             if self._coordinator is None:
                 self._say_trouble(trouble)
@@ -395,11 +408,15 @@ class OffsetsChannel:
         """Ask one broker after the other who the coordinator is, and connect to that; why not, if that failed."""
         trouble = "no broker is registered in ZooKeeper (/brokers/ids)"
         too_old = 0
-        for broker in brokers:
+        for number, broker in enumerate(brokers):
+            # One that swallows packets must leave time for the others.
+            share_ms = max(LOOKUP_SHARE_MS_MIN, self._left_ms(job) // (len(brokers) - number))
             try:
-                found = self._ask_one(job, broker)
+                found = self._ask_one(job, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
+                self._silent.discard(broker)
             except PeerTrouble as error:
                 self._drop()
+                self._silent.add(broker)
                 trouble = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
                 continue
             if found is None:
@@ -415,9 +432,8 @@ class OffsetsChannel:
             raise _Unsupported(UNSUPPORTED.format(len(brokers)))
         return trouble
 
-    def _ask_one(self, job: Job, broker: BrokerAddress) -> BrokerAddress | ErrorCode | None:
+    def _ask_one(self, job: Job, broker: BrokerAddress, timeout_ms: int) -> BrokerAddress | ErrorCode | None:
         """Who the coordinator is; None when the broker does not know such a question (0.8.0, 0.8.1)."""
-        timeout_ms = min(LOOKUP_TIMEOUT_MS, self._left_ms(job))
         for _ in range(2):
             connection = self._open(job, broker, timeout_ms)
             ranges = negotiate(connection, timeout_ms)
@@ -476,6 +492,14 @@ class OffsetsChannel:
         if shape != self._said_trouble:
             self._said_trouble = shape
             log.warning("no-coordinator group=%s why=%r", self._settings.group, why)
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Whether the other side has ended a conversation in which no answer is due."""
+    try:
+        return connection.has_answer(0)
+    except (*PeerTrouble, ConnectorClosed):
+        return True
 
 
 # --- what an error means ----------------------------------------------------------------------------------------------
