@@ -6,6 +6,8 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
+METRICS = ["prometheus-client>=0.14"]
+
 TEST = [
     "hypothesis>=6.100",
     "import-linter>=2.1",
@@ -36,7 +38,12 @@ setup(
         "scramp>=1.4.5",
         "six>=1.16",
     ],
-    extras_require={"gssapi": ["gssapi>=1.8"], "test": TEST, "watch": ["rich>=13"]},
+    extras_require={
+        "gssapi": ["gssapi>=1.8"],
+        "metrics": METRICS,
+        "test": [*METRICS, *TEST],
+        "watch": ["rich>=13"],
+    },
     entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

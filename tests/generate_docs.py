@@ -10,6 +10,7 @@ The sources are parsed and not imported, so that a page never hangs on what happ
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from zkconsumer.observe.metric_names import ROWS  # noqa: E402
+from zkconsumer.types import Hooks  # noqa: E402
+
 REFERENCE = ROOT / "migration_docs" / "reference"
 
 Sources: TypeAlias = Mapping[str, str]
@@ -208,9 +214,73 @@ def _calls(files: Sources) -> Iterator[tuple[str, ast.Call]]:
                 yield path, node
 
 
+# --- metrics and hooks ------------------------------------------------------------------------------------------
+
+METRICS_INTRODUCTION = """\
+# Metrics and hooks
+
+<!-- Generated: python tests/generate_docs.py --write -->
+
+`connector.metrics()` gives everything that is measured, for `json.dumps`; `connector.dump_metrics(path)` writes it to a
+file in one piece, and `zkconsumer consume --metrics FILE` does so every 10 s and at the end. The names are those of the
+original's MBeans from 0.8.2 on, the attributes those that Yammer's library gave them. For Prometheus:
+[watch a member with Prometheus](../how-to/watch-a-member-with-prometheus.md). What is only counted:
+[counters](counters.md).
+
+Each connector has metrics of its own: connectors with one client id do not touch each other's, and a connector that is
+forgotten takes its own along. Nothing is measured by the record; rates are brought up to date every 5 s.
+
+## Metrics
+
+| MBean of the original | kind | in Prometheus | what it says |
+|---|---|---|---|
+"""
+
+METRICS_AFTER = """
+A row without a name in Prometheus is the sum of the next one. There, each metric also has the labels `member`, `group`
+and `client_id`; times are in seconds, timers and histograms are summaries with quantiles, and every counter of
+[counters](counters.md) is `zkconsumer_count_<name>_total`.
+
+| kind | attributes |
+|---|---|
+| meter | `Count`, `MeanRate`, `OneMinuteRate`, `FiveMinuteRate`, `FifteenMinuteRate`, all rates a second |
+| timer | those, and the attributes of a histogram, in ms |
+| histogram | `Count`, `Min`, `Max`, `Mean`, `StdDev`; of the last 1024 values (Yammer weighs by age) the percentiles |
+| | `50thPercentile`, `75thPercentile`, `95thPercentile`, `98thPercentile`, `99thPercentile`, `999thPercentile` |
+| gauge | `Value` |
+
+What is not here: `ProducerRequestMetrics` (the original's metadata requests went through a producer's class), and the
+attributes `EventType`, `RateUnit` and `LatencyUnit`, which are words.
+
+## Hooks
+
+Give the connector an object of a class of yours that derives from `zkconsumer.Hooks`:
+`ZookeeperConsumerConnector(config, hooks=...)`. The calls come in their order on a thread of their own. At most 1000
+may wait for a slow one; what comes then is dropped and counted (`hooks_dropped`). What one raises is logged once a hook
+(`hook-raised`) and counted (`hooks_failed`). A close takes no more calls, and waits a moment for those that wait.
+
+| hook | gets | when |
+|---|---|---|
+"""
+
+
+def render_metrics(_: Sources) -> str:
+    """The page ``metrics.md``; the two modules that it shows import nothing, so they can be looked at themselves."""
+    rows = [
+        f"| `{row.pattern}` | {row.kind.value} | {f'`{row.prometheus}`' if row.prometheus else '-'} | {row.sentence} |"
+        for row in ROWS
+    ]
+    hooks = []
+    for name, hook in vars(Hooks).items():
+        if not name.startswith("_"):
+            gets = ", ".join(f"`{each}`" for each in list(inspect.signature(hook).parameters)[1:]) or "-"
+            hooks.append(f"| `{name}` | {gets} | {_first_paragraph(hook.__doc__ or '')} |")
+    return METRICS_INTRODUCTION + "\n".join(rows) + "\n" + METRICS_AFTER + "\n".join(hooks) + "\n"
+
+
 # --- the pages --------------------------------------------------------------------------------------------------
 
-PAGES: Mapping[str, Callable[[Sources], str]] = {"errors.md": render_errors}
+PAGES: Mapping[str, Callable[[Sources], str]] = {"errors.md": render_errors, "metrics.md": render_metrics}
 
 
 def main() -> int:

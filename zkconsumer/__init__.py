@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zkconsumer.simple_consumer import SimpleConsumer
     from zkconsumer.simple_requests import FetchRequestBuilder
     from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
-    from zkconsumer.types import TopicPartition
+    from zkconsumer.types import Hooks, TopicPartition
 
 _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
@@ -30,6 +30,7 @@ _HOMES = {
     "ConsumerIterator": "zkconsumer.streams",
     "ConsumerRebalanceListener": "zkconsumer.core.listener",
     "FetchRequestBuilder": "zkconsumer.simple_requests",
+    "Hooks": "zkconsumer.types",
     "KafkaStream": "zkconsumer.streams",
     "MessageAndMetadata": "zkconsumer.streams",
     "SimpleConsumer": "zkconsumer.simple_consumer",
@@ -46,6 +47,7 @@ __all__ = [
     "ConsumerIterator",
     "ConsumerRebalanceListener",
     "FetchRequestBuilder",
+    "Hooks",
     "KafkaStream",
     "MessageAndMetadata",
     "SimpleConsumer",

@@ -19,6 +19,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -39,12 +40,13 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.kafka.offsets_channel import ChannelSettings
+from zkconsumer.observe.dump import write_metrics
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.health import HealthServer, hide, show
 from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
-from zkconsumer.types import TopicPartition
+from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.registration import format_registration, parse_registration, registration_of
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.kafka.connection import Connect
+    from zkconsumer.observe.metrics import Sample
     from zkconsumer.zk.store import ZkStore
 
 SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
@@ -105,6 +108,7 @@ class ZookeeperConsumerConnector:
     ``oauth_token``, for ``sasl.mechanism=OAUTHBEARER``, gives a fresh token; it is called on threads of the connector,
     for each login at a broker.  Certificates that cannot be read are an ``InvalidConfigException``.
 
+    ``hooks`` are told what happens to the member, on a thread of their own: see ``zkconsumer.types.Hooks``.
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
@@ -116,10 +120,12 @@ class ZookeeperConsumerConnector:
         connect: Connect | None = None,
         clock: Clock = SYSTEM_CLOCK,
         oauth_token: Callable[[], str] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.config = config
         self.consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(self.consumer_id)
+        self._clock = clock
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
@@ -145,6 +151,7 @@ class ZookeeperConsumerConnector:
             ),
             clock=clock,
             channel=self._channel_settings(),
+            hooks=hooks,
         )
         for key, why in config.ignored.items():
             log.warning("setting-ignored key=%s why=%r", key, why)
@@ -271,6 +278,7 @@ class ZookeeperConsumerConnector:
         stream: KafkaStream[Any, Any] = KafkaStream(
             thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
         )
+        stream.iterator().on_poison = self._member.observing.poisoned
         self._streams.append(stream)
         return thread, queue, stream
 
@@ -427,7 +435,7 @@ class ZookeeperConsumerConnector:
     @property
     def assignment(self) -> dict[TopicPartition, str]:
         """What this member reads now: partition -> thread id."""
-        return {tp: info.thread for tp, info in list(self._member.streams.infos.items()) if info.is_live}
+        return self._member.streams.assignment
 
     @property
     def positions(self) -> dict[TopicPartition, Position]:
@@ -437,6 +445,30 @@ class ZookeeperConsumerConnector:
             for tp, info in list(self._member.streams.infos.items())
             if info.is_live
         }
+
+    def metrics(self) -> dict[str, Any]:
+        """Everything that is measured, as it is now, for ``json.dumps``.
+
+        ``metrics``: MBean name of the original -> attribute -> value, of this connector alone, whatever others share
+        its client id.  ``counters``: what happened how often.  ``member``, ``group``, ``client_id``; ``at_ms``, since
+        1970.  Works after ``close``, too.  Costs nothing when nobody calls it.
+        """
+        return {
+            "member": self.consumer_id,
+            "group": self.config.group_id,
+            "client_id": self.config.client_id,
+            "at_ms": self._clock.wall_ms(),
+            "metrics": self._member.registry.mbeans(),
+            "counters": self.counters,
+        }
+
+    def dump_metrics(self, path: str | os.PathLike[str]) -> None:
+        """Write ``metrics()`` to this file, as JSON and in one piece; raises ``OSError`` when that cannot be done."""
+        write_metrics(Path(path), self.metrics())
+
+    def metric_samples(self) -> list[Sample]:
+        """The same metrics with their rows and labels, for exporters: see ``zkconsumer.observe.prometheus``."""
+        return list(self._member.registry.samples())
 
     @property
     def counters(self) -> dict[str, int]:

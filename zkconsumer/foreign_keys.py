@@ -9,8 +9,8 @@ from __future__ import annotations
 
 _PREFIXES = {
     "external": "a key of the application: the original leaves keys that begin so alone",
-    "kafka.metrics.": "a metrics reporter of the JVM: there is none here",
-    "kafka.csv.": "a metrics reporter of the JVM: there is none here",
+    "kafka.metrics.": "a metrics reporter, a class of the JVM; here a program asks `connector.metrics()`",
+    "kafka.csv.": "a metrics reporter, a class of the JVM; here `zkconsumer consume --metrics FILE` writes JSON",
     "mirror.": "a setting of the mirror maker of 0.7: no release from 0.8 on reads it",
     "sasl.login.": "a setting of logging in from Java that has no counterpart here",
     "sasl.oauthbearer.": "a setting of Java's own token login: here the program gives the connector oauth_token",

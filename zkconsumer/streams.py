@@ -188,6 +188,8 @@ class ConsumerIterator(Generic[K, V]):
         self._poison: tuple[FetchedDataChunk, Poison, int] | None = None
         self._inside = NOBODY
         self.thread_id = NOBODY
+        self.on_poison: Callable[[TopicPartition, str], None] | None = None
+        self._told_poison: tuple[TopicPartition, int] | None = None
         self.handed_out_at_ms: int | None = None
 
     def __iter__(self) -> ConsumerIterator[K, V]:
@@ -432,10 +434,13 @@ class ConsumerIterator(Generic[K, V]):
     def _remember(self, chunk: FetchedDataChunk, poison: Poison, next_position: int) -> Exception:
         self._poison = chunk, poison, next_position
         self._state = IteratorState.NOT_READY
+        if self.on_poison is not None and self._told_poison != (poison.tp, poison.offset):
+            self._told_poison = poison.tp, poison.offset
+            self.on_poison(poison.tp, str(poison.error))
         return poison.error
 
     def _opened(self, chunk: FetchedDataChunk) -> _Open:
-        return _Open(chunk, iter_records(chunk.records, self._start_in(chunk)))
+        return _Open(chunk, iter_records(chunk.records, self._start_in(chunk), tally=chunk.info.tally))
 
     def _start_in(self, chunk: FetchedDataChunk) -> int:
         """The first offset that was not handed out yet."""

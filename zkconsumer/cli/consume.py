@@ -34,6 +34,7 @@ LOOK_MS = 100
 """How often an idle stream looks whether the program should end."""
 
 STOP_TIMEOUT_MS = 3_000
+METRICS_EVERY_MS = 10_000
 
 FIELDS = {
     "t": lambda m: m.topic.encode(),
@@ -170,6 +171,8 @@ class Printer:
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="Leave after N ms without a message.")
 @click.option("--format", "output_format", default=DEFAULT_FORMAT, show_default=True, metavar="TEXT",
               help="%t topic, %p partition, %o offset, %k key, %v value, %T timestamp.")
+@click.option("--metrics", "metrics_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write what is measured there, as JSON, every 10 s and at the end.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
 def consume(
     zookeeper: str | None,
@@ -184,6 +187,7 @@ def consume(
     max_messages: int | None,
     timeout_ms: int | None,
     output_format: str,
+    metrics_file: Path | None,
     verbose: bool,
 ) -> None:
     """Read topics as a member of a ZooKeeper consumer group, beside any original members, and print the messages.
@@ -205,11 +209,14 @@ def consume(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, printer.on_signal)
     connector = ZookeeperConsumerConnector(config)
+    dump = MetricsDump(connector, metrics_file)
     try:
+        dump.write()
         if not printer.wait(0):
-            _print_all(wanted(connector), printer)
+            _print_all(wanted(connector), printer, dump)
     finally:
         connector.close()
+        dump.write()
     click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} messages", err=True)
     if printer.error is not None:
         raise printer.error
@@ -236,13 +243,39 @@ def _wanted(
     return lambda connector: connector.create_message_streams_by_filter(topic_filter, streams or 1)
 
 
-def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer) -> None:
+class MetricsDump:
+    """Writes the metrics of a connector to a file, if there is one; trouble is said once and stops nobody."""
+
+    def __init__(self, connector: ZookeeperConsumerConnector, path: Path | None) -> None:
+        self._connector = connector
+        self._path = path
+        self._due_ms = SYSTEM_CLOCK.now_ms() + METRICS_EVERY_MS
+        self._said = ""
+
+    def write_if_due(self) -> None:
+        """Once every ``METRICS_EVERY_MS``."""
+        if SYSTEM_CLOCK.now_ms() >= self._due_ms:
+            self._due_ms += METRICS_EVERY_MS
+            self.write()
+
+    def write(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._connector.dump_metrics(self._path)
+        except OSError as error:
+            if str(error) != self._said:
+                click.echo(f"--metrics: {error}", err=True)
+            self._said = str(error)
+
+
+def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, dump: MetricsDump) -> None:
     workers = [
         spawn(f"print-{stream}", lambda stop, stream=stream: printer.drain(stream, stop), printer.died)  # type: ignore[misc]
         for stream in streams
     ]
     while not printer.wait(LOOK_MS):
-        pass
+        dump.write_if_due()
     for worker in workers:
         worker.join(STOP_TIMEOUT_MS)
 

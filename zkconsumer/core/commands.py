@@ -13,7 +13,7 @@ A command that writes carries the session in which it was decided; the shell dro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,11 +52,12 @@ class SetLease:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Write one log line: an event name and its words."""
+    """Write one log line: an event name and its words; ``about`` is what hooks are given of it."""
 
     level: str
     name: str
     words: str
+    about: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

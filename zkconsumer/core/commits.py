@@ -214,7 +214,8 @@ class Commits:
                 f"partition={tp} found={written.rewound_from} written_again={written.stored.offset}: somebody who does "
                 "not own the partition wrote it (an original member that was paused does so when it wakes)"
             )
-            out.append(do.Tell("WARNING", "offset-rewound", words))
+            about = (tp, written.rewound_from, written.stored.offset)
+            out.append(do.Tell("WARNING", "offset-rewound", words, about))
         return out
 
     def _not_in_zookeeper(self, why: str) -> NotWritten:

@@ -16,7 +16,7 @@ because the session ended, needs no case of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
@@ -814,7 +814,7 @@ class Group:
             if held.stored.offset >= 0 and held.position >= 0:
                 self._say(do.Count("offsets_reset"))
                 words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
-                self._tell("WARNING", "offset-reset", words)
+                self._tell("WARNING", "offset-reset", words, (tp, held.stored.offset, offset))
 
     def _timer_fired(self, timer: Timer) -> None:
         match timer:
@@ -886,5 +886,5 @@ class Group:
     def _say(self, *commands: Command) -> None:
         self._out += commands
 
-    def _tell(self, level: str, name: str, words: str) -> None:
-        self._say(do.Tell(level, name, words))
+    def _tell(self, level: str, name: str, words: str, about: tuple[Any, ...] = ()) -> None:
+        self._say(do.Tell(level, name, words, about))

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 
+RELEASED = "released"
+"""Why a partition is dropped that was given back; any other reason is a loss."""
+
+
 class Releases:
     """What is on its way out."""
 
@@ -172,7 +176,7 @@ class Releases:
         if moved:
             out.append(do.MoveThread(moved))
         if gone:
-            out.append(do.Drop(tuple(gone), "released"))
+            out.append(do.Drop(tuple(gone), RELEASED))
         return out
 
     def settle_time_over(self) -> None:

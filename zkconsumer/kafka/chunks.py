@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.stores import Source
+from zkconsumer.types import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,8 @@ class PartitionTopicInfo:
     consumed is written together with the reset that it belongs to, and counts only while that is the last one.
 
     ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
+    ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``tally`` counts the messages
+    that the stream has read.
 
     ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
     stopped: what another stream of this member goes on with.
@@ -52,6 +55,7 @@ class PartitionTopicInfo:
     __slots__ = (
         "_consumed",
         "_origin",
+        "answered_at_ms",
         "fetch_offset",
         "high_watermark",
         "in_hand",
@@ -62,12 +66,19 @@ class PartitionTopicInfo:
         "queue",
         "source",
         "started_at",
+        "tally",
         "thread",
         "tp",
     )
 
     def __init__(
-        self, tp: TopicPartition, thread: str, queue: ChunkQueue, offset: int, source: Source = Source.NEITHER
+        self,
+        tp: TopicPartition,
+        thread: str,
+        queue: ChunkQueue,
+        offset: int,
+        source: Source = Source.NEITHER,
+        tally: Tally | None = None,
     ) -> None:
         self.tp = tp
         self.thread = thread
@@ -78,6 +89,8 @@ class PartitionTopicInfo:
         self.in_hand = NOTHING_IN_HAND
         self.is_live = True
         self.high_watermark = INVALID_OFFSET
+        self.answered_at_ms = 0
+        self.tally = Tally() if tally is None else tally
         self.on_back: Callable[[PartitionTopicInfo], None] | None = None
         self.opened: FetchedDataChunk | None = None
         self.kept: list[FetchedDataChunk] = []

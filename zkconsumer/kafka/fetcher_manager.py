@@ -19,6 +19,8 @@ from zkconsumer.errors import AuthenticationException, ConnectorClosed, WorldErr
 from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
+from zkconsumer.observe.fetch_metrics import FetchMetrics
+from zkconsumer.observe.metrics import Registry
 from zkconsumer.wire.hashing import java_hash
 
 if TYPE_CHECKING:
@@ -53,7 +55,11 @@ class ConsumerFetcherManager:
         on_reset: Callable[[PartitionTopicInfo, int], None],
         on_death: Callable[[str, BaseException], None],
         on_refused: Callable[[AuthenticationException], None],
+        registry: Registry | None = None,
+        on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None] = lambda *_: None,
     ) -> None:
+        self._registry = Registry(clock, {"clientId": settings.client_id}) if registry is None else registry
+        self._on_trouble = on_trouble
         self._name = name
         self._settings = settings
         self._num_fetchers = num_fetchers
@@ -109,6 +115,12 @@ class ConsumerFetcherManager:
         """What is to be read, and waits for a leader."""
         with self._changed:
             return {tp for tp, info in self._leaderless.items() if info.is_live}
+
+    def min_fetch_rate(self) -> float:
+        """Requests a second of the slowest fetcher thread's broker; 0 when there is none."""
+        with self._changed:
+            fetchers = [fetcher for fetcher, _ in self._fetchers.values()]
+        return min((fetcher.metrics.request_rate for fetcher in fetchers), default=0.0)
 
     def ask_to_stop(self) -> None:
         """Let every thread end, without waiting for it; nothing is started any more."""
@@ -227,6 +239,8 @@ class ConsumerFetcherManager:
                 self.add_partitions_with_error,
                 self._on_reset,
                 self._after_round,
+                FetchMetrics(self._registry, broker),
+                self._on_trouble,
             )
             name = f"ConsumerFetcherThread-{self._name}-{number}-{broker.broker_id}"
             worker = spawn(name, fetcher.run, self._on_death, wake=fetcher.interrupt)
@@ -253,6 +267,7 @@ class ConsumerFetcherManager:
         if self._said_failed.get(broker) != why:
             self._said_failed[broker] = why
             log.warning("fetch-failed broker=%s why=%r", broker, why)
+            self._on_trouble(broker, (), why)
 
     def _say(self, why: str) -> None:
         if why != self._said_no_broker:

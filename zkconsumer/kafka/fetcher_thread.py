@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.threads import StopSignal
     from zkconsumer.kafka.connection import Connect, Connection
     from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.observe.fetch_metrics import FetchMetrics
     from zkconsumer.wire.primitives import RecordSet
 
 LEFT_OUT_WAIT_MS = 20
@@ -133,8 +134,12 @@ class ConsumerFetcherThread:
         on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
         on_reset: Callable[[PartitionTopicInfo, int], None],
         on_round: Callable[[BrokerAddress, Exception | None], None],
+        metrics: FetchMetrics,
+        on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None],
     ) -> None:
+        self._on_trouble = on_trouble
         self.broker = broker
+        self.metrics = metrics
         self._settings = settings
         self._connect = connect
         self._clock = clock
@@ -278,6 +283,7 @@ class ConsumerFetcherThread:
             max_bytes=settings.max_bytes,
             topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
         )
+        asked_at_ms = self._clock.now_ms()
         answer = connection.request(
             FETCH,
             ranges.pick(FETCH),
@@ -287,6 +293,9 @@ class ConsumerFetcherThread:
         )
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
+        answered_at_ms = self._clock.now_ms()
+        records_bytes = sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
+        self.metrics.answered(answered_at_ms - asked_at_ms, records_bytes, answer.throttle_time_ms)
         self._rotate(placed, answer)
         leaderless: list[PartitionTopicInfo] = []
         out_of_range: list[PartitionTopicInfo] = []
@@ -298,6 +307,7 @@ class ConsumerFetcherThread:
                 info, offset = asked.pop(tp)
                 if not info.is_live or info.fetch_offset != offset:
                     continue
+                info.answered_at_ms = answered_at_ms
                 self._take(info, part, leaderless, out_of_range)
         if out_of_range:
             self._reset(connection, ranges, out_of_range)
@@ -347,6 +357,7 @@ class ConsumerFetcherThread:
         else:
             # Too large at any size: the stream raises it, and asking again would bring the same piece.
             self._too_large_at[info.tp] = offset
+        self.metrics.handed_over(info.tp.topic, found.complete_bytes)
         if not info.queue.offer(chunk):
             self._pending.append(chunk)
 
@@ -416,6 +427,7 @@ class ConsumerFetcherThread:
                 log.info("leader-moved broker=%s partitions=%d first=%s why=%r", *values)
             else:
                 log.warning("partition-trouble broker=%s partitions=%d first=%s why=%r", *values)
+                self._on_trouble(self.broker, tuple(partitions), why)
 
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""

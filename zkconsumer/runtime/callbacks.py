@@ -48,14 +48,13 @@ class CallbackThread:
                 self._worker = spawn(self._name, self._run, self._on_death, wake=self._wake)
             return True
 
-    def close(self) -> None:
-        """Begin nothing any more, and forget what waits; a call that runs goes on."""
+    def close(self, *, finish: bool = False) -> None:
+        """Take no more calls, and forget what waits, unless it is to be finished; a call that runs goes on."""
         with self._changed:
             self._closed = True
-            self._calls.clear()
+            if not finish:
+                self._calls.clear()
             self._changed.notify_all()
-        if self._worker is not None:
-            self._worker.ask_to_stop()
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for the end of the call that runs; True as well when it is the caller's own."""
@@ -70,6 +69,7 @@ class CallbackThread:
         while not stop.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._calls or self._closed or stop.is_set())
-                call = self._calls.popleft() if self._calls and not self._closed else None
-            if call is not None:
-                call()
+                if not self._calls:
+                    return
+                call = self._calls.popleft()
+            call()

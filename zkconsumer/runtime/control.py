@@ -46,6 +46,8 @@ class Control:
         self._inbox: queue.SimpleQueue[Event | Callable[[], None] | None] = queue.SimpleQueue()
         self._timers: dict[Timer, int] = {}
         self._performer: Performs | None = None
+        self._regular: list[tuple[int, Callable[[], None]]] = []
+        self._regular_due_ms: list[int] = []
         self._worker: Worker | None = None
 
     def start(self, name: str, performer: Performs, on_death: Callable[[str, BaseException], None]) -> None:
@@ -64,6 +66,11 @@ class Control:
     def call(self, action: Callable[[], None]) -> None:
         """Run something on the control thread, in its turn."""
         self._inbox.put(action)
+
+    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Run something on the control thread again and again, not exactly; before ``start``."""
+        self._regular.append((interval_ms, action))
+        self._regular_due_ms.append(self._clock.now_ms() + interval_ms)
 
     def feed(self, event: Event) -> None:
         """Handle an event now; only on the control thread."""
@@ -84,6 +91,7 @@ class Control:
             elif item is not None:
                 self.feed(item)
             self._fire_timers()
+            self._do_regular()
 
     def _next(self) -> Event | Callable[[], None] | None:
         due_ms = min(self._timers.values(), default=None)
@@ -92,6 +100,13 @@ class Control:
             return self._inbox.get(timeout=min(wait_ms, IDLE_WAIT_MS) / 1000)
         except queue.Empty:
             return None
+
+    def _do_regular(self) -> None:
+        now_ms = self._clock.now_ms()
+        for i, (interval_ms, action) in enumerate(self._regular):
+            if self._regular_due_ms[i] <= now_ms:
+                self._regular_due_ms[i] = now_ms + interval_ms
+                action()
 
     def _fire_timers(self) -> None:
         now_ms = self._clock.now_ms()

@@ -26,8 +26,12 @@ from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.offsets_channel import ChannelSettings, OffsetsChannel
 from zkconsumer.observe.counters import Counters
+from zkconsumer.observe.metrics import TICK_MS, Registry
 from zkconsumer.runtime.control import Control
+from zkconsumer.runtime.hooks import HookCalls
 from zkconsumer.runtime.listener import ListenerCalls
+from zkconsumer.runtime.metrics import MemberMetrics
+from zkconsumer.runtime.observing import Observing
 from zkconsumer.runtime.offsets import KafkaHalf
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
 from zkconsumer.zk.group_reader import GroupReader
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.fetcher_thread import FetchSettings
     from zkconsumer.runtime.brokers import BrokerAccess
-    from zkconsumer.types import TopicPartition
+    from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.store import ZkStore
 
 LEAVE_GRACE_MS = 2_000
@@ -74,10 +78,22 @@ class Member:
         brokers: BrokerAccess,
         clock: Clock,
         channel: ChannelSettings | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.id = settings.member
         self.counters = Counters()
         self.lease = Lease(clock)
+        self.registry = Registry(clock, {"clientId": fetch.client_id, "groupId": group})
+        self.metrics = MemberMetrics(
+            self.registry,
+            clock,
+            self.lease,
+            lambda: self.streams.held().values(),
+            lambda: self.queues,
+            lambda: self.fetchers.min_fetch_rate(),
+        )
+        self.hooks = HookCalls(self.id, hooks, self.counters, self._thread_died)
+        self.observing = Observing(self.metrics, self.hooks, lambda: self.streams.assignment)
         self.group = Group(settings, planner)
         self.queues: dict[QueueKey, ChunkQueue] = {}
         self._settings = settings
@@ -93,7 +109,8 @@ class Member:
         self._calls_lock = threading.Lock()
         self._any_broker = brokers.any_broker(fetch.client_id, fetch.socket_timeout_ms, clock)
         self.control = Control(self.group, clock)
-        zookeeper = ZooKeeperHalf(group, self.id, store, GroupReader(group), self.control, clock)
+        self.control.every(TICK_MS, self.registry.tick)
+        zookeeper = ZooKeeperHalf(group, self.id, store, GroupReader(group), self.control, clock, self.observing)
         self.fetchers = ConsumerFetcherManager(
             self.id,
             fetch,
@@ -104,17 +121,19 @@ class Member:
             lambda info, offset: self.streams.on_reset(info, offset),
             self._thread_died,
             self._refused_by_brokers,
+            self.registry,
+            self.observing.fetch_failed,
         )
-        self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control)
+        self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control, self.metrics.tally_of)
         self.listener = ListenerCalls(self.id, self.control, self._thread_died)
         self.channel: OffsetsChannel | None = None
         kafka: KafkaHalf | None = None
         if channel is not None:
             self.channel = OffsetsChannel(self.id, channel, brokers.connect, brokers.find, clock, self._thread_died)
-            kafka = KafkaHalf(group, store, self.channel, self.lease, self.control)
+            kafka = KafkaHalf(group, store, self.channel, self.lease, self.control, self.observing)
         self.control.start(
             f"{self.id}-control",
-            Performer(self.id, zookeeper, kafka, self.streams, self.listener, self.counters, self),
+            Performer(self.id, zookeeper, kafka, self.streams, self.listener, self.counters, self.observing, self),
             self._thread_died,
         )
         store.listen(zookeeper.on_store_event)
@@ -219,6 +238,9 @@ class Member:
         clean = (self.channel is None or self.channel.join(CLOSE_STEP_MS)) and clean
         clean = self.control.stop(CLOSE_STEP_MS) and clean
         self._share_known.set()
+        self.hooks.close()
+        if not self.hooks.join(CLOSE_STEP_MS):
+            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
         if not self.listener.join(CLOSE_STEP_MS):
             log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
         return clean
@@ -267,6 +289,7 @@ class Member:
     def _thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
+        self.hooks.call("thread_died", name, error)
         if isinstance(error, Bug):
             self._end(error)
         else:
@@ -281,6 +304,7 @@ class Member:
         self.end_streams(self._failure)
         self.lease.set(0)
         if is_first:
+            self.hooks.call("member_failed", error)
             self._ask_to_stop()
             self._giving_up = spawn(f"{self.id}-give-up", lambda _: self._give_up(), self._thread_died)
         self._share_known.set()

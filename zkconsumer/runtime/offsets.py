@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.runtime.observing import KAFKA
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import GetMany, Node, NoNode
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
     from zkconsumer.kafka.offsets_channel import Fetched, Job, OffsetsChannel
     from zkconsumer.runtime.control import Control
+    from zkconsumer.runtime.observing import Observing
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Result
     from zkconsumer.zk.store import ZkStore
@@ -34,7 +36,16 @@ LOOK_TIMEOUT_MS = 2_000
 class KafkaHalf:
     """Fetches and commits offsets at the group's coordinator; one group, one member."""
 
-    def __init__(self, group: str, store: ZkStore, channel: OffsetsChannel, lease: Lease, control: Control) -> None:
+    def __init__(
+        self,
+        group: str,
+        store: ZkStore,
+        channel: OffsetsChannel,
+        lease: Lease,
+        control: Control,
+        observing: Observing,
+    ) -> None:
+        self._observing = observing
         self._group = group
         self._store = store
         self._channel = channel
@@ -51,11 +62,14 @@ class KafkaHalf:
 
     def commit(self, command: do.CommitToKafka) -> None:
         def done(results: Mapping[TopicPartition, KafkaWritten]) -> None:
-            event = ev.KafkaCommitSettled(command.ticket, results)
-            self._control.call(partial(self._settled, command.ticket, event))
+            self._control.call(partial(self._committed, command, results))
 
         check = partial(self._look, command.session_id)
         self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
+
+    def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaWritten]) -> None:
+        self._observing.settled(KAFKA, command.offsets, results)
+        self._settled(command.ticket, ev.KafkaCommitSettled(command.ticket, results))
 
     def cancel(self, command: do.CancelKafka) -> None:
         job = self._jobs.pop(command.of, None)

@@ -18,6 +18,7 @@ from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
+from zkconsumer.runtime.observing import ZOOKEEPER
 from zkconsumer.zk import paths, writes
 from zkconsumer.zk.procedures import Claims, deregister, list_owners, read_positions, register
 from zkconsumer.zk.registration import format_registration, registration_of
@@ -37,13 +38,15 @@ if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.lease import Lease
     from zkconsumer.core.commands import Command
+    from zkconsumer.core.stores import Source
     from zkconsumer.core.view import GroupView
     from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.control import Control
     from zkconsumer.runtime.listener import ListenerCalls
+    from zkconsumer.runtime.observing import Observing
     from zkconsumer.runtime.offsets import KafkaHalf
-    from zkconsumer.types import TopicPartition
+    from zkconsumer.types import Tally, TopicPartition
     from zkconsumer.zk.group_reader import GroupReader
     from zkconsumer.zk.procedures import Procedure
     from zkconsumer.zk.requests import Result, StoreEvent
@@ -61,8 +64,16 @@ class ZooKeeperHalf:
     """Registers, reads, claims, commits and releases; one group, one member."""
 
     def __init__(
-        self, group: str, member: str, store: ZkStore, reader: GroupReader, control: Control, clock: Clock
+        self,
+        group: str,
+        member: str,
+        store: ZkStore,
+        reader: GroupReader,
+        control: Control,
+        clock: Clock,
+        observing: Observing,
     ) -> None:
+        self._observing = observing
         self._group = group
         self._member = member
         self._store = store
@@ -81,6 +92,7 @@ class ZooKeeperHalf:
         self._control.call(partial(self._store_event, event))
 
     def _store_event(self, event: StoreEvent) -> None:
+        self._observing.session(event)
         match event:
             case SessionConnected(session_id, timeout_ms):
                 self._reader.forget()
@@ -189,6 +201,8 @@ class ZooKeeperHalf:
 
     def commit(self, command: do.Commit) -> None:
         def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+            asked = {tp: of.offset for tp, of in command.offsets.items()}
+            self._observing.settled(ZOOKEEPER, asked, results)
             return ev.CommitSettled(command.ticket, results)
 
         procedure = writes.commit(self._group, command.session_id, command.offsets, command.control_version)
@@ -196,6 +210,8 @@ class ZooKeeperHalf:
 
     def release(self, command: do.Release) -> None:
         def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+            asked = {tp: part.offset for tp, part in command.partitions.items()}
+            self._observing.settled(ZOOKEEPER, asked, results)
             return ev.ReleaseSettled(command.ticket, results)
 
         procedure = writes.release(self._group, command.session_id, command.partitions, command.control_version)
@@ -227,7 +243,9 @@ class StreamsHalf:
         fetchers: ConsumerFetcherManager,
         lease: Lease,
         control: Control,
+        tally_of: Callable[[str, str], Tally],
     ) -> None:
+        self._tally_of = tally_of
         self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
         self._queue_of = queue_of
         self._fetchers = fetchers
@@ -241,10 +259,14 @@ class StreamsHalf:
         started: list[PartitionTopicInfo] = []
         for tp, offset in command.positions.items():
             thread = command.threads[tp]
-            info = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), offset, command.sources[tp])
+            info = self._info(tp, thread, offset, command.sources[tp])
             self.infos[tp] = info
             started.append(info)
         self._fetchers.start(started)
+
+    def _info(self, tp: TopicPartition, thread: str, offset: int, source: Source) -> PartitionTopicInfo:
+        queue, tally = self._queue_of(tp.topic, thread), self._tally_of(tp.topic, thread)
+        return PartitionTopicInfo(tp, thread, queue, offset, source, tally)
 
     def drain(self, command: do.Drain) -> None:
         """Stop the hand-out; whoever has no record in hand is drained at once, all in one event."""
@@ -289,7 +311,8 @@ class StreamsHalf:
             old = self.infos[tp]
             # One that was never placed is placed as it would have been: by the reset policy, or at the beginning.
             offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
-            new = PartitionTopicInfo(tp, thread, self._queue_of(tp.topic, thread), offset, old.source)
+            new = self._info(tp, thread, offset, old.source)
+            new.high_watermark, new.answered_at_ms = old.high_watermark, old.answered_at_ms
             chunks = []
             for chunk in old.not_handed_out():
                 if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
@@ -305,6 +328,11 @@ class StreamsHalf:
     def held(self) -> dict[TopicPartition, PartitionTopicInfo]:
         """Everything that is ours, what is on its way out included; from any thread."""
         return dict(self.infos)
+
+    @property
+    def assignment(self) -> dict[TopicPartition, str]:
+        """What is read now: partition -> thread id; from any thread."""
+        return {tp: info.thread for tp, info in self.held().items() if info.is_live}
 
     def collect_positions(self) -> None:
         """Of what is being handed out; what is on its way out is committed with its release."""
@@ -352,9 +380,11 @@ class Performer:
         streams: StreamsHalf,
         listener: ListenerCalls,
         counters: Counters,
+        observing: Observing,
         outcome: Outcomes,
     ) -> None:
         self._member = member
+        self._observing = observing
         self._counters = counters
         self._do: dict[type, Callable[[Any], None]] = {
             do.Probe: zookeeper.probe,
@@ -392,6 +422,7 @@ class Performer:
     def perform(self, command: Command) -> None:
         """Do it, or start it."""
         self._do[type(command)](command)
+        self._observing.performed(command)
 
     def _tell(self, command: do.Tell) -> None:
         log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.words)

@@ -17,7 +17,7 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_releases import NEWEST
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
-from zkconsumer.types import TopicPartition
+from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.znodes import parse_offset, parse_owner
@@ -73,10 +73,10 @@ class FakeWorld:
         self.stores.append(store)
         return store
 
-    def connector(self, **settings: Any) -> ZookeeperConsumerConnector:
+    def connector(self, *, hooks: Hooks | None = None, **settings: Any) -> ZookeeperConsumerConnector:
         """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
         config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
-        connector = ZookeeperConsumerConnector(config, store=self.store, connect=self.cluster.connect)
+        connector = ZookeeperConsumerConnector(config, store=self.store, connect=self.cluster.connect, hooks=hooks)
         self.connectors.append(connector)
         return connector
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zkconsumer.types import Tally
 from zkconsumer.wire.entries import Record, walk
 from zkconsumer.wire.records_legacy import read_entry
 from zkconsumer.wire.records_v2 import read_batch
@@ -72,12 +73,16 @@ def iter_records(
     check_crcs: bool = True,
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    tally: Tally | None = None,
 ) -> Iterator[Record]:
     """The records of ``record_set`` with at least ``start_offset``, in strictly increasing order of offset.
 
     Lazy: an entry is checked and decompressed when its first record is asked for, and what stands before a bad
     entry has been handed out when the error comes.  Control batches are left out, a cut-off tail is ignored.  With
     ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.
+
+    ``tally`` is raised by the records of an entry when it is finished, or when the iterator is dropped in the middle of
+    it: to count each record would cost each record.
 
     Raises ``InvalidMessageException`` (checksum, structure, offsets that do not increase, more than
     ``decompressed_bytes_max`` out of one entry) and ``UnsupportedCodec``, and nothing else for any bytes.  Both name
@@ -86,11 +91,12 @@ def iter_records(
     """
     flat = _flat(record_set)
     offset_before = -1
+    tally = Tally() if tally is None else tally
     for entry in walk(flat):
         if entry.magic == 2:
-            yield from read_batch(flat, entry, start_offset, check_crcs, decompressed_bytes_max)
+            yield from read_batch(flat, entry, start_offset, check_crcs, decompressed_bytes_max, tally)
         else:
-            yield from read_entry(flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max)
+            yield from read_entry(flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max, tally)
         offset_before = entry.last_offset
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.types import Tally
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import (
     ENTRY_PREFIX_BYTES,
@@ -44,6 +45,7 @@ def read_entry(
     start_offset: int,
     check_crcs: bool,
     decompressed_bytes_max: int,
+    tally: Tally,
 ) -> Iterator[Record]:
     """The records of one entry of format 0 or 1 that are at ``start_offset`` or after it.
 
@@ -59,11 +61,13 @@ def read_entry(
     is_append_time = body[0] == 1 and attributes & _LOG_APPEND_TIME
     if not attributes & _CODEC_MASK:
         timestamp_type = -1 if body[0] == 0 else 1 if is_append_time else 0
+        tally.count += 1
         yield Record(entry.offset, timestamp, timestamp_type, key, value, ())
         return
     inner = _decompress(attributes & _CODEC_MASK, value, entry, decompressed_bytes_max)
     shift = _shift(inner, entry, offset_before)
-    yield from _inner_records(inner, entry, shift, timestamp if is_append_time else None, start_offset, check_crcs)
+    append_time = timestamp if is_append_time else None
+    yield from _inner_records(inner, entry, shift, append_time, start_offset, check_crcs, tally)
 
 
 def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:
@@ -137,7 +141,13 @@ def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
 
 
 def _inner_records(
-    inner: bytes, entry: Entry, shift: int, append_time: int | None, start_offset: int, check_crcs: bool
+    inner: bytes,
+    entry: Entry,
+    shift: int,
+    append_time: int | None,
+    start_offset: int,
+    check_crcs: bool,
+    tally: Tally,
 ) -> Iterator[Record]:
     """The records of a wrapper; ``append_time`` is the wrapper's, and goes before those of the messages."""
     crc32 = zlib.crc32
@@ -159,6 +169,7 @@ def _inner_records(
         attributes, timestamp, key, value = _fields(body, entry)
         if attributes & _CODEC_MASK:
             raise corrupt(entry, "a compressed message inside a compressed message")
+        tally.count += 1
         if body[0] == 0:
             yield Record(offset, -1, -1, key, value, ())
         elif append_time is None:

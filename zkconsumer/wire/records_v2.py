@@ -21,6 +21,7 @@ from struct import Struct
 import google_crc32c
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.types import Tally
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import Entry, Record, bad_entry, corrupt
 
@@ -45,6 +46,7 @@ def read_batch(
     start_offset: int,
     check_crcs: bool,
     decompressed_bytes_max: int,
+    tally: Tally,
 ) -> Iterator[Record]:
     """The records of one batch that are at ``start_offset`` or after it; none of a control batch.
 
@@ -64,7 +66,7 @@ def read_batch(
     if attributes & _CODEC_MASK:
         body, position = _decompress(attributes & _CODEC_MASK, covered, entry, decompressed_bytes_max), 0
     append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
-    yield from _records(body, position, count, entry, base_timestamp, append_time, start_offset)
+    yield from _records(body, position, count, entry, base_timestamp, append_time, start_offset, tally)
 
 
 def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max: int) -> bytes:
@@ -82,6 +84,7 @@ def _records(
     base_timestamp: int,
     append_time: int | None,
     start_offset: int,
+    tally: Tally,
 ) -> Iterator[Record]:
     """The hot loop.  Varints of one and two bytes are read in place (keys are short: of one): a call costs more
     than the rest of a field.
@@ -94,8 +97,9 @@ def _records(
     last_offset = entry.last_offset
     offset_before = base_offset - 1
     timestamp_type = 0 if append_time is None else 1
+    _read, unread = -1, 0
     try:
-        for _ in range(count):
+        for _read in range(count):
             size = body[position]
             position += 1
             if size >= 0x80:
@@ -130,6 +134,7 @@ def _records(
             offset_before = offset
             if offset < start_offset:
                 position = record_end
+                unread += 1
                 continue
 
             key = value = None
@@ -163,7 +168,13 @@ def _records(
                 raise corrupt(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
             yield Record(offset, timestamp, timestamp_type, key, value, headers)
     except IndexError as error:
+        unread += 1
         raise corrupt(entry, f"a record after offset {offset_before} is cut off") from error
+    except InvalidMessageException:
+        unread += 1
+        raise
+    finally:
+        tally.count += _read + 1 - unread
     if position != bytes_total:
         raise corrupt(entry, f"{bytes_total - position} bytes follow the {count} records of the batch")
 

@@ -1,0 +1,26 @@
+"""Metrics as a file of JSON: whoever reads it finds the last whole dump, never half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
+    """Write ``connector.metrics()`` beside ``path``, then put it in its place.  Raises ``OSError``."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(metrics, file, indent=1, sort_keys=True)
+            file.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,45 @@
+"""What one fetcher thread measures: each answer of its broker, and what was handed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.observe import metric_names as names
+
+if TYPE_CHECKING:
+    from zkconsumer.observe.metrics import Registry
+    from zkconsumer.types import BrokerAddress
+
+
+class FetchMetrics:
+    """The metrics of one broker, and those of all brokers together."""
+
+    def __init__(self, registry: Registry, broker: BrokerAddress) -> None:
+        where = broker.host, str(broker.port)
+        self.requests = registry.meter(names.FETCHER_REQUESTS, *where)
+        self._bytes = registry.meter(names.FETCHER_BYTES, *where)
+        self._times = (registry.timer(names.FETCH_TIME_ALL), registry.timer(names.FETCH_TIME, *where))
+        self._sizes = (registry.histogram(names.FETCH_SIZE_ALL), registry.histogram(names.FETCH_SIZE, *where))
+        self._throttles = (registry.timer(names.THROTTLE_ALL), registry.timer(names.THROTTLE, *where))
+        self._registry = registry
+
+    @property
+    def request_rate(self) -> float:
+        """Requests a second over the last minute."""
+        return self.requests.values()["OneMinuteRate"]
+
+    def answered(self, elapsed_ms: int, records_bytes: int, throttle_ms: int) -> None:
+        """A fetch request was answered."""
+        self.requests.mark()
+        for timer in self._times:
+            timer.update(elapsed_ms)
+        for size in self._sizes:
+            size.update(records_bytes)
+        for throttle in self._throttles:
+            throttle.update(throttle_ms)
+
+    def handed_over(self, topic: str, complete_bytes: int) -> None:
+        """A chunk goes to a stream."""
+        self._bytes.mark(complete_bytes)
+        self._registry.meter(names.BYTES_ALL).mark(complete_bytes)
+        self._registry.meter(names.BYTES, topic).mark(complete_bytes)

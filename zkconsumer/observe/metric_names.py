@@ -1,0 +1,167 @@
+"""The table of metrics: the original's MBean names, and what each is called here and in Prometheus.  Pure.
+
+``migration_docs/reference/metrics.md`` is generated from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+CONNECTOR = "ZookeeperConsumerConnector"
+FETCHES = "FetchRequestAndResponseMetrics"
+
+
+class Kind(Enum):
+    """What a metric can do; the words of Yammer's library."""
+
+    METER = "meter"
+    TIMER = "timer"
+    HISTOGRAM = "histogram"
+    GAUGE = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One MBean pattern.  ``prometheus`` is empty where another row holds the same in parts: nobody must add twice."""
+
+    domain: str
+    type: str
+    name: str
+    labels: tuple[str, ...]
+    kind: Kind
+    prometheus: str
+    sentence: str
+
+    @property
+    def pattern(self) -> str:
+        """The MBean name with the names of its labels."""
+        return f"{self.domain}:type={self.type},name={self.name}" + "".join(f",{label}" for label in self.labels)
+
+
+def _row(
+    type_: str, name: str, labels: str, kind: Kind, prometheus: str, sentence: str, domain: str = "consumer"
+) -> Row:
+    return Row(f"kafka.{domain}", type_, name, tuple(labels.split()), kind, prometheus, sentence)
+
+
+KAFKA_COMMITS = _row(
+    CONNECTOR, "KafkaCommitsPerSec", "clientId", Kind.METER, "zkconsumer_kafka_commits_total",
+    "Partitions in commits to Kafka, one a partition and attempt.",
+)
+ZOOKEEPER_COMMITS = _row(
+    CONNECTOR, "ZooKeeperCommitsPerSec", "clientId", Kind.METER, "zkconsumer_zookeeper_commits_total",
+    "Offset nodes that were written, in commits and in releases.",
+)
+REBALANCES = _row(
+    CONNECTOR, "RebalanceRateAndTime", "clientId", Kind.TIMER, "zkconsumer_rebalance_seconds",
+    "From the reading of the group to the whole share, all attempts in between included.",
+)
+OWNED_ALL = _row(
+    CONNECTOR, "OwnedPartitionsCount", "clientId groupId", Kind.GAUGE, "",
+    "Partitions that this member holds.",
+)
+OWNED = _row(
+    CONNECTOR, "OwnedPartitionsCount", "clientId groupId topic", Kind.GAUGE, "zkconsumer_owned_partitions",
+    "The same of one topic, while it holds any of it.",
+)
+QUEUE_SIZE = _row(
+    CONNECTOR, "FetchQueueSize", "clientId topic threadId", Kind.GAUGE, "zkconsumer_fetch_queue_chunks",
+    "Chunks that wait for a stream. Full means that the program is slower than the brokers. The one queue of a "
+    "filter's thread has the topic `*`.",
+)
+METRICS_COUNT = _row(
+    CONNECTOR, "yammer-metrics-count", "", Kind.GAUGE, "",
+    "How many metrics this connector has.",
+)
+MAX_LAG = _row(
+    "ConsumerFetcherManager", "MaxLag", "clientId", Kind.GAUGE, "zkconsumer_max_lag",
+    "The largest `ConsumerLag`; -1 when none is above 0 and one is not known, or when the share has not been whole for "
+    "30 s. So a member that stands still does not show 0.",
+)
+MIN_FETCH_RATE = _row(
+    "ConsumerFetcherManager", "MinFetchRate", "clientId", Kind.GAUGE, "zkconsumer_min_fetch_rate",
+    "Requests a second of the slowest broker, over the last minute; 0 when nothing is fetched.",
+)
+LAG = _row(
+    "FetcherLagMetrics", "ConsumerLag", "clientId topic partition", Kind.GAUGE, "zkconsumer_lag",
+    "High watermark less the offset that the program has consumed; -1 when nothing is known to be left, and no broker "
+    "has answered for this partition for 30 s.",
+    "server",
+)
+FETCHER_REQUESTS = _row(
+    "FetcherStats", "RequestsPerSec", "clientId brokerHost brokerPort", Kind.METER, "zkconsumer_fetch_requests_total",
+    "Fetch requests that a broker answered.",
+    "server",
+)
+FETCHER_BYTES = _row(
+    "FetcherStats", "BytesPerSec", "clientId brokerHost brokerPort", Kind.METER, "zkconsumer_fetched_bytes_total",
+    "Bytes of complete messages in its answers.",
+    "server",
+)
+MESSAGES_ALL = _row(
+    "ConsumerTopicMetrics", "MessagesPerSec", "clientId", Kind.METER, "",
+    "Messages that streams have read, counted when the batch in which they came is finished or dropped.",
+)
+MESSAGES = _row(
+    "ConsumerTopicMetrics", "MessagesPerSec", "clientId topic", Kind.METER, "zkconsumer_messages_total",
+    "The same of one topic.",
+)
+BYTES_ALL = _row(
+    "ConsumerTopicMetrics", "BytesPerSec", "clientId", Kind.METER, "",
+    "Bytes of complete messages that were put in queues.",
+)
+BYTES = _row(
+    "ConsumerTopicMetrics", "BytesPerSec", "clientId topic", Kind.METER, "zkconsumer_bytes_total",
+    "The same of one topic.",
+)
+FETCH_TIME_ALL = _row(
+    FETCHES, "FetchRequestRateAndTimeMs", "clientId", Kind.TIMER, "",
+    "How long fetch requests took, the waiting of the broker for data included.",
+)
+FETCH_TIME = _row(
+    FETCHES, "FetchRequestRateAndTimeMs", "clientId brokerHost brokerPort", Kind.TIMER, "zkconsumer_fetch_seconds",
+    "The same of one broker.",
+)
+FETCH_SIZE_ALL = _row(
+    FETCHES, "FetchResponseSize", "clientId", Kind.HISTOGRAM, "",
+    "Bytes of the record sets in an answer.",
+)
+FETCH_SIZE = _row(
+    FETCHES, "FetchResponseSize", "clientId brokerHost brokerPort", Kind.HISTOGRAM, "zkconsumer_fetch_response_bytes",
+    "The same of one broker.",
+)
+THROTTLE_ALL = _row(
+    FETCHES, "FetchRequestThrottleRateAndTimeMs", "clientId", Kind.TIMER, "",
+    "How long brokers held answers back because of a quota (Kafka 0.9 and later).",
+)
+THROTTLE = _row(
+    FETCHES, "FetchRequestThrottleRateAndTimeMs", "clientId brokerHost brokerPort", Kind.TIMER,
+    "zkconsumer_fetch_throttle_seconds",
+    "The same of one broker.",
+)
+
+ROWS: tuple[Row, ...] = (
+    KAFKA_COMMITS,
+    ZOOKEEPER_COMMITS,
+    REBALANCES,
+    OWNED_ALL,
+    OWNED,
+    QUEUE_SIZE,
+    METRICS_COUNT,
+    MAX_LAG,
+    MIN_FETCH_RATE,
+    LAG,
+    FETCHER_REQUESTS,
+    FETCHER_BYTES,
+    MESSAGES_ALL,
+    MESSAGES,
+    BYTES_ALL,
+    BYTES,
+    FETCH_TIME_ALL,
+    FETCH_TIME,
+    FETCH_SIZE_ALL,
+    FETCH_SIZE,
+    THROTTLE_ALL,
+    THROTTLE,
+)

@@ -1,0 +1,265 @@
+"""What is measured: meters, timers, histograms, gauges, and the registry of one connector.
+
+    streams, fetchers, control thread --mark, update--> Registry --snapshot--> JSON (``mbeans``), Prometheus
+
+Attributes are called as Yammer's metrics call them over JMX, so that old dashboards find their words.  Nothing here is
+touched once a record: messages are counted by the batch (``wire.tally``), everything else by the request or the chunk.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from zkconsumer.observe.metric_names import ROWS, Kind, Row
+from zkconsumer.types import Tally
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+
+SAMPLES_MAX = 1_024
+"""Over how many of the last values percentiles are computed.  (Yammer weighs older ones as well.)"""
+
+TICK_MS = 5_000
+"""How often rates are brought up to date, as Yammer does."""
+
+MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
+PERCENTILES = {
+    "50thPercentile": 0.5,
+    "75thPercentile": 0.75,
+    "95thPercentile": 0.95,
+    "98thPercentile": 0.98,
+    "99thPercentile": 0.99,
+    "999thPercentile": 0.999,
+}
+
+Values: TypeAlias = "dict[str, float]"
+"""Attribute, by Yammer's name -> value."""
+
+Labels: TypeAlias = "tuple[str, ...]"
+"""The values of a row's own labels, in its order."""
+
+
+class Rates:
+    """Events a second, averaged over the life and, weighed by age, over the last minutes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._born_ms = self._ticked_ms = clock.now_ms()
+        self._counted = 0
+        self._rates: dict[str, float] = {}
+
+    def tick(self, count: int) -> None:
+        """Take in what was counted since the last tick; whatever the time between, it is weighed rightly."""
+        now_ms = self._clock.now_ms()
+        elapsed_ms = now_ms - self._ticked_ms
+        if elapsed_ms <= 0:
+            return
+        rate = (count - self._counted) * 1000 / elapsed_ms
+        for name, minutes in MINUTES.items():
+            weight = 1 - math.exp(-elapsed_ms / (minutes * 60_000))
+            before = self._rates.get(name, rate)
+            self._rates[name] = before + weight * (rate - before)
+        self._counted, self._ticked_ms = count, now_ms
+
+    def values(self, count: int) -> Values:
+        """Rates as of the last tick; 0 before the first, as in Yammer."""
+        age_s = (self._clock.now_ms() - self._born_ms) / 1000
+        recent = {name: self._rates.get(name, 0.0) for name in MINUTES}
+        return {"Count": count, "MeanRate": count / age_s if age_s > 0 else 0.0, **recent}
+
+
+class Meter:
+    """How often, and how often a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._tallies: list[Tally] = []
+        self._rates = Rates(clock)
+
+    def mark(self, by: int = 1) -> None:
+        """Count; from any thread."""
+        with self._lock:
+            self._count += by
+
+    def adopt(self, tally: Tally) -> None:
+        """Count this in as well: one thread raises it, without a lock."""
+        with self._lock:
+            self._tallies.append(tally)
+
+    @property
+    def count(self) -> int:
+        """Everything so far."""
+        with self._lock:
+            return self._count + sum(tally.count for tally in self._tallies)
+
+    def tick(self) -> None:
+        self._rates.tick(self.count)
+
+    def values(self) -> Values:
+        return self._rates.values(self.count)
+
+
+class Histogram:
+    """How large: extremes, mean and deviation of everything, percentiles of the last ``SAMPLES_MAX``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._samples: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._count = 0
+        self._min = math.inf
+        self._max = -math.inf
+        self._mean = self._squares = 0.0
+
+    def update(self, value: float) -> None:
+        """Take a value in; from any thread."""
+        with self._lock:
+            self._count += 1
+            self._samples.append(value)
+            self._min, self._max = min(self._min, value), max(self._max, value)
+            before = self._mean
+            self._mean += (value - before) / self._count
+            self._squares += (value - before) * (value - self._mean)
+
+    @property
+    def count(self) -> int:
+        with self._lock:
+            return self._count
+
+    def tick(self) -> None:
+        """It has no rates."""
+
+    def values(self) -> Values:
+        with self._lock:
+            samples, count = sorted(self._samples), self._count
+            if not count:
+                return dict.fromkeys(("Count", "Min", "Max", "Mean", "StdDev", *PERCENTILES), 0.0)
+            deviation = math.sqrt(self._squares / (count - 1)) if count > 1 else 0.0
+            whole = {"Count": count, "Min": self._min, "Max": self._max, "Mean": self._mean, "StdDev": deviation}
+        return whole | {name: samples[min(len(samples) - 1, int(q * len(samples)))] for name, q in PERCENTILES.items()}
+
+
+class Timer:
+    """How long, in ms, and how often a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._durations = Histogram()
+        self._rates = Rates(clock)
+
+    def update(self, elapsed_ms: float) -> None:
+        """Something took so long; from any thread."""
+        self._durations.update(elapsed_ms)
+
+    @property
+    def count(self) -> int:
+        return self._durations.count
+
+    def tick(self) -> None:
+        self._rates.tick(self._durations.count)
+
+    def values(self) -> Values:
+        durations = self._durations.values()
+        return durations | self._rates.values(int(durations["Count"]))
+
+
+Measure: TypeAlias = Meter | Histogram | Timer
+Gauges: TypeAlias = "Callable[[], Mapping[Labels, float]]"
+"""What a gauge shows now: one value for each of its labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One metric as it is now."""
+
+    row: Row
+    labels: Mapping[str, str]
+    values: Mapping[str, float]
+
+    @property
+    def mbean(self) -> str:
+        """The name under which JMX showed it."""
+        own = "".join(f",{label}={self.labels[label]}" for label in self.row.labels)
+        return f"{self.row.domain}:type={self.row.type},name={self.row.name}{own}"
+
+
+class Registry:
+    """The metrics of one connector; no other connector's are touched by anything here.
+
+    ``given`` are the values of the labels that all metrics of a connector share (``clientId``, ``groupId``).
+    """
+
+    def __init__(self, clock: Clock, given: Mapping[str, str]) -> None:
+        self._clock = clock
+        self._given = dict(given)
+        self._lock = threading.Lock()
+        self._measures: dict[tuple[Row, Labels], Measure] = {}
+        self._gauges: dict[Row, Gauges] = {}
+
+    def meter(self, row: Row, *labels: str) -> Meter:
+        """The meter of this row with these values of the row's own labels; made when it is first asked for."""
+        assert row.kind is Kind.METER, row.name
+        made = self._measure(row, labels, lambda: Meter(self._clock))
+        assert isinstance(made, Meter), "one kind a row"
+        return made
+
+    def timer(self, row: Row, *labels: str) -> Timer:
+        """As ``meter``."""
+        assert row.kind is Kind.TIMER, row.name
+        made = self._measure(row, labels, lambda: Timer(self._clock))
+        assert isinstance(made, Timer), "one kind a row"
+        return made
+
+    def histogram(self, row: Row, *labels: str) -> Histogram:
+        """As ``meter``."""
+        assert row.kind is Kind.HISTOGRAM, row.name
+        made = self._measure(row, labels, Histogram)
+        assert isinstance(made, Histogram), "one kind a row"
+        return made
+
+    def _measure(self, row: Row, labels: Labels, make: Callable[[], Measure]) -> Measure:
+        with self._lock:
+            found = self._measures.get((row, labels))
+            if found is None:
+                found = self._measures[row, labels] = make()
+            return found
+
+    def gauge(self, row: Row, read: Gauges) -> None:
+        """Ask ``read`` whenever somebody looks; in the looker's thread."""
+        assert row.kind is Kind.GAUGE, row.name
+        self._gauges[row] = read
+
+    def tick(self) -> None:
+        """Bring the rates up to date; called every ``TICK_MS``."""
+        for measure in self._all_measures().values():
+            measure.tick()
+
+    def samples(self) -> Iterable[Sample]:
+        """Everything as it is now, in the order of the table."""
+        measures = self._all_measures()
+        for row in ROWS:
+            for (of, labels), measure in sorted(measures.items(), key=lambda item: item[0][1]):
+                if of is row:
+                    yield Sample(row, self._labelled(row, labels), measure.values())
+            if row in self._gauges:
+                for labels, value in sorted(self._gauges[row]().items()):
+                    yield Sample(row, self._labelled(row, labels), {"Value": value})
+
+    def __len__(self) -> int:
+        return len(self._measures) + len(self._gauges)
+
+    def mbeans(self) -> dict[str, Values]:
+        """MBean name -> attribute -> value."""
+        return {sample.mbean: dict(sample.values) for sample in self.samples()}
+
+    def _all_measures(self) -> dict[tuple[Row, Labels], Measure]:
+        with self._lock:
+            return dict(self._measures)
+
+    def _labelled(self, row: Row, labels: Labels) -> dict[str, str]:
+        own = iter(labels)
+        return {label: self._given[label] if label in self._given else next(own) for label in row.labels}

@@ -1,0 +1,107 @@
+"""Metrics for Prometheus; needs the extra ``[metrics]`` (prometheus-client), which nothing else imports.
+
+    from prometheus_client import REGISTRY, start_http_server
+    from zkconsumer.observe.prometheus import ConnectorCollector
+
+    REGISTRY.register(ConnectorCollector(connector))
+    start_http_server(8000)
+
+Whatever a program has beside it in that registry goes its own way.  Nothing is computed before somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+
+from zkconsumer.observe.metric_names import ROWS, Kind, Row
+from zkconsumer.observe.metrics import PERCENTILES
+
+if TYPE_CHECKING:
+    from zkconsumer.observe.metrics import Sample
+
+OWN_LABELS = ("member", "group", "client_id")
+"""What tells connectors apart; the member's id is never shared, a client id may be."""
+
+LABELS = {"topic": "topic", "partition": "partition", "threadId": "thread", "brokerHost": "host", "brokerPort": "port"}
+"""Label of an MBean -> label here; ``clientId`` and ``groupId`` are among ``OWN_LABELS``."""
+
+MS_PER_S = 1000
+
+
+class Connector(Protocol):
+    """What is asked of a ``ZookeeperConsumerConnector``."""
+
+    def metric_samples(self) -> Sequence[Sample]: ...
+
+    def metrics(self) -> Mapping[str, Any]: ...
+
+
+class ConnectorCollector:
+    """Shows the metrics and counters of connectors; one that is gone, or was removed, is shown no more."""
+
+    def __init__(self, *connectors: Connector) -> None:
+        self._connectors: weakref.WeakSet[Connector] = weakref.WeakSet(connectors)
+
+    def add(self, connector: Connector) -> None:
+        """Show this one, too."""
+        self._connectors.add(connector)
+
+    def remove(self, connector: Connector) -> None:
+        """Show this one no more: call it after ``close``, unless the connector is forgotten anyway."""
+        self._connectors.discard(connector)
+
+    def describe(self) -> Iterable[Metric]:
+        """Which names there are, before there is any value; a registry asks so that no two collectors clash."""
+        return [_family(row) for row in ROWS if row.prometheus]
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything as it is now."""
+        families = {row: _family(row) for row in ROWS if row.prometheus}
+        counted: dict[str, CounterMetricFamily] = {}
+        for connector in list(self._connectors):
+            whole = connector.metrics()
+            own = [str(whole[label]) for label in OWN_LABELS]
+            for sample in connector.metric_samples():
+                if sample.row in families:
+                    _add(families[sample.row], sample, own)
+            for name, count in whole["counters"].items():
+                if name not in counted:
+                    counted[name] = CounterMetricFamily(
+                        f"zkconsumer_count_{name}", "See the page counters.", labels=OWN_LABELS
+                    )
+                counted[name].add_metric(own, count)
+        yield from families.values()
+        yield from (counted[name] for name in sorted(counted))
+
+
+def _family(row: Row) -> Metric:
+    labels = [*OWN_LABELS, *(LABELS[label] for label in row.labels if label in LABELS)]
+    match row.kind:
+        case Kind.METER:
+            return CounterMetricFamily(row.prometheus, row.sentence, labels=labels)
+        case Kind.GAUGE:
+            return GaugeMetricFamily(row.prometheus, row.sentence, labels=labels)
+        case Kind.TIMER | Kind.HISTOGRAM:
+            return SummaryMetricFamily(row.prometheus, row.sentence, labels=labels)
+
+
+def _add(family: Metric, sample: Sample, own: list[str]) -> None:
+    values = sample.values
+    labels = [*own, *(value for label, value in sample.labels.items() if label in LABELS)]
+    match family:
+        case CounterMetricFamily():
+            family.add_metric(labels, values["Count"])
+        case GaugeMetricFamily():
+            family.add_metric(labels, values["Value"])
+        case SummaryMetricFamily():
+            # Times are in seconds there, as is the custom.
+            scale = MS_PER_S if sample.row.kind is Kind.TIMER else 1
+            total = values["Count"] * values["Mean"] / scale
+            family.add_metric(labels, count_value=int(values["Count"]), sum_value=total)
+            names = dict(zip(family._labelnames, labels, strict=True))
+            for name, quantile in PERCENTILES.items():
+                family.add_sample(family.name, {**names, "quantile": str(quantile)}, values[name] / scale)

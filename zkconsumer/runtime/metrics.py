@@ -1,0 +1,117 @@
+"""The metrics of one member: which part of it shows which number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from zkconsumer.kafka.chunks import INVALID_OFFSET, PartitionTopicInfo
+from zkconsumer.observe import metric_names as names
+from zkconsumer.types import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.kafka.chunks import ChunkQueue
+    from zkconsumer.observe.metrics import Labels, Registry
+
+KNOWN_MS = 30_000
+"""For how long an answer of a broker tells the lag of a partition, and how long a share may be less than whole, before
+the lag of the member counts as not known."""
+
+UNKNOWN = -1
+EVERY_TOPIC = "*"
+
+
+class MemberMetrics:
+    """Fills a registry.  What is not a gauge is told here, on the control thread."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        lease: Lease,
+        infos: Callable[[], Iterable[PartitionTopicInfo]],
+        queues: Callable[[], Mapping[tuple[str | None, str], ChunkQueue]],
+        min_fetch_rate: Callable[[], float],
+    ) -> None:
+        self.registry = registry
+        self._clock = clock
+        self._lease = lease
+        self._infos = infos
+        self._queues = queues
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._not_whole_since_ms: int | None = None
+        self._rebalances = registry.timer(names.REBALANCES)
+        self.zookeeper_commits = registry.meter(names.ZOOKEEPER_COMMITS)
+        self.kafka_commits = registry.meter(names.KAFKA_COMMITS)
+        self._messages = registry.meter(names.MESSAGES_ALL)
+        registry.meter(names.BYTES_ALL)
+        registry.gauge(names.OWNED_ALL, lambda: {(): len(list(self._infos()))})
+        registry.gauge(names.OWNED, self._owned)
+        registry.gauge(names.QUEUE_SIZE, self._queue_sizes)
+        registry.gauge(names.METRICS_COUNT, lambda: {(): len(registry)})
+        registry.gauge(names.MAX_LAG, lambda: {(): self._max_lag()})
+        registry.gauge(names.MIN_FETCH_RATE, lambda: {(): min_fetch_rate()})
+        registry.gauge(names.LAG, self._lags)
+
+    # --- what is told -------------------------------------------------------------------------------------------
+
+    def tally_of(self, topic: str, thread: str) -> Tally:
+        """The count of messages that this stream raises; the same one for every ownership."""
+        if (topic, thread) not in self._tallies:
+            tally = self._tallies[topic, thread] = Tally()
+            for meter in (self._messages, self.registry.meter(names.MESSAGES, topic)):
+                meter.adopt(tally)
+        return self._tallies[topic, thread]
+
+    def share_is_missing(self) -> None:
+        """The group is read: from now on the share is not known to be whole."""
+        if self._not_whole_since_ms is None:
+            self._not_whole_since_ms = self._clock.now_ms()
+
+    def share_is_whole(self) -> None:
+        """The end of a rebalance."""
+        if self._not_whole_since_ms is not None:
+            self._rebalances.update(self._clock.now_ms() - self._not_whole_since_ms)
+        self._not_whole_since_ms = None
+
+    # --- gauges -------------------------------------------------------------------------------------------------
+
+    def _owned(self) -> dict[Labels, float]:
+        return {(topic,): count for topic, count in Counter(info.tp.topic for info in self._infos()).items()}
+
+    def _queue_sizes(self) -> dict[Labels, float]:
+        queues = dict(self._queues()).items()
+        return {(topic or EVERY_TOPIC, thread.rpartition("-")[2]): len(queue) for (topic, thread), queue in queues}
+
+    def _lags(self) -> dict[Labels, float]:
+        now_ms = self._clock.now_ms()
+        return {(info.tp.topic, str(info.tp.partition)): _lag(info, now_ms) for info in self._infos()}
+
+    def _max_lag(self) -> float:
+        """0 only when everything that falls to this member is known to be read."""
+        now_ms = self._clock.now_ms()
+        lags = [_lag(info, now_ms) for info in self._infos()]
+        largest = max(lags, default=0)
+        if largest > 0:
+            return largest
+        since_ms = self._not_whole_since_ms
+        stands_still = since_ms is not None and now_ms - since_ms > KNOWN_MS
+        # Without a lease nothing is handed out, though the session may seem to live.
+        is_joined = bool(self._queues())
+        has_no_lease = is_joined and now_ms - self._lease.until_ms > KNOWN_MS
+        return UNKNOWN if stands_still or has_no_lease or UNKNOWN in lags else 0
+
+
+def _lag(info: PartitionTopicInfo, now_ms: int) -> int:
+    """What is known to be left to read; -1 when nothing is, and no broker has said so lately."""
+    consumed = info.consumed_offset
+    lag = info.high_watermark - consumed
+    if info.high_watermark == INVALID_OFFSET or consumed < 0:
+        return UNKNOWN
+    if lag <= 0 and now_ms - info.answered_at_ms > KNOWN_MS:
+        return UNKNOWN
+    return max(0, lag)

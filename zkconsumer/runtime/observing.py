@@ -1,0 +1,111 @@
+"""What happens to a member, for its metrics and for the program's hooks.
+
+The shell tells it here once, in the words of the core; who wants to know what of it is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from zkconsumer.core import commands as do
+from zkconsumer.core.events import Outcome
+from zkconsumer.core.releases import RELEASED
+from zkconsumer.core.session import NO_LEASE_MS
+from zkconsumer.zk.requests import SessionConnected, SessionLost, SessionSuspended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from zkconsumer.core.commands import Command
+    from zkconsumer.core.events import KafkaWritten, Written
+    from zkconsumer.runtime.hooks import HookCalls
+    from zkconsumer.runtime.metrics import MemberMetrics
+    from zkconsumer.types import BrokerAddress, TopicPartition
+    from zkconsumer.zk.requests import StoreEvent
+
+NO_ANSWER = "it was not answered"
+ZOOKEEPER, KAFKA = "zookeeper", "kafka"
+"""The two offset stores, as hooks call them."""
+
+
+class Observing:
+    """Sorts what happened."""
+
+    def __init__(
+        self, metrics: MemberMetrics, hooks: HookCalls, assignment: Callable[[], dict[TopicPartition, str]]
+    ) -> None:
+        self.metrics = metrics
+        self.hooks = hooks
+        self._assignment = assignment
+        self._said_share: dict[TopicPartition, str] | None = None
+
+    def performed(self, command: Command) -> None:
+        """The core asked for this, and it was done or begun; on the control thread."""
+        match command:
+            case do.ReadGroup():
+                self.metrics.share_is_missing()
+            case do.SetLease(until_ms) if until_ms == NO_LEASE_MS and self._said_share is not None:
+                self._said_share = None
+                self.metrics.share_is_missing()
+            case do.AnnounceShare():
+                self.metrics.share_is_whole()
+                self._share_held()
+            case _ if self.hooks:
+                self._tell_hooks(command)
+
+    def _share_held(self) -> None:
+        share = self._assignment()
+        if share != self._said_share:
+            self._said_share = share
+            self.hooks.call("share_held", dict(share))
+
+    def _tell_hooks(self, command: Command) -> None:
+        match command:
+            case do.Drop(partitions, why) if why == RELEASED:
+                self.hooks.call("partitions_revoked", partitions)
+            case do.Drop(partitions, why):
+                self._said_share = None
+                self.hooks.call("partitions_lost", partitions, why)
+            case do.GiveUpDrain(partitions):
+                self.hooks.call("drain_timed_out", partitions)
+            case do.Tell(level, name, words, about):
+                if logging.getLevelName(level) >= logging.WARNING:
+                    self.hooks.call("told", level, name, words)
+                if name in ("offset-reset", "offset-rewound"):
+                    self.hooks.call(name.replace("-", "_"), *about)
+
+    def settled(
+        self,
+        store: str,
+        asked: Mapping[TopicPartition, int | None],
+        results: Mapping[TopicPartition, Written] | Mapping[TopicPartition, KafkaWritten],
+    ) -> None:
+        """A commit, or a release with its last commit, came back; ``asked`` None where there was nothing to commit."""
+        offsets = {tp: offset for tp, offset in asked.items() if offset is not None}
+        answered: Mapping[TopicPartition, Written | KafkaWritten] = {tp: results[tp] for tp in offsets if tp in results}
+        written = {tp: offsets[tp] for tp, result in answered.items() if result.outcome is Outcome.DONE}
+        meter = self.metrics.zookeeper_commits if store == ZOOKEEPER else self.metrics.kafka_commits
+        # The original counts what it wrote to ZooKeeper, and what it tried to write to Kafka.
+        meter.mark(len(written if store == ZOOKEEPER else offsets))
+        if offsets:
+            refused = {tp: answered[tp].why if tp in answered else NO_ANSWER for tp in offsets if tp not in written}
+            self.hooks.call("commit_settled", store, written, refused)
+
+    def session(self, event: StoreEvent) -> None:
+        """The store says how the session stands; on the control thread."""
+        match event:
+            case SessionConnected(session_id, timeout_ms):
+                self.hooks.call("session_connected", session_id, timeout_ms)
+            case SessionSuspended():
+                self.hooks.call("session_suspended")
+            case SessionLost(session_id):
+                self.hooks.call("session_lost", session_id)
+
+    def fetch_failed(self, broker: BrokerAddress, partitions: tuple[TopicPartition, ...], why: str) -> None:
+        """A broker cannot be asked (no partitions), or some of its partitions cannot be read; on a fetcher's thread."""
+        self.hooks.call("fetch_failed", broker, partitions, why)
+
+    def poisoned(self, partition: TopicPartition, why: str) -> None:
+        """A stream cannot hand out what comes next; on the thread of the program that reads it."""
+        self.hooks.call("record_poisoned", partition, why)
