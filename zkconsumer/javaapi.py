@@ -15,7 +15,7 @@ those of ``kafka.consumer`` and ``kafka.javaapi.consumer`` as of 1.1, older ones
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from zkconsumer import config as _config
@@ -63,6 +63,7 @@ from zkconsumer.streams import ConsumerIterator as _Iterator
 from zkconsumer.streams import KafkaStream as _Stream
 from zkconsumer.streams import MessageAndMetadata as _Message
 from zkconsumer.types import TopicPartition
+from zkconsumer.zk.topic_watcher import ZookeeperTopicEventWatcher as _TopicWatcher
 
 __all__ = [
     "Blacklist",
@@ -107,6 +108,7 @@ __all__ = [
     "SimpleConsumer",
     "StringDecoder",
     "TopicAndPartition",
+    "TopicEventHandler",
     "TopicFilter",
     "TopicMetadata",
     "TopicMetadataRequest",
@@ -114,6 +116,7 @@ __all__ = [
     "TopicPartition",
     "Whitelist",
     "ZkTimeoutException",
+    "ZookeeperTopicEventWatcher",
 ]
 
 
@@ -373,3 +376,24 @@ class Consumer:
     @staticmethod
     def createJavaConsumerConnector(config: _config.ConsumerConfig) -> ConsumerConnector:
         return ConsumerConnector(ZookeeperConsumerConnector(config))
+
+
+class TopicEventHandler(Protocol):
+    """``kafka.consumer.TopicEventHandler``."""
+
+    def handleTopicEvent(self, allTopics: Sequence[str]) -> None:
+        """All topics there are now."""
+
+
+class ZookeeperTopicEventWatcher:
+    """``kafka.consumer.ZookeeperTopicEventWatcher``; the connection string stands for the original's client object."""
+
+    def __init__(self, zkConnect: str, eventHandler: TopicEventHandler, **how: Any) -> None:
+        self._handler = eventHandler
+        self.watcher = _TopicWatcher(zkConnect, self, **how)
+
+    def handle_topic_event(self, all_topics: Sequence[str]) -> None:
+        self._handler.handleTopicEvent(all_topics)
+
+    def shutdown(self) -> None:
+        self.watcher.shutdown()

@@ -1,0 +1,138 @@
+"""``ZookeeperTopicEventWatcher``: calls a handler whenever topics come or go.
+
+    class Printer:
+        def handle_topic_event(self, all_topics):
+            print(len(all_topics), "topics")
+
+    watcher = ZookeeperTopicEventWatcher("zk1:2181/kafka", Printer())
+    ...
+    watcher.shutdown()
+
+For programs that used the original's class of that name (0.8 to 1.1).  Streams of a filter do not need it: there the
+reading of the group watches the topics.  It has a session and a thread of its own, writes nothing, and survives both a
+broken connection and the end of its session.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.zk import paths
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.requests import Children, ChildrenOf, Exists, NoNode, SessionConnected, Stat, WatchFired
+from zkconsumer.zk.store import call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkconsumer.zk.requests import StoreEvent
+    from zkconsumer.zk.store import ZkStore
+
+SESSION_TIMEOUT_MS = 6_000
+CONNECTION_TIMEOUT_MS = 6_000
+"""The defaults of ``zookeeper.session.timeout.ms`` and ``zookeeper.connection.timeout.ms``."""
+
+ANSWER_TIMEOUT_MS = 10_000
+RETRY_MS = 500
+STOP_TIMEOUT_MS = 5_000
+
+log = logging.getLogger("zkconsumer.topics")
+
+
+class TopicEventHandler(Protocol):
+    """What a program gives to the watcher."""
+
+    def handle_topic_event(self, all_topics: Sequence[str]) -> None:
+        """All topics there are now, in ZooKeeper's order; called on the watcher's thread.  What it raises is logged."""
+
+
+class ZookeeperTopicEventWatcher:
+    """Watches ``/brokers/topics``; the handler is told once at the beginning, and then of every change.
+
+    Changes that come faster than the handler returns are told as one, and a list that is as before is not told again
+    (the original repeats it after each session).  The constructor waits for ZooKeeper at most
+    ``connection_timeout_ms`` and raises what ``ZkStore.start`` raises.  ``store`` is for tests: see
+    ``zkconsumer.testing``.
+    """
+
+    def __init__(
+        self,
+        zookeeper_connect: str,
+        event_handler: TopicEventHandler,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+        store: Callable[[str, int], ZkStore] = KazooStore,
+    ) -> None:
+        self._handler = event_handler
+        self._changed = threading.Event()
+        self._told: list[str] | None = None
+        self._store = store(zookeeper_connect, session_timeout_ms)
+        self._store.listen(self._on_event)
+        try:
+            self._store.start(connection_timeout_ms)
+        except BaseException:
+            self._store.close(STOP_TIMEOUT_MS)
+            raise
+        self._worker = spawn("topic-event-watcher", self._run, self._died, wake=self._changed.set)
+
+    def shutdown(self) -> None:
+        """Call nobody any more, and end the session; may be called twice, also by the handler."""
+        self._worker.ask_to_stop()
+        self._store.close(STOP_TIMEOUT_MS)
+        self._worker.join(STOP_TIMEOUT_MS)
+
+    def __enter__(self) -> ZookeeperTopicEventWatcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: StoreEvent) -> None:
+        """Called on the library's thread.  A broken connection takes the watch along, so a new one is a change, too."""
+        if isinstance(event, SessionConnected) or (isinstance(event, WatchFired) and event.path == paths.BROKER_TOPICS):
+            self._changed.set()
+
+    def _run(self, stop: StopSignal) -> None:
+        while not stop.is_set():
+            self._changed.wait()
+            # Before the reading: what fires while it is under way asks for another one.
+            self._changed.clear()
+            if stop.is_set():
+                return
+            topics = self._read()
+            if topics is None:
+                stop.wait(RETRY_MS)
+                self._changed.set()
+            elif topics != self._told and not stop.is_set():
+                self._told = topics
+                self._tell(topics)
+
+    def _read(self) -> list[str] | None:
+        """All topics, leaving a watch; None when ZooKeeper did not tell."""
+        try:
+            [listed] = call(self._store, [Children(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
+            if isinstance(listed, ChildrenOf):
+                return list(listed.names)
+            if isinstance(listed, NoNode):
+                # No broker has ever been here.  It may come between the two requests: then look again.
+                [stat] = call(self._store, [Exists(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
+                return None if isinstance(stat, Stat) else []
+        except ZkTimeoutException as error:
+            log.warning("topics-unreadable why=%r retry_ms=%d", str(error), RETRY_MS)
+        return None
+
+    def _tell(self, topics: list[str]) -> None:
+        try:
+            self._handler.handle_topic_event(tuple(topics))
+        except Exception:
+            log.exception("topic-handler-raised topics=%d", len(topics))
+
+    def _died(self, name: str, error: BaseException) -> None:
+        log.error("thread-died thread=%s", name, exc_info=error)
