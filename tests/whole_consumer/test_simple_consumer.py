@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from click.testing import CliRunner
 
 from tests.conformance.fix_broker import BrokerUnderTest, RealTopics, real
 from tests.fix_sandbox import Clusters
 from tests.simple_consumer_cases import CASES, TIMEOUT_MS, consumer_of, what_was_produced_in_every_version
 from zkconsumer import javaapi
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.simple_consumer import SimpleConsumer
@@ -76,6 +78,22 @@ def test_a_broker_that_closes_an_idle_connection_goes_unnoticed(shared_cluster: 
             consumer.send(TopicMetadataRequest([topic], version=12))
         fetched = consumer.fetch(FetchRequestBuilder().add_fetch(topic, 0, 0, 1000).build())
         assert [record.value for record in fetched.messages(topic, 0)] == [b"a"]
+
+
+@pytest.mark.parametrize("time", ["-1", "-2"])
+def test_log_ends_prints_what_get_offset_shell_prints(shared_cluster: Sandbox, fresh_name: str, time: str) -> None:
+    shared_cluster.create_topic(fresh_name, 3)
+    for partition, count in ((0, 5), (2, 3)):
+        shared_cluster.produce(fresh_name, partition, count)
+    words = ["--topic", fresh_name, "--time", time]
+    original = shared_cluster.run_tool(
+        "1.1.1", "kafka.tools.GetOffsetShell", ["--broker-list", shared_cluster.bootstrap, *words]
+    )
+    for where in (["--bootstrap-server", shared_cluster.bootstrap], ["--zookeeper", shared_cluster.zookeeper_connect]):
+        ours = CliRunner().invoke(main, ["log-ends", *words, *where])
+        assert (ours.exit_code, ours.stderr) == (0, "")
+        assert ours.stdout.splitlines() == sorted(original.out.splitlines()), original
+    assert ours.stdout.splitlines()[0] == f"{fresh_name}:0:{5 if time == '-1' else 0}"
 
 
 @pytest.mark.nightly

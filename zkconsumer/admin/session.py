@@ -99,7 +99,7 @@ class AdminSession:
         which is where rights and keys come from.  Raises ``InvalidConfigException``, ``ZkTimeoutException`` (naming
         the addresses) after ``CONNECTION_TIMEOUT_MS``, ``ChrootMissing``.
         """
-        session = cls(_config(zookeeper, config_file), doors)
+        session = cls(tools_config(zookeeper, config_file), doors)
         session.start()
         return session
 
@@ -205,6 +205,7 @@ def _is_lost(result: Result) -> bool:
     return isinstance(result, ConnectionLost | SessionGone)
 
 
-def _config(zookeeper: str | None, config_file: Path | None) -> ConsumerConfig:
+def tools_config(zookeeper: str | None, config_file: Path | None) -> ConsumerConfig:
+    """The configuration of a tool: ``zookeeper`` wins over the file.  Raises ``InvalidConfigException``."""
     overrides: Mapping[str, object] = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
     return ConsumerConfig.from_files(config_file, {"group.id": TOOLS_GROUP, **overrides})

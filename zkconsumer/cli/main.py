@@ -43,6 +43,7 @@ COMMANDS = {
     "consume": Command("zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."),
     "groups": Command("zkconsumer.cli.groups:groups", "List, describe, examine and delete groups in ZooKeeper."),
     "lag": Command("zkconsumer.cli.lag:lag", "How far a group is behind, once or again and again."),
+    "log-ends": Command("zkconsumer.cli.log_ends:log_ends", "Where a topic's logs end or begin; as GetOffsetShell."),
     "assign": Command("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
     "check": Command("zkconsumer.cli.check:check", "Judge the history of a group under test."),
     "perf": Command("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),

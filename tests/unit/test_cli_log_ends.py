@@ -1,0 +1,131 @@
+"""``zkconsumer log-ends`` on brokers in memory: the lines of GetOffsetShell, and words for what could not be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fix_admin import doors
+from tests.fix_world import MakeWorld
+from zkconsumer.cli.main import main
+from zkconsumer.kafka import versions
+from zkconsumer.testing.fake_faults import PartitionError
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import LIST_OFFSETS
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "SILENCE_MS", 20)
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> FakeWorld:
+    """Three partitions on two brokers, with 0, 1 and 2 records."""
+    made = make_world(brokers=2, release="1.1.1")
+    made.create_topic("t", 3)
+    for partition in range(3):
+        if partition:
+            made.cluster.append("t", partition, [b"x"] * partition)
+    return made
+
+
+def run(world: FakeWorld, *words: str) -> Result:
+    return CliRunner().invoke(main, ["log-ends", *words], obj=doors(world))
+
+
+def bootstrap(world: FakeWorld, broker_id: int = 0) -> tuple[str, str]:
+    address = world.cluster.address(broker_id)
+    return "--bootstrap-server", f"{address.host}:{address.port}"
+
+
+def test_the_ends_and_the_beginnings(world: FakeWorld) -> None:
+    world.cluster.delete_before("t", 2, 1)
+    for how in (("--zookeeper", ADDRESS), bootstrap(world), bootstrap(world, 1)):
+        done = run(world, "--topic", "t", *how)
+        assert (done.exit_code, done.stdout, done.stderr) == (0, "t:0:0\nt:1:1\nt:2:2\n", "")
+        done = run(world, "--topic", "t", "--time", "-2", *how)
+        assert done.stdout == "t:0:0\nt:1:0\nt:2:1\n"
+
+
+def test_some_partitions_and_several_offsets(world: FakeWorld) -> None:
+    done = run(world, "--topic", "t", "--partitions", "2,1", "--offsets", "5", *bootstrap(world))
+    assert done.stdout == "t:1:1,0\nt:2:2,0\n"
+
+
+def test_a_time_before_any_segment_has_no_offset(world: FakeWorld) -> None:
+    assert run(world, "--topic", "t", "--partitions", "1", "--time", "5", *bootstrap(world)).stdout == "t:1:\n"
+
+
+@pytest.mark.parametrize("release", ["0.8.1.1", "0.8.2.2", "0.9.0.1", "4.1.1"])
+def test_brokers_of_every_age(make_world: MakeWorld, release: str) -> None:
+    world = make_world(release=release)
+    world.create_topic("t", 1)
+    world.cluster.append("t", 0, [b"x"])
+    assert run(world, "--topic", "t", *bootstrap(world)).stdout == "t:0:1\n"
+
+
+def test_a_config_file_says_where_the_brokers_are(world: FakeWorld, tmp_path: Path) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text(f"zookeeper.connect={ADDRESS}\n")
+    assert run(world, "--topic", "t", "--config", str(file)).stdout == "t:0:0\nt:1:1\nt:2:2\n"
+    file.write_text(f"zookeeper.connect=nowhere.invalid:1\nbootstrap.servers={bootstrap(world)[1]}\n")
+    sessions = len(world.stores)
+    assert run(world, "--topic", "t", "--config", str(file)).stdout == "t:0:0\nt:1:1\nt:2:2\n"
+    assert run(world, "--topic", "t", "--config", str(file), *bootstrap(world)).exit_code == 0
+    assert len(world.stores) == sessions, "ZooKeeper is not asked"
+
+
+def test_what_could_not_be_told_is_said_and_the_rest_is_told(world: FakeWorld) -> None:
+    world.cluster.inject(PartitionError(TopicPartition("t", 1), 6), api=LIST_OFFSETS, times=None)
+    world.cluster.move_leader("t", 2, None)
+    done = run(world, "--topic", "t", "--partitions", "0,1,2,7", *bootstrap(world))
+    assert (done.exit_code, done.stdout) == (1, "t:0:0\n")
+    assert "Error: partition 2 does not have a leader\n" in done.stderr
+    assert "Error: partition 7 does not exist\n" in done.stderr
+    assert "Error: partition 1: " in done.stderr
+    assert "NOT_LEADER_OR_FOLLOWER (6)" in done.stderr
+
+
+def test_a_leader_that_is_down_costs_its_partitions_only(world: FakeWorld) -> None:
+    where = bootstrap(world, 0)
+    world.cluster.stop_broker(1)
+    done = run(world, "--topic", "t", *where)
+    assert (done.exit_code, done.stdout) == (1, "t:0:0\nt:2:2\n")
+    assert "partition 1 does not have a leader" in done.stderr
+
+
+def test_a_seed_that_is_down_is_passed_over(world: FakeWorld) -> None:
+    down, up = bootstrap(world, 1)[1], bootstrap(world, 0)[1]
+    world.cluster.move_leader("t", 1, 0)
+    world.cluster.stop_broker(1)
+    assert run(world, "--topic", "t", "--bootstrap-server", f"{down},{up}").exit_code == 0
+    done = run(world, "--topic", "t", "--bootstrap-server", down)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"no broker answers; the last one: {down}" in done.stderr
+
+
+def test_a_topic_that_does_not_exist(world: FakeWorld) -> None:
+    done = run(world, "--topic", "nowhere", *bootstrap(world))
+    assert done.exit_code == 1
+    assert "there is no topic nowhere" in done.stderr
+    assert "UNKNOWN_TOPIC_OR_PARTITION (3)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "say where the brokers are"),
+        (("--bootstrap-server", "h:1", "--zookeeper", "z:1"), "give one of them"),
+        (("--bootstrap-server", "h"), "'h' is not HOST:PORT"),
+        (("--bootstrap-server", "h:1", "--partitions", "1,x"), "is no list of numbers"),
+        (("--bootstrap-server", "h:1", "--offsets", "0"), "0 is not in the range"),
+    ],
+)
+def test_a_call_that_cannot_be_meant_is_refused(world: FakeWorld, words: tuple[str, ...], told: str) -> None:
+    done = run(world, "--topic", "t", *words)
+    assert done.exit_code == 2
+    assert told in done.stderr

@@ -1,0 +1,177 @@
+"""``zkconsumer log-ends``: where the logs of a topic end, begin, or were at a time; the lines of GetOffsetShell.
+
+Otherwise than there: partitions come in the order of their numbers, each leader is asked once, what could not be told
+is said on standard error, and then the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.admin.session import Doors, tools_config
+from zkconsumer.cli.common import EXIT_FAILED, open_session, tell
+from zkconsumer.config_tables.brokers import check_bootstrap
+from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
+from zkconsumer.kafka.bootstrap import BootstrapBrokers
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.error_codes import NONE
+from zkconsumer.kafka.security import connect_of
+from zkconsumer.simple_consumer import SimpleConsumer
+from zkconsumer.simple_requests import OffsetRequest, PartitionOffsetRequestInfo, TopicMetadata, TopicMetadataRequest
+from zkconsumer.types import LATEST_TIME, BrokerAddress, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkconsumer.kafka.connection import Connect
+
+SO_TIMEOUT_MS = 10_000
+"""As in GetOffsetShell (0.8 to 1.1)."""
+
+CLIENT_ID = "zkconsumer-log-ends"
+
+TROUBLE = (BrokerUnreachable, RemoteProtocolError, KafkaException)
+
+
+@click.command("log-ends")
+@click.option("--topic", required=True, metavar="T", help="The topic; it must exist.")
+@click.option("--partitions", "numbers", metavar="N[,N…]", help="Only these partitions.")
+@click.option("--time", default=LATEST_TIME, show_default=True, metavar="MS|-1|-2",
+              help="-1: where the log ends, -2: where it begins, else milliseconds since 1970.")
+@click.option("--offsets", "count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="At most so many offsets a partition, newest first (brokers before 4.0).")
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,…]", help="Brokers to ask; no ZooKeeper is needed.")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Where the brokers are registered.")
+@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="A consumer's .properties file: addresses, TLS and SASL.")
+@click.pass_context
+def log_ends(
+    context: click.Context,
+    topic: str,
+    numbers: str | None,
+    time: int,
+    count: int,
+    servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Print topic:partition:offset for each partition of a topic, as GetOffsetShell does.
+
+    With a time in milliseconds, brokers before 4.0 tell the starts of the segments that were last written by then (none
+    if there is no such); later ones tell the first offset at or after it.
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    wanted = _numbers(numbers)
+    seeds, connect = _brokers(context, servers, zookeeper, config_file)
+    metadata = _metadata(seeds, connect, topic)
+    ends = _Ends(connect, topic, PartitionOffsetRequestInfo(time, count))
+    ends.ask(metadata, wanted)
+    for number in sorted(ends.offsets):
+        click.echo(f"{topic}:{number}:{','.join(map(str, ends.offsets[number]))}")
+    for trouble in ends.troubles:
+        tell(f"Error: {trouble}")
+    if ends.troubles:
+        context.exit(EXIT_FAILED)
+
+
+class _Ends:
+    """What the leaders told, and what is wrong with the others."""
+
+    def __init__(self, connect: Connect, topic: str, info: PartitionOffsetRequestInfo) -> None:
+        self.offsets: dict[int, tuple[int, ...]] = {}
+        self.troubles: list[str] = []
+        self._connect = connect
+        self._topic = topic
+        self._info = info
+
+    def ask(self, metadata: TopicMetadata, wanted: Sequence[int] | None) -> None:
+        """Ask the leader of each partition."""
+        leaders = {row.partition_id: row.leader for row in metadata.partitions_metadata}
+        by_leader: dict[BrokerAddress, list[int]] = {}
+        for number in sorted(leaders) if wanted is None else wanted:
+            leader = leaders.get(number)
+            if number not in leaders:
+                self.troubles.append(f"partition {number} does not exist")
+            elif leader is None:
+                self.troubles.append(f"partition {number} does not have a leader")
+            else:
+                by_leader.setdefault(leader, []).append(number)
+        for leader, numbers in by_leader.items():
+            self._ask_one(leader, numbers)
+
+    def _ask_one(self, leader: BrokerAddress, numbers: Sequence[int]) -> None:
+        request = OffsetRequest({TopicPartition(self._topic, number): self._info for number in numbers})
+        try:
+            with _consumer(leader, self._connect) as consumer:
+                response = consumer.get_offsets_before(request)
+        except TROUBLE as error:
+            self.troubles.append(f"partitions {', '.join(map(str, numbers))}: {error}")
+            return
+        for number in numbers:
+            code = response.error(self._topic, number)
+            if code == NONE:
+                self.offsets[number] = response.offsets(self._topic, number)
+            else:
+                self.troubles.append(f"partition {number}: {leader} answers {code}")
+
+
+def _consumer(broker: BrokerAddress, connect: Connect) -> SimpleConsumer:
+    return SimpleConsumer(broker.host, broker.port, SO_TIMEOUT_MS, client_id=CLIENT_ID, connect=connect)
+
+
+def _metadata(seeds: Sequence[BrokerAddress], connect: Connect, topic: str) -> TopicMetadata:
+    """What the first broker that answers says of the topic."""
+    trouble = "there is none"
+    for seed in seeds:
+        try:
+            with _consumer(seed, connect) as consumer:
+                response = consumer.send(TopicMetadataRequest([topic]))
+        except TROUBLE as error:
+            trouble = str(error)
+            continue
+        for found in response.topics_metadata:
+            if found.topic == topic and found.partitions_metadata:
+                return found
+            trouble = str(found.error)
+        raise WorldError(f"there is no topic {topic}: {seed.host}:{seed.port} answers {trouble}")
+    raise BrokerUnreachable(f"no broker answers; the last one: {trouble}")
+
+
+def _brokers(
+    context: click.Context, servers: str | None, zookeeper: str | None, config_file: Path | None
+) -> tuple[Sequence[BrokerAddress], Connect]:
+    """Whom to ask first, and how to connect."""
+    doors = context.find_object(Doors)
+    if servers is not None and zookeeper is not None:
+        raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
+    if servers is not None and config_file is None:
+        return BootstrapBrokers(_checked(servers)).brokers(), doors.connect if doors else BlockingConnection
+    if servers is None and zookeeper is None and config_file is None:
+        raise UsageError("say where the brokers are: --bootstrap-server, --zookeeper or --config")
+    config = tools_config(zookeeper, config_file)
+    connect = doors.connect if doors else connect_of(config)
+    servers = servers or (config.bootstrap_servers if zookeeper is None else None)
+    if servers is not None:
+        return BootstrapBrokers(_checked(servers)).brokers(), connect
+    return open_session(context, zookeeper, config_file).brokers.all(), connect
+
+
+def _checked(servers: str) -> str:
+    try:
+        return check_bootstrap(servers)
+    except ValueError as error:
+        raise UsageError(f"--bootstrap-server: {error}") from error
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--partitions: {text!r} is no list of numbers like 0,3,5") from None
