@@ -147,14 +147,15 @@ def _brokers(
 ) -> tuple[Sequence[BrokerAddress], Connect]:
     """Whom to ask first, and how to connect."""
     doors = context.find_object(Doors)
+    given = None if doors is None else doors.connect
     if servers is not None and zookeeper is not None:
         raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
     if servers is not None and config_file is None:
-        return BootstrapBrokers(_checked(servers)).brokers(), doors.connect if doors else BlockingConnection
+        return BootstrapBrokers(_checked(servers)).brokers(), given or BlockingConnection
     if servers is None and zookeeper is None and config_file is None:
         raise UsageError("say where the brokers are: --bootstrap-server, --zookeeper or --config")
     config = tools_config(zookeeper, config_file)
-    connect = doors.connect if doors else connect_of(config)
+    connect = given or connect_of(config)
     servers = servers or (config.bootstrap_servers if zookeeper is None else None)
     if servers is not None:
         return BootstrapBrokers(_checked(servers)).brokers(), connect
