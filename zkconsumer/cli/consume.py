@@ -158,6 +158,8 @@ class Printer:
 
 @click.command()
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]",
+              help="bootstrap.servers: brokers and topics are learnt from Kafka, not from ZooKeeper.")
 @click.option("--group", metavar="G", help="group.id")
 @click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="A topic's name; may be repeated.")
 @click.option("--whitelist", metavar="R", help="Instead: every topic whose whole name matches this Java pattern.")
@@ -176,6 +178,7 @@ class Printer:
 @click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
 def consume(
     zookeeper: str | None,
+    bootstrap_server: str | None,
     group: str | None,
     topics: Sequence[str],
     whitelist: str | None,
@@ -204,7 +207,7 @@ def consume(
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     printer = Printer(compile_format(output_format), max_messages, timeout_ms)
     wanted = _wanted(topics, whitelist, blacklist, streams)
-    config = _config(zookeeper, group, config_file, settings, from_beginning)
+    config = _config(zookeeper, bootstrap_server, group, config_file, settings, from_beginning)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, printer.on_signal)
@@ -281,7 +284,12 @@ def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, d
 
 
 def _config(
-    zookeeper: str | None, group: str | None, config_file: Path | None, settings: Sequence[str], from_beginning: bool
+    zookeeper: str | None,
+    bootstrap_server: str | None,
+    group: str | None,
+    config_file: Path | None,
+    settings: Sequence[str],
+    from_beginning: bool,
 ) -> ConsumerConfig:
     overrides: dict[str, str] = {}
     for text in settings:
@@ -291,6 +299,8 @@ def _config(
         overrides[key.strip()] = value
     if zookeeper is not None:
         overrides["zookeeper.connect"] = zookeeper
+    if bootstrap_server is not None:
+        overrides["bootstrap.servers"] = bootstrap_server
     if group is not None:
         overrides["group.id"] = group
     if from_beginning:

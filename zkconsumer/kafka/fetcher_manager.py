@@ -57,6 +57,7 @@ class ConsumerFetcherManager:
         on_refused: Callable[[AuthenticationException], None],
         registry: Registry | None = None,
         on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None] = lambda *_: None,
+        on_unknown: Callable[[], None] | None = None,
     ) -> None:
         self._registry = Registry(clock, {"clientId": settings.client_id}) if registry is None else registry
         self._on_trouble = on_trouble
@@ -69,6 +70,7 @@ class ConsumerFetcherManager:
         self._on_reset = on_reset
         self._on_death = on_death
         self._on_refused = on_refused
+        self._on_unknown = on_unknown
         self._has_read = False
         self._changed = threading.Condition()
         self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
@@ -193,6 +195,9 @@ class ConsumerFetcherManager:
             self._say(f"the brokers cannot be looked up: {error}")
             return None
         self._said_no_broker = ""
+        if leaders.topics and self._on_unknown is not None:
+            # Perhaps they were deleted: whoever knows topics from Kafka must look again.
+            self._on_unknown()
         return leaders
 
     def _on_refusal(self, error: AuthenticationException) -> None:

@@ -6,13 +6,20 @@ version was.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.connection import Connection
-from zkconsumer.kafka.error_codes import LEADER_NOT_AVAILABLE, NONE, BrokerError, ErrorCode, error_code
+from zkconsumer.kafka.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    BrokerError,
+    ErrorCode,
+    error_code,
+)
 from zkconsumer.kafka.versions import ApiRanges
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
@@ -29,6 +36,9 @@ from zkconsumer.wire.schemas.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+
+MAY_FORBID_CREATION_FROM = 4
+"""The Metadata version from which a request can forbid the broker to create what it asks for (0.11)."""
 
 ALL_TOPICS_IS_NULL_FROM = 1
 """The Metadata version from which an empty list of topics means none of them, and null all."""
@@ -96,6 +106,55 @@ def _leader(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) 
     if partition.error_code != NONE.code:
         return error_code(partition.error_code)
     return LEADER_NOT_AVAILABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as Kafka tells of it.
+
+    ``partitions``: their numbers, ascending.  ``topic_id``: another one when the topic was deleted and made anew (from
+    2.8 on; before, always the same).  ``error``: None when all is well; ``is_unknown``: there is no such topic.
+    """
+
+    partitions: tuple[int, ...]
+    topic_id: bytes
+    error: ErrorCode | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the broker knows no topic of this name."""
+        return self.error == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def fetch_topics(
+    connection: Connection, ranges: ApiRanges, topics: Collection[str] | None, timeout_ms: int
+) -> tuple[Mapping[str, Topic], Sequence[BrokerAddress]]:
+    """What partitions ``topics`` have (None: all topics), and the live brokers.
+
+    No topic is created by asking: brokers before 0.11 cannot be told so, and are asked for all topics instead.  Raises
+    what ``Connection.request`` raises, and ``RemoteProtocolError`` for an answer without brokers, which is that of a
+    broker that has just started and knows nothing yet.
+    """
+    version = ranges.pick(METADATA)
+    if version < MAY_FORBID_CREATION_FROM:
+        topics = None
+    asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    if version < ALL_TOPICS_IS_NULL_FROM:
+        asked = []
+    body = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response = connection.request(METADATA, version, body, timeout_ms)
+    if not response.brokers:
+        raise RemoteProtocolError(f"{connection.host}:{connection.port}: Metadata names no broker; it is starting up")
+    told = {
+        topic.name: Topic(
+            tuple(sorted(partition.partition_index for partition in topic.partitions)),
+            topic.topic_id,
+            error_code(topic.error_code) if topic.error_code != NONE.code else None,
+        )
+        for topic in response.topics
+        if topic.name is not None
+    }
+    return told, [BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers]
 
 
 def list_offset(connection: Connection, ranges: ApiRanges, tp: TopicPartition, time: int, timeout_ms: int) -> int:

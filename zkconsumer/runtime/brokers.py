@@ -34,6 +34,7 @@ class BrokerAccess:
     find: Callable[[], Sequence[BrokerAddress]]
     bootstrap: BootstrapBrokers | None
     diagnose: Diagnose | None
+    metadata_max_age_ms: int
 
     @classmethod
     def of(
@@ -56,9 +57,9 @@ class BrokerAccess:
             connect, diagnose = secure, secure.diagnose
         if config.bootstrap_servers is not None:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
-            return cls(connect, bootstrap.brokers, bootstrap, diagnose)
+            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms)
         directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol)
-        return cls(connect, directory.brokers, None, diagnose)
+        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms)
 
     def any_broker(self, client_id: str, timeout_ms: int, clock: Clock) -> AnyBroker:
         """One more that asks, for a thread of its own."""

@@ -25,6 +25,7 @@ from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.offsets_channel import ChannelSettings, OffsetsChannel
+from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
 from zkconsumer.observe.metrics import TICK_MS, Registry
 from zkconsumer.runtime.control import Control
@@ -34,6 +35,7 @@ from zkconsumer.runtime.metrics import MemberMetrics
 from zkconsumer.runtime.observing import Observing
 from zkconsumer.runtime.offsets import KafkaHalf
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
+from zkconsumer.runtime.topics import KafkaTopics
 from zkconsumer.zk.group_reader import GroupReader
 
 if TYPE_CHECKING:
@@ -110,7 +112,11 @@ class Member:
         self._any_broker = brokers.any_broker(fetch.client_id, fetch.socket_timeout_ms, clock)
         self.control = Control(self.group, clock)
         self.control.every(TICK_MS, self.registry.tick)
-        zookeeper = ZooKeeperHalf(group, self.id, store, GroupReader(group), self.control, clock, self.observing)
+        self.topic_finder = self._make_topic_finder(brokers, fetch) if brokers.bootstrap is not None else None
+        topics = KafkaTopics(self.topic_finder) if self.topic_finder is not None else None
+        zookeeper = ZooKeeperHalf(
+            group, self.id, store, GroupReader(group, topics), self.control, clock, self.observing
+        )
         self.fetchers = ConsumerFetcherManager(
             self.id,
             fetch,
@@ -123,6 +129,7 @@ class Member:
             self._refused_by_brokers,
             self.registry,
             self.observing.fetch_failed,
+            on_unknown=self.topic_finder.refresh if self.topic_finder is not None else None,
         )
         self.streams = StreamsHalf(self._queue_of, self.fetchers, self.lease, self.control, self.metrics.tally_of)
         self.listener = ListenerCalls(self.id, self.control, self._thread_died)
@@ -137,6 +144,19 @@ class Member:
             self._thread_died,
         )
         store.listen(zookeeper.on_store_event)
+
+    def _make_topic_finder(self, brokers: BrokerAccess, fetch: FetchSettings) -> TopicFinder:
+        assert brokers.bootstrap is not None, "topics come from Kafka where its brokers do"
+        return TopicFinder(
+            self.id,
+            brokers.any_broker(fetch.client_id, fetch.socket_timeout_ms, self._clock),
+            brokers.metadata_max_age_ms,
+            self._clock,
+            on_brokers=brokers.bootstrap.learn,
+            on_change=lambda: self.control.post(ev.GroupChanged("topics in Kafka")),
+            on_refused=self._refused_by_brokers,
+            on_death=self._thread_died,
+        )
 
     # --- what the connector asks for ----------------------------------------------------------------------------
 
@@ -235,6 +255,7 @@ class Member:
         clean = self._store.close(CLOSE_STEP_MS)
         clean = (self._giving_up is None or self._giving_up.join(CLOSE_STEP_MS)) and clean
         clean = self.fetchers.join(CLOSE_STEP_MS) and clean
+        clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
         clean = (self.channel is None or self.channel.join(CLOSE_STEP_MS)) and clean
         clean = self.control.stop(CLOSE_STEP_MS) and clean
         self._share_known.set()
@@ -316,6 +337,8 @@ class Member:
 
     def _ask_to_stop(self) -> None:
         self.fetchers.ask_to_stop()
+        if self.topic_finder is not None:
+            self.topic_finder.ask_to_stop()
         if self.channel is not None:
             self.channel.ask_to_stop()
 

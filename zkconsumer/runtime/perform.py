@@ -20,7 +20,7 @@ from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.runtime.observing import ZOOKEEPER
 from zkconsumer.zk import paths, writes
-from zkconsumer.zk.procedures import Claims, deregister, list_owners, read_positions, register
+from zkconsumer.zk.procedures import Claims, Elsewhere, deregister, list_owners, read_positions, register
 from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import (
     Exists,
@@ -226,7 +226,9 @@ class ZooKeeperHalf:
             except StopIteration as end:
                 self._control.feed(finish(end.value))
                 return
-            if requests:
+            if isinstance(requests, Elsewhere):
+                requests.ask(lambda: self._control.call(partial(step, [])))
+            elif requests:
                 self._store.submit(session_id, requests, lambda answers: self._control.call(partial(step, answers)))
             else:
                 step([])

@@ -2,6 +2,8 @@
 
     ids (children)  ->  registrations of members not known yet  ->  topics not known yet  ->  owners, when asked for
 
+Where topics are learnt from is ``topics``' affair: ZooKeeper, or Kafka itself.
+
 A registration, a topic and the control znode are read once, leaving a watch; they are read again only after the watch
 fired or the connection broke.  So a member that was there reads two or three packets when another one comes or goes,
 whatever the size of the group.  (The original reads everything, twice the brokers included, in every attempt.)
@@ -15,23 +17,19 @@ from typing import TYPE_CHECKING
 from zkconsumer.core.subscription import allowed_topics
 from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.core.view import Control, GroupView, Subscription
-from zkconsumer.errors import InvalidTopicFilter, MalformedZnode, UnsafeName
+from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, owner_words, words_of
+from zkconsumer.zk.procedures import Procedure, owner_words, words_of
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
+from zkconsumer.zk.topics import TopicSource, Unreadable, ZooKeeperTopics
 from zkconsumer.zk.znodes import parse_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from zkconsumer.zk.registration import Registration
-
-
-class Unreadable(Exception):
-    """The group could not be read; carries the reason.  Stays inside this module."""
 
 
 class GroupReader:
@@ -42,12 +40,10 @@ class GroupReader:
     before the answer that left it.  A reading in which the connection broke gives nothing: half of it may be forgotten.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, topics: TopicSource | None = None) -> None:
         self._group = group
+        self._topics: TopicSource = topics or ZooKeeperTopics()
         self._registrations: dict[str, Registration | MalformedZnode] = {}
-        self._topics: dict[str, tuple[int, ...] | None] = {}
-        self._births: dict[str, int] = {}
-        self._all_topics: tuple[str, ...] | None = None
         self._control: Control | None = None
         self._control_known = False
         self._fired: set[str] | None = None
@@ -58,13 +54,8 @@ class GroupReader:
         if self._fired is not None:
             self._fired.add(path)
             return
-        topic = paths.topic_of(path)
-        if topic is not None:
-            self._topics.pop(topic, None)
-            self._births.pop(topic, None)
-        elif path == paths.BROKER_TOPICS:
-            self._all_topics = None
-        elif path == paths.control(self._group):
+        self._topics.invalidate(path)
+        if path == paths.control(self._group):
             self._control_known = False
         else:
             parent, _, name = path.rpartition("/")
@@ -75,9 +66,7 @@ class GroupReader:
         """Every watch is gone."""
         self._breaks += 1
         self._registrations.clear()
-        self._topics.clear()
-        self._births.clear()
-        self._all_topics = None
+        self._topics.forget()
         self._control_known = False
 
     def read(
@@ -110,16 +99,16 @@ class GroupReader:
         concerned = [own, *subscriptions.values()] if whole_group else [own]
         # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
         needs_all = any(subscription.is_filter for subscription in concerned)
-        all_topics = (yield from self._read_all_topics()) if needs_all else None
+        all_topics = (yield from self._topics.read_all()) if needs_all else None
         wanted = _wanted(concerned, all_topics or ())
-        yield from self._read_topics(wanted)
+        partitions = yield from self._topics.read(wanted)
         control = yield from self._read_control()
-        found = {topic: numbers for topic in sorted(wanted) if (numbers := self._topics.get(topic)) is not None}
+        found = {topic: numbers for topic in sorted(wanted) if (numbers := partitions.get(topic)) is not None}
         owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
         if breaks != self._breaks:
             raise Unreadable("the connection broke while the group was read")
         missing = frozenset(wanted - found.keys())
-        births = {topic: self._births[topic] for topic in found}
+        births = {topic: birth for topic in found if (birth := self._topics.births.get(topic)) is not None}
         return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, births)
 
     def _read_members(self) -> Procedure[list[str]]:
@@ -142,54 +131,6 @@ class GroupReader:
             elif not isinstance(answer, NoNode):
                 raise Unreadable(words_of(answer))
         return [name for name in listed.names if name in self._registrations]
-
-    def _read_all_topics(self) -> Procedure[tuple[str, ...]]:
-        if self._all_topics is not None:
-            return self._all_topics
-        for _ in range(ROUNDS_MAX):
-            [listed] = yield [Children(paths.BROKER_TOPICS, watch=True)]
-            if isinstance(listed, ChildrenOf):
-                self._all_topics = tuple(listed.names)
-                return self._all_topics
-            if not isinstance(listed, NoNode):
-                raise Unreadable(words_of(listed))
-            [stat] = yield [Exists(paths.BROKER_TOPICS, watch=True)]
-            if stat is None:
-                self._all_topics = ()
-                return self._all_topics
-        raise Unreadable(f"{paths.BROKER_TOPICS} comes and goes")
-
-    def _read_topics(self, topics: Iterable[str]) -> Procedure[None]:
-        unread = [topic for topic in sorted(topics) if topic not in self._topics and _is_safe(topic)]
-        for _ in range(ROUNDS_MAX):
-            if not unread:
-                return
-            answers = yield [Get(paths.topic(topic), watch=True) for topic in unread]
-            missing: list[str] = []
-            for topic, answer in zip(unread, answers, strict=True):
-                if isinstance(answer, Node):
-                    self._topics[topic] = parse_topic(answer.data).partitions
-                    self._births[topic] = answer.stat.czxid
-                elif isinstance(answer, NoNode):
-                    missing.append(topic)
-                else:
-                    raise Unreadable(words_of(answer))
-            unread = (yield from self._watch_missing(missing)) if missing else []
-        if unread:
-            raise Unreadable(f"{paths.topic(unread[0])} comes and goes")
-
-    def _watch_missing(self, topics: Sequence[str]) -> Procedure[list[str]]:
-        """Leave watches on what is to come; gives back what has come meanwhile."""
-        stats = yield [Exists(paths.topic(topic), watch=True) for topic in topics]
-        came: list[str] = []
-        for topic, stat in zip(topics, stats, strict=True):
-            if isinstance(stat, StoreError):
-                raise Unreadable(words_of(stat))
-            if stat is None:
-                self._topics[topic] = None
-            else:
-                came.append(topic)
-        return came
 
     def _read_control(self) -> Procedure[Control | None]:
         if not self._control_known:
@@ -244,12 +185,3 @@ def _wanted(subscriptions: Iterable[Subscription], all_topics: Sequence[str]) ->
         with suppress(InvalidTopicFilter, PatternNotEvaluable, MalformedZnode):
             wanted |= allowed_topics(subscription, all_topics)
     return wanted
-
-
-def _is_safe(topic: str) -> bool:
-    """Another member may have subscribed to a text that no topic can be called."""
-    try:
-        paths.check_topic(topic)
-    except UnsafeName:
-        return False
-    return True

@@ -11,7 +11,8 @@ most: one bad partition never stops the others, and no attempt lasts for ever.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset
@@ -52,7 +53,20 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 T = TypeVar("T")
-Procedure = Generator[list[Request], list[Result], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A step that waits for somebody else than ZooKeeper: ``ask(done)`` starts it; any thread may call ``done``, once.
+
+    It gives no results: whoever yields it knows where they are.
+    """
+
+    ask: Callable[[Callable[[], None]], None]
+
+
+Procedure = Generator[list[Request] | Elsewhere, list[Result], T]
+"""What a member does in ZooKeeper: rounds of requests out, their results in."""
 
 ROUNDS_MAX = 3
 OUR_OWNER_VERSION = 1

@@ -26,6 +26,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  *   rate    ID TOPIC PARTITIONS PER_SECOND SIZE CODEC  goes on until "halt"; acknowledged ranges every 50 ms
  *   halt    ID                                         waits until all that was sent is acknowledged
  *   create  ID TOPIC PARTITIONS REPLICAS               through the admin client (from 0.11 on), for KRaft brokers
+ *   grow    ID TOPIC PARTITIONS                        as create: up to so many partitions
  *
  * The end of standard input means that whoever started this is gone: the JVM halts.
  */
@@ -96,6 +97,10 @@ public final class Load {
             case "create":
                 create(words[2], Integer.parseInt(words[3]), Short.parseShort(words[4]));
                 lines.event("created", "id", words[1]);
+                return;
+            case "grow":
+                grow(words[2], Integer.parseInt(words[3]));
+                lines.event("grown", "id", words[1]);
                 return;
             default:
                 throw new IllegalArgumentException("unknown command " + words[0]);
@@ -169,6 +174,17 @@ public final class Load {
         try (AutoCloseable admin = (AutoCloseable) client.getMethod("create", Properties.class).invoke(null, settings)) {
             Object result = client.getMethod("createTopics", java.util.Collection.class)
                 .invoke(admin, Arrays.asList(topics));
+            ((Future<?>) result.getClass().getMethod("all").invoke(result)).get();
+        }
+    }
+
+    private void grow(String topic, int partitions) throws Exception {
+        Class<?> client = Class.forName("org.apache.kafka.clients.admin.AdminClient");
+        Object upTo = Class.forName("org.apache.kafka.clients.admin.NewPartitions")
+            .getMethod("increaseTo", int.class).invoke(null, partitions);
+        try (AutoCloseable admin = (AutoCloseable) client.getMethod("create", Properties.class).invoke(null, settings)) {
+            Object result = client.getMethod("createPartitions", Map.class)
+                .invoke(admin, java.util.Collections.singletonMap(topic, upTo));
             ((Future<?>) result.getClass().getMethod("all").invoke(result)).get();
         }
     }

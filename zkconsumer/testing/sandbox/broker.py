@@ -47,7 +47,7 @@ class Broker(Server):
         self.broker_id = broker_id
         self._settings = settings or {}
         self._heap_mb = heap_mb
-        self._security = security
+        self.security = security
 
     def start(self) -> None:
         """As ``Server.start``, on a chroot that exists and without the traces of a killed predecessor."""
@@ -57,7 +57,7 @@ class Broker(Server):
             admin.forget_broker(self.broker_id)
         if not admin.exists("/cluster/id"):
             admin.put("/cluster/id", json.dumps({"version": "1", "id": CLUSTER_ID}).encode())
-        for path, data in (self._security.users() if self._security is not None else {}).items():
+        for path, data in (self.security.users() if self.security is not None else {}).items():
             admin.put(path, data)
         super().start()
 
@@ -76,10 +76,11 @@ class Broker(Server):
             **({"group.initial.rebalance.delay.ms": "0"} if self.artifacts.version >= (0, 11) else {}),
             **self._settings,
         }
-        if self._security is not None:
-            settings = self._security.added_to(settings)
+        if self.security is not None:
+            settings = self.security.added_to(settings)
         config = properties(settings, folder / "server.properties")
-        return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb)
+        options = self.security.options(self.artifacts.version, folder) if self.security is not None else ()
+        return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb, options=options)
 
     def is_up(self, port: int) -> bool:
         answer = metadata(port)

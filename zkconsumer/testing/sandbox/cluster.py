@@ -204,7 +204,7 @@ class Sandbox:
     ) -> None:
         """Makes a topic and waits for its leaders; partitions go round the brokers unless ``replicas`` says where."""
         wanted = replicas if replicas is not None else self._spread(partitions)
-        if self._zookeeper is None:
+        if self._is_kraft:
             assert replicas is None, "a cluster of one has nothing to place"
             assert config is None, "not through this door"
             self.load.create_topic(topic, partitions)
@@ -214,9 +214,18 @@ class Sandbox:
 
     def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Adds partitions up to ``partitions`` and waits for their leaders."""
+        if self._is_kraft:
+            self.load.grow_topic(topic, partitions)
+            self.wait_leaders(topic, partitions, timeout_ms)
+            return
         grown = {**self._spread(partitions), **self.admin.topic_replicas(topic)}
         self.admin.put_topic(topic, grown)
         self.wait_leaders(topic, len(grown), timeout_ms)
+
+    @property
+    def _is_kraft(self) -> bool:
+        """Whether Kafka's own ways are the only ones; there may be a ZooKeeper beside it, for groups."""
+        return any(isinstance(broker, KraftBroker) for broker in self.brokers)
 
     def wait_leaders(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Until every running broker answers Metadata with a leader for each of so many partitions."""

@@ -45,7 +45,7 @@ class KraftBroker(Server):
         self._controller_port = free_port()
         self._settings = settings or {}
         self._heap_mb = heap_mb
-        self._security = security
+        self.security = security
 
     def metadata(self) -> ClusterMetadata | None:
         """What this broker answers to Metadata; None if it does not answer."""
@@ -57,7 +57,7 @@ class KraftBroker(Server):
         if not (data / "meta.properties").exists():
             # Formatting reads no port, but checks that the configuration is whole.
             (config,) = self.command(self.port or free_port()).arguments
-            users = self._security.formatting() if self._security is not None else ()
+            users = self.security.formatting() if self.security is not None else ()
             words = ("format", "-t", CLUSTER_ID, "-c", config, *users)
             result = run_tool(self.run, self.release, "kafka.tools.StorageTool", words)
             if result.code != 0:
@@ -82,8 +82,8 @@ class KraftBroker(Server):
             **{key: value for key, value in COMMON.items() if not key.startswith("zookeeper.")},
             **self._settings,
         }
-        if self._security is not None:
-            settings = self._security.added_to(settings)
+        if self.security is not None:
+            settings = self.security.added_to(settings)
         config = properties(settings, folder / "server.properties")
         return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb)
 

@@ -111,6 +111,10 @@ class Load:
         """Through the admin client (producers of 0.11 and later); for brokers without ZooKeeper."""
         self._ask(f"create {{}} {topic} {partitions} {replicas}", PRODUCE_TIMEOUT_MS)
 
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        """As ``create_topic``: adds partitions up to so many."""
+        self._ask(f"grow {{}} {topic} {partitions}", PRODUCE_TIMEOUT_MS)
+
     @property
     def acked(self) -> dict[tuple[str, int], list[Produced]]:
         """(topic, partition) -> the ranges that were acknowledged so far, in order."""

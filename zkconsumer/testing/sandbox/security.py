@@ -26,6 +26,8 @@ USER, USER_PASSWORD = "alice", "alice-password"
 LISTENERS = {"SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL", "MUTUAL": "SSL"}
 """Listener name -> security protocol; MUTUAL wants a certificate of the client."""
 
+SETTINGS_HAVE_LOGINS_FROM = (1, 1)
+
 _MODULES = {
     "plain": f'plain.PlainLoginModule required user_{USER}="{USER_PASSWORD}"',
     "scram-sha-256": "scram.ScramLoginModule required",
@@ -87,6 +89,17 @@ class Security:
                 line = f"org.apache.kafka.common.security.{_MODULES[mechanism]};"
                 added[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = line
         return settings | added | self.broker_settings
+
+    def options(self, version: tuple[int, ...], folder: Path) -> tuple[str, ...]:
+        """Words for the JVM: before 1.1 the logins stand in a file of Java's, not in the broker's settings."""
+        if version >= SETTINGS_HAVE_LOGINS_FROM:
+            return ()
+        file = folder / "jaas.conf"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        modules = dict.fromkeys(_MODULES[mechanism.lower()] for mechanism in self.mechanisms)
+        lines = "".join(f"  org.apache.kafka.common.security.{module};\n" for module in modules)
+        file.write_text(f"KafkaServer {{\n{lines}}};\n")
+        return (f"-Djava.security.auth.login.config={file}",)
 
     def users(self) -> dict[str, bytes]:
         """Znode -> data, below the chroot: the users of SCRAM."""

@@ -1,0 +1,301 @@
+"""Topics and brokers from Kafka (``bootstrap.servers``): a group in ZooKeeper on a cluster that is not there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.topic_filter import Whitelist
+from zkconsumer.errors import AuthenticationException, RemoteProtocolError
+from zkconsumer.kafka import topic_finder
+from zkconsumer.kafka.any_broker import AnyBroker
+from zkconsumer.kafka.bootstrap import BootstrapBrokers
+from zkconsumer.kafka.metadata import Topic, fetch_topics
+from zkconsumer.kafka.topic_finder import ABSENCES_MIN, TopicFinder
+from zkconsumer.kafka.versions import negotiate
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
+from zkconsumer.testing.sandbox.waiting import wait_until
+from zkconsumer.testing.world import FakeWorld
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import METADATA
+from zkconsumer.wire.schemas.metadata import MetadataRequest
+from zkconsumer.zk import paths
+
+DEADLINE_MS = 10_000
+TOPIC = "clicks"
+
+
+@pytest.fixture
+def world() -> Iterator[FakeWorld]:
+    """A KRaft cluster, and a ZooKeeper that has never heard of it."""
+    with FakeWorld(release="4.1.1") as made:
+        made.zookeeper.stop()
+        made.zookeeper = FakeZooKeeper(delivery="thread")
+        made.zookeeper.ensure(paths.CONSUMERS)
+        made.cluster.create_topic(TOPIC, 2)
+        yield made
+
+
+def member(world: FakeWorld, consumer_id: str = "a", **settings: Any) -> ZookeeperConsumerConnector:
+    address = world.cluster.address(0)
+    return world.connector(
+        consumer_id=consumer_id,
+        bootstrap_servers=f"{address.host}:{address.port}",
+        metadata_max_age_ms=100,
+        auto_offset_reset="smallest",
+        consumer_timeout_ms=DEADLINE_MS,
+        rebalance_backoff_ms=50,
+        refresh_leader_backoff_ms=10,
+        **settings,
+    )
+
+
+def append(world: FakeWorld, partition: int, count: int, topic: str = TOPIC) -> None:
+    world.cluster.append(topic, partition, [b"%d" % n for n in range(count)])
+
+
+def held(connector: ZookeeperConsumerConnector) -> list[int]:
+    return sorted(tp.partition for tp in connector.assignment)
+
+
+# --- a member --------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_reads_a_cluster_that_zookeeper_does_not_know(world: FakeWorld) -> None:
+    append(world, 0, 3)
+    append(world, 1, 3)
+    one = member(world)
+    [stream] = one.create_message_streams({TOPIC: 1})[TOPIC]
+    read = iter(stream)
+    assert sorted(next(read).partition for _ in range(6)) == [0, 0, 0, 1, 1, 1]
+    one.commit_offsets()
+    assert {n: world.zookeeper.data(paths.offset("g1", TopicPartition(TOPIC, n))) for n in (0, 1)} == {0: b"3", 1: b"3"}
+    assert world.zookeeper.data(paths.BROKER_TOPICS) is None, "nothing of Kafka's own is made in ZooKeeper"
+
+
+def test_two_members_share_and_a_topic_grows(world: FakeWorld) -> None:
+    one, two = member(world, "a"), member(world, "b")
+    one.create_message_streams({TOPIC: 1})
+    [stream] = two.create_message_streams({TOPIC: 1})[TOPIC]
+    wait_until(lambda: (held(one), held(two)) == ([0], [1]), "both have their share", DEADLINE_MS)
+    world.cluster.add_partitions(TOPIC, 4)
+    wait_until(lambda: (held(one), held(two)) == ([0, 1], [2, 3]), "both have seen the new partitions", DEADLINE_MS)
+    append(world, 3, 1)
+    assert next(iter(stream)).partition == 3
+
+
+def test_a_topic_that_comes_later_is_taken_up_and_never_created(
+    world: FakeWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_finder, "MISSING_POLL_MS", 50)
+    world.cluster._state.auto_create_partitions = 3
+    one = member(world)
+    one.create_message_streams({"later": 1})
+    wait_until(
+        lambda: " topic=later: it was deleted, or is not created yet" in caplog.text, "it is missed", DEADLINE_MS
+    )
+    assert one.assignment == {}
+    asked = [seen.body for seen in world.cluster.requests if seen.api is METADATA]
+    assert asked
+    assert not any(body.allow_auto_topic_creation for body in asked if isinstance(body, MetadataRequest))
+    world.cluster.create_topic("later", 1)
+    wait_until(lambda: held(one) == [0], "it is taken up", DEADLINE_MS)
+
+
+def test_a_filter_takes_new_topics_of_kafka(world: FakeWorld) -> None:
+    one = member(world)
+    one.create_message_streams_by_filter(Whitelist("cl.*|new"), 1)
+    wait_until(lambda: held(one) == [0, 1], "what is there", DEADLINE_MS)
+    world.cluster.create_topic("new", 1)
+    world.cluster.create_topic("other", 1)
+    wait_until(lambda: TopicPartition("new", 0) in one.assignment, "what is new", DEADLINE_MS)
+    assert "other" not in {tp.topic for tp in one.assignment}
+
+
+def test_a_deleted_topic_is_given_back(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
+    one = member(world)
+    one.create_message_streams({TOPIC: 1})
+    wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
+    world.cluster.delete_topic(TOPIC)
+    wait_until(lambda: held(one) == [], "given back", DEADLINE_MS)
+
+
+def test_a_member_that_starts_before_its_brokers_goes_on_when_they_come(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
+    world.cluster.stop_broker(0)
+    one = member(world, zookeeper_session_timeout_ms=200)
+    one.create_message_streams({TOPIC: 1})
+    assert one.assignment == {}
+    world.cluster.start_broker(0)
+    wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
+
+
+def test_an_outage_of_the_brokers_moves_no_partition(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
+    one = member(world)
+    [stream] = one.create_message_streams({TOPIC: 1})[TOPIC]
+    wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
+    releases = one.counters.get("releases", 0)
+    world.cluster.stop_broker(0)
+    one._closing.wait(0.3)
+    world.cluster.start_broker(0)
+    append(world, 0, 1)
+    assert next(iter(stream)).partition == 0
+    assert held(one) == [0, 1]
+    assert one.counters.get("releases", 0) == releases
+
+
+def test_the_thread_ends_with_the_connector(world: FakeWorld) -> None:
+    one = member(world)
+    one.create_message_streams({TOPIC: 1})
+    finder = one._member.topic_finder
+    assert finder is not None
+    one.close()
+    assert finder.join(0)
+
+
+# --- the finder alone ------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """A finder whose answers are written by the test; nothing is asked by itself."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.finder = TopicFinder(
+            "m",
+            AnyBroker(lambda *_, **__: pytest.fail("no broker is asked"), list, "g", 1_000),
+            10_000,
+            SYSTEM_CLOCK,
+            on_brokers=lambda _: None,
+            on_change=self._changed,
+            on_refused=lambda _: None,
+            on_death=lambda *_: None,
+        )
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def told(self, names: Sequence[str] | None, **topics: Topic) -> bool:
+        """An answer; whether it said something new."""
+        self.finder._wanted = frozenset(names or ())
+        return self.finder._take(topics, names)
+
+
+def a_topic(*partitions: int, topic_id: bytes = b"1") -> Topic:
+    return Topic(partitions, topic_id)
+
+
+def test_a_part_of_an_answer_takes_no_partition_away() -> None:
+    bench = Bench()
+    assert bench.told(["t"], t=a_topic(0, 1, 2))
+    assert not bench.told(["t"], t=a_topic(0, 2))
+    assert bench.finder.partitions("t") == (0, 1, 2)
+    assert bench.told(["t"], t=a_topic(3))
+    assert bench.finder.partitions("t") == (0, 1, 2, 3)
+
+
+def test_a_topic_that_was_made_anew_may_be_smaller() -> None:
+    bench = Bench()
+    bench.told(["t"], t=a_topic(0, 1, 2))
+    assert bench.finder.generation("t") == 0
+    assert bench.told(["t"], t=a_topic(0, topic_id=b"2"))
+    assert bench.finder.partitions("t") == (0,)
+    assert bench.finder.generation("t") == 1
+    assert bench.told(["t"], t=a_topic(0, topic_id=b"3")), "as large as before, and another topic all the same"
+
+
+@pytest.mark.parametrize("names", [["t"], None])
+def test_a_topic_is_gone_only_when_answers_in_a_row_say_so(names: list[str] | None) -> None:
+    bench = Bench()
+    bench.told(names, t=a_topic(0), other=a_topic(0))
+    for _ in range(ABSENCES_MIN - 1):
+        assert not bench.told(names, other=a_topic(0))
+    assert not bench.told(names, t=a_topic(0), other=a_topic(0)), "it is there after all, and counting begins anew"
+    for _ in range(ABSENCES_MIN - 1):
+        assert not bench.told(names, other=a_topic(0))
+    assert bench.finder.partitions("t") == (0,)
+    assert bench.told(names, other=a_topic(0))
+    assert bench.finder.partitions("t") is None
+
+
+def test_what_nobody_wants_any_more_is_forgotten() -> None:
+    bench = Bench()
+    bench.told(["t", "u"], t=a_topic(0), u=a_topic(0))
+    bench.told(["u"], u=a_topic(0))
+    assert bench.finder.all_topics() == ("u",)
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "1.1.1", "4.1.1"])
+def test_asking_for_topics_creates_none_on_any_broker(release: str) -> None:
+    cluster = FakeCluster(release=release, auto_create_partitions=3)
+    cluster.create_topic("t", 2)
+    connection = cluster.connect(*cluster.address(0)[1:])
+    told, brokers = fetch_topics(connection, negotiate(connection, 5_000), ["t", "none"], 5_000)
+    assert told["t"].partitions == (0, 1)
+    assert "none" not in told or told["none"].is_unknown
+    assert brokers == cluster.addresses
+    told, _ = fetch_topics(connection, negotiate(connection, 5_000), None, 5_000)
+    assert set(told) == {"t"}
+
+
+def test_a_broker_that_knows_nothing_yet_is_not_believed() -> None:
+    cluster = FakeCluster()
+    connection = cluster.connect(*cluster.address(0)[1:])
+    ranges = negotiate(connection, 5_000)
+    cluster._state.up.clear()
+    with pytest.raises((RemoteProtocolError, ConnectionError, Exception), match=r"names no broker|closed"):
+        fetch_topics(connection, ranges, None, 5_000)
+
+
+def test_brokers_of_the_setting_are_never_forgotten() -> None:
+    known = BootstrapBrokers("b1:9092,[::1]:9093")
+    given = [BrokerAddress(-1, "b1", 9092), BrokerAddress(-1, "::1", 9093)]
+    assert known.brokers() == given
+    known.learn([BrokerAddress(7, "b7", 9092), BrokerAddress(1, "b1", 9092)])
+    assert set(known.brokers()) == {BrokerAddress(1, "b1", 9092), given[1], BrokerAddress(7, "b7", 9092)}
+    known.learn([BrokerAddress(8, "b8", 9092)])
+    assert set(known.brokers()) == {*given, BrokerAddress(8, "b8", 9092)}
+
+
+def test_a_question_is_answered_from_any_thread_and_once() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 1)
+    answers: list[str] = []
+    answered = threading.Event()
+    refused: list[AuthenticationException] = []
+    finder = TopicFinder(
+        "m",
+        AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
+        60_000,
+        SYSTEM_CLOCK,
+        on_brokers=lambda _: None,
+        on_change=lambda: None,
+        on_refused=refused.append,
+        on_death=lambda name, error: answers.append(f"{name} died: {error}"),
+    )
+
+    def done(why: str) -> None:
+        answers.append(why)
+        answered.set()
+
+    finder.want(["t"], done)
+    assert answered.wait(5)
+    assert answers == [""]
+    assert finder.partitions("t") == (0,)
+    finder.want(["t"], done)
+    assert answers == ["", ""], "what is known is told at once"
+    finder.ask_to_stop()
+    assert finder.join(5_000)

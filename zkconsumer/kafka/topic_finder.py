@@ -1,0 +1,288 @@
+"""``TopicFinder``: which topics there are, learnt from Kafka's Metadata by a thread of its own.
+
+    want(names, done) --known--> done at once, and asked again behind it
+                      '-unknown-> asked now --> done
+    every metadata.max.age.ms, and when a leader is missing: asked again --> on_change, when something changed
+
+ZooKeeper tells of a change by itself; Kafka must be asked.  And one broker's answer is one broker's knowledge: a topic
+that was known and is missing in an answer counts as deleted only after ``ABSENCES_MIN`` answers in a row, and the
+partitions of a topic never become fewer, unless it has another id, which a topic has that was deleted and made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, WorldError
+from zkconsumer.kafka.any_broker import NoBrokerAnswers
+from zkconsumer.kafka.metadata import Topic, fetch_topics
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.any_broker import AnyBroker
+    from zkconsumer.types import BrokerAddress
+
+ABSENCES_MIN = 3
+"""How many answers in a row must lack a topic that was known before it counts as deleted."""
+
+ABSENCE_POLL_MS = 1_000
+"""How soon brokers are asked again when a known topic is missing in an answer, or when none answered."""
+
+MISSING_POLL_MS = 2_000
+"""How often brokers are asked, at least, while a topic that somebody wants does not exist."""
+
+FRESH_MS = 1_000
+"""An answer of this age is as good as a new one."""
+
+ASK_LIMIT_MS = 8_000
+"""How long brokers are asked, one after the other, before the question counts as unanswered."""
+
+log = logging.getLogger("zkconsumer.topics")
+
+
+@dataclass(slots=True)
+class _Known:
+    """``partitions`` None: there is no such topic.
+
+    ``generation`` grows when a topic comes into being again; ``absences``: answers in a row that lacked one that was
+    there.
+    """
+
+    partitions: tuple[int, ...] | None
+    topic_id: bytes
+    generation: int = 0
+    absences: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Somebody who wants to know these (None: all topics)."""
+
+    names: frozenset[str] | None
+    done: Callable[[str], None]
+
+
+class TopicFinder:
+    """Every method may be called from any thread; callbacks come on the finder's thread, or at once on the caller's."""
+
+    def __init__(
+        self,
+        name: str,
+        brokers: AnyBroker,
+        max_age_ms: int,
+        clock: Clock,
+        *,
+        on_brokers: Callable[[Iterable[BrokerAddress]], None],
+        on_change: Callable[[], None],
+        on_refused: Callable[[AuthenticationException], None],
+        on_death: Callable[[str, BaseException], None],
+    ) -> None:
+        self._name = name
+        self._brokers = brokers
+        self._max_age_ms = max_age_ms
+        self._clock = clock
+        self._on_brokers = on_brokers
+        self._on_change = on_change
+        self._on_refused = on_refused
+        self._on_death = on_death
+        self._changed = threading.Condition()
+        # All of these under the lock.
+        self._known: dict[str, _Known] = {}
+        self._knows_all = False
+        self._wants_all = False
+        self._wanted: frozenset[str] = frozenset()
+        self._waiting: list[_Waiting] = []
+        self._answered_at_ms: int | None = None
+        self._due_ms: int | None = None
+        self._worker: Worker | None = None
+        self._is_closed = False
+        self._said = ""
+
+    # --- questions ----------------------------------------------------------------------------------------------
+
+    def want(self, names: Iterable[str] | None, done: Callable[[str], None]) -> None:
+        """Call ``done("")`` once these topics (None: all) are known, at once if they are, or ``done(why)``.
+
+        What is wanted now takes the place of what was wanted before; whoever wanted all topics once is told of every
+        change for good.
+        """
+        with self._changed:
+            if names is None:
+                self._wants_all = True
+                is_known = self._knows_all
+                waiting = _Waiting(None, done)
+            else:
+                self._wanted = frozenset(names)
+                is_known = all(name in self._known for name in self._wanted)
+                waiting = _Waiting(self._wanted, done)
+            if is_known:
+                if self._answered_at_ms is None or self._clock.now_ms() - self._answered_at_ms > FRESH_MS:
+                    self._ask_soon()
+            else:
+                self._waiting.append(waiting)
+                self._ask_soon()
+        if is_known:
+            done("")
+
+    def partitions(self, topic: str) -> tuple[int, ...] | None:
+        """The partitions of a topic, as far as it is known; None: it is missing."""
+        with self._changed:
+            known = self._known.get(topic)
+            return None if known is None else known.partitions
+
+    def generation(self, topic: str) -> int:
+        """How often a topic has come into being while it was known here."""
+        with self._changed:
+            known = self._known.get(topic)
+            return 0 if known is None else known.generation
+
+    def all_topics(self) -> tuple[str, ...]:
+        """The names of all topics that are known, sorted."""
+        with self._changed:
+            return tuple(sorted(name for name, known in self._known.items() if known.partitions is not None))
+
+    def refresh(self) -> None:
+        """Something does not fit what is known: ask again, soon."""
+        with self._changed:
+            now_ms = self._clock.now_ms()
+            if self._answered_at_ms is None or now_ms - self._answered_at_ms > FRESH_MS:
+                self._ask_soon()
+            else:
+                self._due_ms = min(self._due_ms or now_ms + FRESH_MS, now_ms + FRESH_MS)
+                self._changed.notify_all()
+
+    def _ask_soon(self) -> None:
+        """With the lock held."""
+        self._due_ms = self._clock.now_ms()
+        if self._worker is None and not self._is_closed:
+            name = f"{self._name}-topic-finder-thread"
+            self._worker = spawn(name, self._run, self._on_death, wake=self._wake)
+        self._changed.notify_all()
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Let the thread end, without waiting; nobody is answered any more."""
+        with self._changed:
+            self._is_closed = True
+            worker = self._worker
+        if worker is not None:
+            worker.ask_to_stop()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for the end of the thread."""
+        return self._worker is None or self._worker.join(timeout_ms)
+
+    def _wake(self) -> None:
+        self._brokers.interrupt()
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self, stop: StopSignal) -> None:
+        while not stop.is_set():
+            with self._changed:
+                wait_ms = None if self._due_ms is None else self._due_ms - self._clock.now_ms()
+                if wait_ms is None or wait_ms > 0:
+                    self._changed.wait(None if wait_ms is None else wait_ms / 1000)
+                    continue
+                self._due_ms = None
+                names = None if self._wants_all else sorted(self._wanted)
+                waiting, self._waiting = self._waiting, []
+            self._ask(names, waiting, stop)
+
+    def _ask(self, names: list[str] | None, waiting: list[_Waiting], stop: StopSignal) -> None:
+        try:
+            told, brokers = self._brokers.ask(
+                lambda connection, ranges, timeout_ms: fetch_topics(connection, ranges, names, timeout_ms),
+                stop.is_set,
+                limit_ms=ASK_LIMIT_MS,
+            )
+        except ConnectorClosed:
+            return
+        except WorldError as error:
+            self._unanswered(error, waiting)
+            return
+        self._on_brokers(brokers)
+        with self._changed:
+            has_changed = self._take(told, names)
+            first = self._answered_at_ms is None
+            self._answered_at_ms = self._clock.now_ms()
+            self._said = ""
+            answered = [each for each in waiting if self._is_known(each)]
+            self._waiting += [each for each in waiting if each not in answered]
+            self._plan(is_answered=True)
+        for each in answered:
+            each.done("")
+        if has_changed and not first:
+            self._on_change()
+
+    def _unanswered(self, error: WorldError, waiting: list[_Waiting]) -> None:
+        with self._changed:
+            self._plan(is_answered=False)
+            has_answered = self._answered_at_ms is not None
+            is_news, self._said = self._said != str(error), str(error)
+        if isinstance(error, NoBrokerAnswers) and error.refused is not None and not has_answered:
+            self._on_refused(error.refused)
+        if is_news:
+            log.warning("topics-unanswered why=%r", str(error))
+        for each in waiting:
+            each.done(str(error))
+
+    def _plan(self, *, is_answered: bool) -> None:
+        """When to ask next; with the lock held."""
+        pause_ms = self._max_age_ms
+        if not is_answered or any(known.absences for known in self._known.values()):
+            pause_ms = min(pause_ms, ABSENCE_POLL_MS)
+        elif any(self._known[name].partitions is None for name in self._wanted if name in self._known):
+            pause_ms = min(pause_ms, MISSING_POLL_MS)
+        due_ms = self._clock.now_ms() + (0 if self._waiting else pause_ms)
+        self._due_ms = due_ms if self._due_ms is None else min(self._due_ms, due_ms)
+
+    def _is_known(self, waiting: _Waiting) -> bool:
+        if waiting.names is None:
+            return self._knows_all
+        return all(name in self._known for name in waiting.names)
+
+    # --- an answer ----------------------------------------------------------------------------------------------
+
+    def _take(self, told: Mapping[str, Topic], names: Collection[str] | None) -> bool:
+        """Remember an answer; whether it says something new.  With the lock held."""
+        wanted = set(told) | set(self._known) | self._wanted if names is None else set(names)
+        has_changed = False
+        for name in wanted:
+            has_changed |= self._take_one(name, told.get(name))
+        self._knows_all |= names is None
+        # Of what nobody asks any more nothing says when it changes; what is gone is kept only for those who want it.
+        kept = self._wanted | (wanted if names is not None else {n for n, k in self._known.items() if k.partitions})
+        self._known = {name: known for name, known in self._known.items() if name in kept or known.absences}
+        return has_changed
+
+    def _take_one(self, name: str, told: Topic | None) -> bool:
+        before = self._known.get(name) or _Known(None, b"")
+        is_first = name not in self._known
+        self._known[name] = before
+        if told is None or told.is_unknown:
+            if before.partitions is None:
+                return False
+            before.absences += 1
+            if before.absences >= ABSENCES_MIN:
+                self._known[name] = _Known(None, b"", before.generation)
+                return True
+            return False
+        if told.error is not None and not told.partitions:
+            # It exists, but this broker cannot say more of it now.
+            return False
+        partitions, generation = told.partitions, before.generation
+        if before.partitions is not None and before.topic_id == told.topic_id:
+            partitions = tuple(sorted({*before.partitions, *partitions}))
+        elif not is_first:
+            generation += 1
+        after = self._known[name] = _Known(partitions, told.topic_id, generation)
+        return is_first or (before.partitions, before.generation) != (after.partitions, after.generation)

@@ -1,0 +1,59 @@
+"""``KafkaTopics``: Kafka's word on topics as a step in the reading of a group.
+
+The control thread must not wait for a broker, so the reading yields an ``Elsewhere``, and goes on when the finder has
+an answer: at once, when it knows already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.zk.procedures import Elsewhere, Procedure
+from zkconsumer.zk.topics import Unreadable, is_safe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from zkconsumer.kafka.topic_finder import TopicFinder
+
+
+class KafkaTopics:
+    """A ``TopicSource`` without watches: the finder tells of changes."""
+
+    def __init__(self, finder: TopicFinder) -> None:
+        self._finder = finder
+        self.births: dict[str, int] = {}
+        """Not transactions of ZooKeeper, but small numbers that grow when a topic is created again."""
+
+    def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
+        """See ``TopicSource``."""
+        wanted = sorted(topic for topic in topics if is_safe(topic))
+        yield from self._known(wanted)
+        self.births = {topic: self._finder.generation(topic) for topic in wanted}
+        return {topic: self._finder.partitions(topic) for topic in wanted}
+
+    def read_all(self) -> Procedure[tuple[str, ...]]:
+        """See ``TopicSource``."""
+        yield from self._known(None)
+        return self._finder.all_topics()
+
+    def invalidate(self, path: str) -> None:
+        """No node of ZooKeeper matters here."""
+
+    def forget(self) -> None:
+        """What Kafka said stays true when ZooKeeper's connection breaks."""
+
+    def _known(self, names: list[str] | None) -> Procedure[None]:
+        answer: list[str] = []
+
+        def ask(done: Callable[[], None]) -> None:
+            def answered(why: str) -> None:
+                answer.append(why)
+                done()
+
+            self._finder.want(names, answered)
+
+        yield Elsewhere(ask)
+        [why] = answer
+        if why:
+            raise Unreadable(f"Kafka does not tell of its topics: {why}")
