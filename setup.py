@@ -15,6 +15,7 @@ TEST = [
     "mypy>=1.11",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
+    "rich>=13",
     "ruff>=0.6",
     "types-six",
 ]

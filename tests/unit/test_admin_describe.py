@@ -6,6 +6,7 @@ The cases of ``ListConsumerGroupTest`` and ``DescribeConsumerGroupTest`` of the 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +360,22 @@ def test_watching_as_json_is_a_line_a_look(world: FakeWorld, monkeypatch: pytest
         world, monkeypatch, "-o", "json", between=(lambda: world.cluster.append("clicks", 0, [b"x"] * 4),)
     )
     assert [json.loads(line)["total"] for line in result.stdout.splitlines()] == [0, 4]
+
+
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_on_a_terminal_the_table_stays_in_its_place_if_rich_is_there(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch, has_rich: bool
+) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 0)
+    monkeypatch.setattr(lag_command, "_is_terminal", lambda: True)
+    if not has_rich:
+        monkeypatch.setitem(sys.modules, "rich.live", None)
+    result = watch(world, monkeypatch, between=(lambda: world.cluster.append("clicks", 0, [b"x"] * 4),))
+    assert result.exit_code == 130
+    totals = [line.strip() for line in result.stdout.splitlines() if line.startswith("TOTAL")]
+    # Into something that is no terminal after all, rich writes what stands there at the end.
+    assert totals == (["TOTAL 4"] if has_rich else ["TOTAL 0", "TOTAL 4"])
 
 
 def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -288,6 +288,18 @@ def test_an_owner_that_is_no_thread_of_its_member_is_told(world: FakeWorld, clin
     assert f"{SCALA}-7" in words(clinic.findings()["owner-foreign"])
 
 
+def test_a_claim_on_an_internal_topic_by_a_filter_is_no_foreign_one(world: FakeWorld, clinic: Clinic) -> None:
+    world.create_topic("__consumer_offsets", 1)
+    register(world, "g1_a", subscription={".*": 2}, pattern="white_list")
+    store = world.zookeeper.stores[-1]
+    for topic, number, thread in (("clicks", 0, 0), ("clicks", 1, 0), ("clicks", 2, 1), ("clicks", 3, 1),
+                                  ("__consumer_offsets", 0, 0)):  # fmt: skip
+        world.zookeeper.ensure(f"/consumers/g1/owners/{topic}")
+        path = f"/consumers/g1/owners/{topic}/{number}"
+        call(store, [Create(path, f"g1_a-{thread}".encode(), ephemeral=True)], 1_000)
+    assert clinic.findings() == {}
+
+
 def test_a_node_that_was_written_twice_is_nobodys(world: FakeWorld, clinic: Clinic) -> None:
     store = healthy(world)
     path = "/consumers/g1/owners/clicks/0"
@@ -364,6 +376,38 @@ def test_a_partition_does_not_stand(world: FakeWorld, clinic: Clinic, why: str) 
     elif why == "unowned":
         world.zookeeper.remove("/consumers/g1/owners/clicks/1")
     assert "partition-stands" not in clinic.findings(*between, **how)
+
+
+def in_kafka(world: FakeWorld, at: str, value: int) -> None:
+    topic, _, number = at.partition("/")
+    world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
+    world.cluster.commit("g1", topic, int(number), value)
+
+
+def test_a_group_that_stores_in_kafka_is_not_judged_by_what_it_left_in_zookeeper(
+    world: FakeWorld, clinic: Clinic
+) -> None:
+    healthy(world)
+    world.cluster.append("clicks", 1, [b"x"] * 9)
+    in_kafka(world, "clicks/1", 9)
+    assert clinic.findings(age_ms=9 * 24 * HOUR_MS) == {}
+    world.zookeeper.remove("/consumers/g1/offsets/clicks/1")
+    assert clinic.findings() == {}
+
+
+@pytest.mark.parametrize("look_for_ms", [4_000, 121_000])
+def test_an_offset_in_kafka_stands_when_the_looks_are_far_enough_apart(
+    world: FakeWorld, clinic: Clinic, look_for_ms: int
+) -> None:
+    healthy(world)
+    world.cluster.append("clicks", 1, [b"x"] * 9)
+    in_kafka(world, "clicks/1", 5)
+    found = clinic.findings(look_for_ms=look_for_ms)
+    assert ("partition-stands" in found) == (look_for_ms > 120_000)
+    if found:
+        assert "clicks/1: offset 5 in Kafka in both looks" in words(found["partition-stands"])
+    moved = clinic.findings(lambda: in_kafka(world, "clicks/1", 6), look_for_ms=look_for_ms)
+    assert "partition-stands" not in moved
 
 
 def test_an_offset_that_went_back_between_the_looks_is_told_though_it_is_right_again(

@@ -23,7 +23,7 @@ def age(ms: int) -> str:
         count, rest = divmod(rest, seconds)
         if count or parts or unit == "s":
             parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
+    return " ".join(part for n, part in enumerate(parts[:2]) if not n or not part.startswith("0 "))
 
 
 def count_of(number: int, noun: str) -> str:

@@ -76,12 +76,12 @@ def _say_what_is_waited_for(stop: StopSignal) -> None:
 
 def tell(words: str) -> None:
     """A sentence for the person, on standard error."""
-    click.echo(words, err=True)
+    click.echo(printable(words), err=True)
 
 
 def print_json(value: object) -> None:
     """One JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(value, indent=2))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -107,4 +107,9 @@ def when(ms: int | None) -> str | None:
 
 def _cell(value: object) -> str:
     text = NOTHING if value is None or value == "" else str(value)
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """What others wrote into a znode must not move the cursor."""
     return "".join(c if c.isprintable() else "?" for c in text)

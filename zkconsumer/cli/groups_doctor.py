@@ -13,7 +13,15 @@ from zkconsumer.admin.doctor.collect import collect
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
 from zkconsumer.admin.doctor.owners import verified
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import EXIT_DIFFERS, cluster_options, open_session, output_option, print_json, tell
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    printable,
+    tell,
+)
 from zkconsumer.cli.groups import no_such_group, storage_of
 
 SCHEMA = "zkconsumer/groups-doctor/1"
@@ -72,11 +80,12 @@ def doctor(
 def _print(facts: Facts, findings: list[Finding]) -> None:
     click.echo(summary(facts))
     for number, finding in enumerate(findings, start=1):
-        click.echo(f"\n{number}. {finding.name}: {finding.what}.")
+        click.echo()
+        click.echo(printable(f"{number}. {finding.name}: {finding.what}."))
         for line in finding.evidence:
-            click.echo(f"   {_printable(line)}")
+            click.echo(f"   {printable(line)}")
         for step in finding.next_steps:
-            click.echo(f"   -> {step}")
+            click.echo(f"   -> {printable(step)}")
     if findings:
         click.echo(f"\n{count_of(len(findings), 'finding')}")
     else:
@@ -115,8 +124,3 @@ def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:
         "not_known": list(facts.unknown),
         "next_steps": [step for finding in findings for step in finding.next_steps],
     }
-
-
-def _printable(text: str) -> str:
-    """What others wrote into a znode must not move the cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)

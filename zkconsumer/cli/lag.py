@@ -115,8 +115,12 @@ def _watch(looks: Iterator[Look], storage: Storage, topics: Sequence[str]) -> No
             display.update(make_text("\n".join(lines)), refresh=True)
 
 
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def _live() -> tuple[Any, Any] | None:
-    if not sys.stdout.isatty():
+    if not _is_terminal():
         return None
     try:
         from rich.live import Live

@@ -85,6 +85,12 @@ class Facts:
         """How far apart the looks are."""
         return self.second.state.read_at_ms - self.first.state.read_at_ms
 
+    def is_kept_in_kafka(self, tp: TopicPartition) -> bool:
+        """Whether the partition's offset that counts is Kafka's: the file says so, or Kafka's is ahead."""
+        node, in_kafka = self.state.offsets.get(tp), self.second.kafka.offsets.get(tp)
+        in_zookeeper = node.offset if node is not None else None
+        return self.stores_in_kafka or (in_kafka is not None and (in_zookeeper is None or in_kafka > in_zookeeper))
+
     @cached_property
     def context(self) -> AssignmentContext | None:
         """What a looker-on computes assignments from; None when some subscription cannot be evaluated."""

@@ -34,24 +34,29 @@ def find(facts: Facts) -> Iterator[Finding]:
 
 
 def standing(facts: Facts) -> list[TopicPartition]:
-    """Owned in both looks by the same node, with a lag in both, and the stored offset untouched for long enough."""
-    if facts.stores_in_kafka:
-        return []
-    first, second = facts.first.state, facts.second.state
+    """Owned in both looks by the same node, with something to read in both, and no commit for long enough.
+
+    Where Kafka's offset is ahead of ZooKeeper's, or the members store in Kafka, Kafka's counts.  It has no age, so the
+    looks themselves must be far enough apart.
+    """
     limit_ms = INTERVALS * facts.commit_interval_ms
     found: list[TopicPartition] = []
-    for tp, owner in second.owners.items():
-        before = first.owners.get(tp)
-        if before is None or before.stat.czxid != owner.stat.czxid or owner.kind == "persistent":
+    for tp, owner in facts.second.state.owners.items():
+        before = facts.first.state.owners.get(tp)
+        is_same = before is not None and before.stat.czxid == owner.stat.czxid
+        log = facts.second.ranges.get(tp)
+        if not is_same or owner.kind == "persistent" or log is None or facts.now_ms - owner.stat.ctime_ms < limit_ms:
             continue
-        node, log = second.offsets.get(tp), facts.second.ranges.get(tp)
-        if log is None or facts.now_ms - owner.stat.ctime_ms < limit_ms:
-            continue
-        stored = node.offset if node and node.offset is not None else log.earliest
-        was = first.offsets.get(tp)
-        has_moved = node is not None and was is not None and was.stat.mzxid != node.stat.mzxid
-        since_ms = facts.now_ms - (node.stat.mtime_ms if node else owner.stat.ctime_ms)
-        if not has_moved and since_ms >= limit_ms and log.latest > max(stored, log.earliest):
+        if facts.is_kept_in_kafka(tp):
+            stored = facts.second.kafka.offsets.get(tp, log.earliest)
+            stands = facts.looked_for_ms >= limit_ms and facts.first.kafka.offsets.get(tp, log.earliest) == stored
+        else:
+            node, was = facts.second.state.offsets.get(tp), facts.first.state.offsets.get(tp)
+            stored = node.offset if node and node.offset is not None else log.earliest
+            has_moved = node is not None and (was is None or was.stat.mzxid != node.stat.mzxid)
+            since_ms = facts.now_ms - (node.stat.mtime_ms if node else owner.stat.ctime_ms)
+            stands = not has_moved and since_ms >= limit_ms
+        if stands and log.latest > max(stored, log.earliest):
             found.append(tp)
     return found
 
@@ -79,9 +84,14 @@ def _standing_words(facts: Facts, tp: TopicPartition) -> str:
     owner, node, log = facts.state.owners[tp], facts.state.offsets.get(tp), facts.second.ranges[tp]
     before = facts.first.ranges.get(tp)
     grew = f", {log.latest - before.latest} more in {age(facts.looked_for_ms)}" if before else ""
-    stored = "no offset" if node is None else f"offset {node.data[:20].decode('ascii', 'replace')}"
-    since = "" if node is None else f" since {age(facts.now_ms - node.stat.mtime_ms)}"
-    return f"{tp}: {stored}{since}, log end {log.latest}{grew}, owner {owner.thread}"
+    if facts.is_kept_in_kafka(tp):
+        stored = f"offset {facts.second.kafka.offsets.get(tp, 'unknown')} in Kafka in both looks"
+    elif node is None:
+        stored = "no offset"
+    else:
+        since = age(facts.now_ms - node.stat.mtime_ms)
+        stored = f"offset {node.data[:20].decode('ascii', 'replace')} since {since}"
+    return f"{tp}: {stored}, log end {log.latest}{grew}, owner {owner.thread}"
 
 
 def _went_back(facts: Facts) -> Iterator[Finding]:

@@ -100,11 +100,10 @@ def _former(facts: Facts) -> Iterator[Finding]:
 
 
 def _stale(facts: Facts) -> Iterator[Finding]:
-    if facts.stores_in_kafka:
-        return
     found = [
         node for tp, node in facts.state.offsets.items()
         if node.offset is not None
+        and not facts.is_kept_in_kafka(tp)
         and facts.now_ms - node.stat.mtime_ms > STALE_MS
         and (log := facts.second.ranges.get(tp)) is not None
         and log.latest > node.offset

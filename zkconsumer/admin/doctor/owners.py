@@ -50,9 +50,16 @@ def _is_thread(facts: Facts, owner: OwnerNode) -> bool:
     member = facts.state.members.get(owner.consumer_id)
     if member is None:
         return False
-    _, _, number = owner.thread.rpartition("-")
     threads = member.threads.get(owner.tp.topic, 0)
-    return any(owner.thread == make_thread_id(owner.consumer_id, n) for n in range(threads)) if number else False
+    if not threads and member.registration is not None and member.registration.pattern != "static":
+        # Another member may count internal topics in (exclude.internal.topics), and a filter is read before the topics.
+        threads = next(iter(member.registration.subscription.values()), 0)
+    _, _, number = owner.thread.rpartition("-")
+    return number.isascii() and number.isdigit() and owner.thread in _thread_ids(owner.consumer_id, threads)
+
+
+def _thread_ids(consumer: str, threads: int) -> set[str]:
+    return {make_thread_id(consumer, number) for number in range(threads)}
 
 
 def _of_nobody(facts: Facts) -> Iterator[Finding]:

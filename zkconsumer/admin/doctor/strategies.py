@@ -55,7 +55,7 @@ def _differ(facts: Facts, context: AssignmentContext) -> Finding:
     return Finding(
         "strategies-differ",
         "the owners are not what any one setting gives, though nobody came or went: the members do not compute alike. "
-        + explain_mismatch(facts.claims, base, context),
+        + explain_mismatch(facts.claims, base, context).removesuffix("."),
         tuple(evidence),
         (
             "compare partition.assignment.strategy, the client's release (roundrobin changed in 1.0) and "
