@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from zkconsumer.cli.console_format import console_format
 from zkconsumer.cli.consume import compile_format, parse_topic
 from zkconsumer.cli.main import main
 from zkconsumer.errors import UsageError
@@ -65,3 +66,48 @@ def test_a_wrong_call_says_what_to_change_and_exits_with_2(arguments: list[str],
     result = CliRunner().invoke(main, ["consume", *arguments])
     assert result.exit_code == 2
     assert words in result.output
+
+
+# --- as the old console consumer --------------------------------------------------------------------------------
+
+TIMED = SimpleNamespace(key=b"k", value=b"v", timestamp=7, timestamp_type=0)
+
+
+@pytest.mark.parametrize(
+    ("properties", "line"),
+    [
+        ([], b"v\n"),
+        (["print.key=true"], b"k\tv\n"),
+        (["print.key=TRUE", "key.separator=:"], b"k:v\n"),
+        (["print.key=yes"], b"v\n"),
+        (["print.timestamp=true"], b"CreateTime:7\tv\n"),
+        (["print.timestamp=true", "print.key=true", "line.separator=|"], b"CreateTime:7\tk\tv|"),
+        (["print.key=true", "print.value=false"], b"k\t"),
+        (["key.separator=a=b", "print.key=true"], b"ka=bv\n"),
+    ],
+)
+def test_properties_print_as_the_old_formatter_did(properties: list[str], line: bytes) -> None:
+    assert b"".join(part if isinstance(part, bytes) else part(TIMED) for part in console_format(properties)) == line
+
+
+@pytest.mark.parametrize(("kind", "printed"), [(0, b"CreateTime:7"), (1, b"LogAppendTime:7"), (-1, b"NO_TIMESTAMP")])
+def test_a_timestamp_says_whose_it_is(kind: int, printed: bytes) -> None:
+    message = SimpleNamespace(key=None, value=None, timestamp=7, timestamp_type=kind)
+    parts = console_format(["print.timestamp=true", "print.key=true"])
+    line = b"".join(part if isinstance(part, bytes) else part(message) for part in parts)
+    assert line == printed + b"\tnull\tnull\n"
+
+
+@pytest.mark.parametrize("text", ["print.keys=true", "print.key", "key.deserializer=org.example.X"])
+def test_a_property_that_is_not_known_is_named(text: str) -> None:
+    result = CliRunner().invoke(main, ["consume", "--topic", "t", "--property", text])
+    assert result.exit_code == 2
+    assert text in result.output
+
+
+def test_the_options_of_the_console_consumer_have_their_old_names_too() -> None:
+    old = ["--consumer.config", "/no/such/file", "--consumer-property", "group.id=g"]
+    result = CliRunner().invoke(main, ["consume", "--topic", "t", *old])
+    assert "/no/such/file" in result.output
+    both = ["consume", "--topic", "t", "--property", "print.key=true", "--format", "%v"]
+    assert "--format or --property" in CliRunner().invoke(main, both).output

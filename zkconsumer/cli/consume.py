@@ -18,6 +18,7 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.cli.console_format import console_format
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
@@ -166,8 +167,10 @@ class Printer:
 @click.option("--blacklist", metavar="R", help="Instead: every topic whose name does not match it.")
 @click.option("--streams", type=click.IntRange(1, THREADS_PER_TOPIC_MAX), metavar="N",
               help="Streams of a white or black list; 1 if not given.")
-@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), help="A .properties file.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting; wins over the file.")
+@click.option("--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
+              help="A .properties file.")
+@click.option("--set", "--consumer-property", "settings", multiple=True, metavar="KEY=VALUE",
+              help="One setting; wins over the file.")
 @click.option("--from-beginning", is_flag=True, help="Where there is no offset, begin at the smallest.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Print N messages, then leave.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="Leave after N ms without a message.")
@@ -175,6 +178,9 @@ class Printer:
               help="%t topic, %p partition, %o offset, %k key, %v value, %T timestamp.")
 @click.option("--metrics", "metrics_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write what is measured there, as JSON, every 10 s and at the end.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
+              help="Instead of --format, as the old console consumer: print.timestamp, print.key, print.value, "
+                   "key.separator, line.separator.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
 def consume(
     zookeeper: str | None,
@@ -191,6 +197,7 @@ def consume(
     timeout_ms: int | None,
     output_format: str,
     metrics_file: Path | None,
+    properties: Sequence[str],
     verbose: bool,
 ) -> None:
     """Read topics as a member of a ZooKeeper consumer group, beside any original members, and print the messages.
@@ -205,7 +212,10 @@ def consume(
         level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s"
     )
     logging.getLogger("kazoo").setLevel(logging.ERROR)
-    printer = Printer(compile_format(output_format), max_messages, timeout_ms)
+    if properties and output_format != DEFAULT_FORMAT:
+        raise UsageError("give --format or --property: both say what a line looks like")
+    parts = console_format(properties) if properties else compile_format(output_format)
+    printer = Printer(parts, max_messages, timeout_ms)
     wanted = _wanted(topics, whitelist, blacklist, streams)
     config = _config(zookeeper, bootstrap_server, group, config_file, settings, from_beginning)
 
