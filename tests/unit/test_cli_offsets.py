@@ -137,6 +137,22 @@ def test_a_file_appears_whole_and_keeps_the_rights_of_the_one_that_it_replaces(
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_link_is_followed_and_a_device_is_not_replaced(offsets: RunTool, tmp_path: Path) -> None:
+    file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(file)
+    assert offsets("export", "g1", "--file", link).exit_code == 0
+    assert link.is_symlink()
+    assert file.read_text().startswith("/consumers/g1")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert offsets("export", "g1", "--file", pipe).exit_code == 0
+        assert os.read(reader, 1_000).startswith(b"/consumers/g1")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
 def broken(_: int) -> None:
     raise OSError(28, "No space left")
 
@@ -344,7 +360,7 @@ def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
     result = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
     assert result.exit_code == 6
     assert (
-        "Group g1: 1 of 3 offsets were written, because the offset of clicks/1 was changed by somebody else after it "
+        "Group g1: 1 of 3 offsets written, because the offset of clicks/1 was changed by somebody else after it "
         "was read:\n  zookeeper clicks/0: written\n  zookeeper clicks/1: not written\n"
         "  zookeeper clicks/2: not written\n"
         "The same command does the rest, and writes nothing twice: zkconsumer offsets import"
@@ -395,7 +411,7 @@ def test_an_interruption_says_what_was_written(
     monkeypatch.setattr("zkconsumer.admin.group_stores.write_offsets", interrupted)
     result = imported(offsets, tmp_path, "clicks,0,20\nclicks,1,21\n", "--group", "g1", "--execute")
     assert result.exit_code == 130
-    assert "1 of 2 offsets were written, because it was interrupted" in result.stderr
+    assert "1 of 2 offsets written, because it was interrupted" in result.stderr
     assert "  zookeeper clicks/1: unknown, the answer never came\n" in result.stderr
 
 
@@ -510,7 +526,7 @@ def test_a_topic_that_is_gone_is_refused(world: FakeWorld, offsets: RunTool) -> 
     result = offsets("set", "g1", "--all-topics", "--to-latest", "--execute")
     assert result.exit_code == 4
     assert "gone/0: there is no such topic" in result.stderr
-    assert "zkconsumer offsets delete g1 --topic T" in result.stderr
+    assert "zkconsumer offsets delete g1 --topic gone" in result.stderr
 
 
 def test_a_live_group_is_not_set(world: FakeWorld, offsets: RunTool) -> None:
@@ -629,3 +645,32 @@ def test_a_live_group_is_not_deleted(world: FakeWorld, offsets: RunTool) -> None
     join(world)
     assert offsets("delete", "g1", "--execute").exit_code == 4
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_group_is_few_packets_and_few_questions(tmp_path: Path) -> None:
+    topics = [f"wide{number}" for number in range(10)]
+    file = tmp_path / "wide.csv"
+    file.write_text("".join(f"{topic},{number},0\n" for topic in topics for number in range(2_000)))
+    with FakeWorld(2) as wide:
+        for topic in topics:
+            wide.create_topic(topic, 2_000)
+        words = ["offsets", "import", str(file), "--group", "g1", "--execute", "-o", "json", "--zookeeper", ADDRESS]
+        result = CliRunner().invoke(main, words, obj=doors(wide))
+        assert result.exit_code == 0
+        assert "20000 offsets written." in result.stderr
+        assert wide.stores[0].packets_sent < 10 + 2 * len(topics) + 2 * 20_000 / 2_000
+        asked = [seen for seen in wide.cluster.requests if seen.api is LIST_OFFSETS and seen.body.topics]
+        assert len(asked) == 2 * 2 * 10_000 / 2_000, "start and end, two brokers, 2,000 of 10,000 partitions in each"
+
+
+def test_a_topic_whose_znode_cannot_be_read_is_not_taken_for_one_without_partitions(
+    world: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    world.zookeeper.ensure("/brokers/topics/clicks", b"{")
+    result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1")
+    assert result.exit_code == 4
+    assert "the znode of topic clicks cannot be read" in result.stdout
+    assert offsets("set", "g1", "--topic", "clicks", "--to-latest").exit_code == 4

@@ -189,10 +189,13 @@ def test_with_both_stores_a_shift_begins_at_the_larger_where_members_would_start
     assert [(row.store, row.current, row.new) for row in plan.rows] == [("zookeeper", 12, 13), ("kafka", 15, 13)]
 
 
-def test_a_plan_names_not_more_than_ten_refusals() -> None:
+def test_a_plan_tells_each_reason_once_and_not_more_than_ten() -> None:
     wanted = [TopicPartition("clicks", number) for number in range(12)]
     plan = plan_set("g1", ToLatest(), wanted, ["kafka"], {"kafka": {}}, dict.fromkeys(wanted, "gone"))
-    assert plan.refusal_words().endswith("and 2 more")
+    assert plan.refusal_words() == "clicks/0, clicks/1, clicks/2, clicks/3, clicks/4 and 7 more: gone"
+    reasons = {tp: f"reason {tp.partition}" for tp in wanted}
+    plan = plan_set("g1", ToLatest(), wanted, ["kafka"], {"kafka": {}}, reasons)
+    assert plan.refusal_words().endswith("and 2 more reasons")
     assert plan.refusal_words().count("\n") == 10
 
 

@@ -19,7 +19,7 @@ from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, write_offsets
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import parse_topic
+from zkconsumer.zk.brokers import TopicNode, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from zkconsumer.zk.znodes import Control
 
 MEMBERS_SHOWN_MAX = 5
+
+NO_SUCH_TOPIC = "there is no such topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,15 @@ class GroupStores:
 
         Topics that ZooKeeper does not know are not asked for: a broker before 0.11 would create them.
         """
-        known = self.partitions_of({tp.topic for tp in partitions})
+        topics = self.topics({tp.topic for tp in partitions})
+        numbers = {topic: set(node.partitions) for topic, node in topics.items()}
         found: dict[TopicPartition, LogRange | str] = {}
         for tp in partitions:
-            if tp.topic not in known:
-                found[tp] = "there is no such topic"
-            elif tp.partition not in known[tp.topic]:
+            if tp.topic not in topics:
+                found[tp] = NO_SUCH_TOPIC
+            elif topics[tp.topic].problem:
+                found[tp] = f"the znode of topic {tp.topic} cannot be read: {topics[tp.topic].problem}"
+            elif tp.partition not in numbers[tp.topic]:
                 found[tp] = f"topic {tp.topic} has no such partition"
         wanted = [tp for tp in partitions if tp not in found]
         try:
@@ -135,10 +140,10 @@ class GroupStores:
             found |= dict.fromkeys(wanted, str(error))
         return found
 
-    def partitions_of(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """The partitions of the topics that exist."""
-        where = {paths.topic(topic): topic for topic in sorted(topics)}
-        return {where[path]: parse_topic(node.data).partitions for path, node in self._session.get_many(where).items()}
+    def topics(self, names: Iterable[str]) -> dict[str, TopicNode]:
+        """Those of these topics that exist."""
+        where = {paths.topic(name): name for name in sorted(names)}
+        return {where[path]: parse_topic(node.data) for path, node in self._session.get_many(where).items()}
 
     def can_delete_in_kafka(self) -> bool:
         """Whether the brokers can forget single offsets (from 2.4 on)."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from zkconsumer.admin.offset_lines import Convention, Store
 
 REFUSALS_SHOWN_MAX = 10
+NAMED_MAX = 5
+"""Reasons that a text lists, and partitions that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,13 @@ class OffsetPlan:
         return [row for row in self.rows if row.refusal]
 
     def refusal_words(self) -> str:
-        """Which rows cannot be carried out, and why; a line each, not too many."""
-        lines = [f"{row.tp}: {row.refusal}" for row in self.refused[:REFUSALS_SHOWN_MAX]]
-        more = len(self.refused) - len(lines)
-        return "\n  ".join([*lines, *([f"and {more} more"] if more else [])])
+        """Which rows cannot be carried out, and why; a line a reason, not too many."""
+        by_reason: dict[str, list[TopicPartition]] = {}
+        for row in self.refused:
+            by_reason.setdefault(row.refusal, []).append(row.tp)
+        lines = [f"{named(tps)}: {why}" for why, tps in list(by_reason.items())[:REFUSALS_SHOWN_MAX]]
+        more = len(by_reason) - len(lines)
+        return "\n  ".join([*lines, *([f"and {more} more reasons"] if more else [])])
 
 
 Currents: TypeAlias = "Mapping[Store, Mapping[TopicPartition, int | None]]"
@@ -163,6 +168,13 @@ def plan_delete(group: str, stores: Sequence[Store], current: Currents) -> Offse
     """Delete what is stored."""
     rows = [PlannedOffset(tp, store, current[store][tp], None) for store in stores for tp in sorted(current[store])]
     return OffsetPlan(group, rows)
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """The first few of these, each once, and how many more there are."""
+    different = list(dict.fromkeys(partitions))
+    more = len(different) - NAMED_MAX
+    return ", ".join(map(str, different[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def higher_in_the_other(plan: OffsetPlan, other: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:

@@ -30,6 +30,7 @@ from zkconsumer.cli.offsets_common import (
     STORES,
     as_convention,
     convention_option,
+    counted,
     file_format_option,
     read_file,
     store_option,
@@ -122,13 +123,17 @@ def export(
         click.echo(text, nl=False)
     else:
         _write_whole(file, text)
-        tell(f"{len(found)} offsets of {len({each.group for each in found})} groups were written to {file}.")
+        tell(f"{counted(len(found))} of {len({each.group for each in found})} group(s) written to {file}.")
     context.exit(EXIT_FAILED if unreadable else 0)
 
 
 def _write_whole(file: Path, text: str) -> None:
-    """A file that is there is replaced in one step; nobody ever reads half of it."""
+    """A file that is there is replaced in one step; nobody ever reads half of it.  What is no file is written into."""
+    file = Path(os.path.realpath(file))
     try:
+        if file.exists() and not file.is_file():
+            file.write_text(text, encoding="utf-8", newline="\n")
+            return
         # Beside the file, or the renaming would be a copy.
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:

@@ -22,7 +22,7 @@ from zkconsumer.admin.offset_files import (
     parse_file,
 )
 from zkconsumer.admin.offset_lines import Convention, Store
-from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other
+from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other, named
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
@@ -39,8 +39,6 @@ STORES: Mapping[str, tuple[Store, ...]] = {
 }
 
 PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
-NAMED_MAX = 5
-"""Partitions that a sentence names."""
 
 
 def store_option(help_: str, *, both: bool = True, default: str | None = "zookeeper") -> Callable[[F], F]:
@@ -169,14 +167,14 @@ def _tell_about(job: Job, wanted: Sequence[Store]) -> None:
     higher = higher_in_the_other(job.plan, job.seen.current(other))
     if higher:
         tell(
-            f"{_named(higher)}: a larger offset is stored in {other}. Members with offsets.storage=kafka and "
+            f"{named(higher)}: a larger offset is stored in {other}. Members with offsets.storage=kafka and "
             "dual.commit.enabled start from the larger of the two, so for them this changes nothing: use --store both"
         )
 
 
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    more = len(partitions) - NAMED_MAX
-    return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+def counted(count: int) -> str:
+    """So many offsets, in words."""
+    return "1 offset" if count == 1 else f"{count} offsets"
 
 
 # --- carrying out -----------------------------------------------------------------------------------------------
@@ -205,7 +203,8 @@ def _judge(
     """The exit code when nothing is to be written; None: go on."""
     refused = [job for job in jobs if job.plan.refused]
     for job in refused:
-        tell(f"Group {job.plan.group}: {len(job.plan.refused)} offsets cannot be set:\n  {job.plan.refusal_words()}")
+        refusals = f"{counted(len(job.plan.refused))} cannot be set:\n  {job.plan.refusal_words()}"
+        tell(f"Group {job.plan.group}: {refusals}")
     if refused:
         tell(f"Nothing was changed. {hint}")
         return EXIT_PRECONDITION
@@ -213,14 +212,14 @@ def _judge(
     if not changes:
         tell("There is nothing to change.")
         return 0
-    refusals = [words for job in jobs if job.plan.changes and (words := job.seen.refusal(wanted))]
-    for words in refusals:
+    in_the_way = [words for job in jobs if job.plan.changes and (words := job.seen.refusal(wanted))]
+    for words in in_the_way:
         tell(words)
-    if refusals:
+    if in_the_way:
         tell(f"Nothing was changed. Then: {again_words(context)}")
         return EXIT_PRECONDITION
     if not do_it:
-        tell(f"Nothing was changed; {changes} offsets would be. To do it: {again_words(context)}")
+        tell(f"Nothing was changed; {counted(changes)} would be. To do it: {again_words(context)}")
         return EXIT_DIFFERS
     return None
 
@@ -237,7 +236,7 @@ def _carry_out(jobs: Sequence[Job], again: str) -> int:
             job.reports.zookeeper.stopped_by = str(error)
         if job.reports.stopped_by:
             return _tell_partial(jobs[: at + 1], again)
-        tell(f"Group {job.plan.group}: {job.reports.written} offsets were {job.verb}.")
+        tell(f"Group {job.plan.group}: {counted(job.reports.written)} {job.verb}.")
     return 0
 
 
@@ -249,7 +248,7 @@ def _tell_partial(jobs: Sequence[Job], again: str) -> int:
         tell(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
         return EXIT_PRECONDITION
     changes = job.plan.changes
-    tell(f"Group {group}: {reports.written} of {len(changes)} offsets were {job.verb}, because {reports.stopped_by}:")
+    tell(f"Group {group}: {reports.written} of {counted(len(changes))} {job.verb}, because {reports.stopped_by}:")
     written, unknown = _done(reports), _unknown(reports)
     for row in changes:
         at = row.store, row.tp

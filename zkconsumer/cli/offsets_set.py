@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import click
 
-from zkconsumer.admin.group_stores import GroupStores, SeenGroup
+from zkconsumer.admin.group_stores import NO_SUCH_TOPIC, GroupStores, SeenGroup
 from zkconsumer.admin.offset_files import Exported, Format, format_file
 from zkconsumer.admin.offset_lines import Store
 from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
@@ -29,7 +29,16 @@ from zkconsumer.admin.offset_targets import (
     parse_scope,
 )
 from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
-from zkconsumer.cli.offsets_common import STORES, Job, execute_option, read_file, run, show_table, store_option
+from zkconsumer.cli.offsets_common import (
+    STORES,
+    Job,
+    again_words,
+    execute_option,
+    read_file,
+    run,
+    show_table,
+    store_option,
+)
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
@@ -45,8 +54,8 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option("--to-current", is_flag=True, help="To where it stands; to the end where it stands nowhere.")
-@click.option("--to-offset", type=click.IntRange(0, INT64_MAX), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=click.IntRange(-INT64_MAX, INT64_MAX), metavar="N", help="So many on, or back.")
+@click.option("--to-offset", type=int, metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="So many on, or back.")
 @click.option("--to-datetime", metavar="TIME", help="To the first record at or after YYYY-MM-DDTHH:mm:SS.sss (UTC).")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
 @click.option("--from-file", metavar="FILE", help="To what stands in a file: csv, zk or json.")
@@ -89,7 +98,7 @@ def set_(
             "--to-earliest": (lambda _: ToEarliest()) if to_earliest else None,
             "--to-latest": (lambda _: ToLatest()) if to_latest else None,
             "--to-current": (lambda _: ToCurrent()) if to_current else None,
-            "--to-offset": None if to_offset is None else lambda _: ToOffset(to_offset),
+            "--to-offset": None if to_offset is None else _to(to_offset),
             "--shift-by": None if shift_by is None else lambda _: ShiftBy(shift_by),
             "--to-datetime": _at(parse_datetime(to_datetime)) if to_datetime else None,
             "--by-duration": _ago(parse_duration(by_duration)) if by_duration else None,
@@ -110,10 +119,10 @@ def set_(
         click.echo(_csv(plan), nl=False)
     elif output == "table":
         show_table(plan, changes_only=False)
-    hint = (
-        f"Name other partitions with --topic. What is stored for topics that are gone is deleted by "
-        f"zkconsumer offsets delete {group} --topic T"
-    )
+    gone = sorted({row.tp.topic for row in plan.refused if row.log == NO_SUCH_TOPIC})
+    hint = f"Then: {again_words(context)}"
+    if gone:
+        hint = f"Name other topics, or delete what is left of this: zkconsumer offsets delete {group} --topic {gone[0]}"
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
     run(context, [job], STORES[store], do_it=do_it, output="csv" if as_csv else output, hint=hint)
 
@@ -130,6 +139,12 @@ def _chosen(choices: Mapping[str, _Choose | None]) -> _Choose:
     if len(given) != 1:
         raise UsageError(f"give exactly one of {', '.join(choices)}")
     return given[0]
+
+
+def _to(offset: int) -> _Choose:
+    if not 0 <= offset <= INT64_MAX:
+        raise UsageError(f"--to-offset {offset}: an offset is 0 to {INT64_MAX}")
+    return lambda _: ToOffset(offset)
 
 
 def _at(time_ms: int) -> _Choose:
@@ -160,12 +175,15 @@ def _partitions(
                 "name topics with --topic"
             )
         return found
-    known = stores.partitions_of(scope)
+    known = stores.topics(scope)
     partitions: list[TopicPartition] = []
     for topic, numbers in sorted(scope.items()):
         if numbers is None and topic not in known:
             raise PreconditionFailed(f"there is no topic {topic}; see zkconsumer offsets export {seen.group}")
-        partitions += [TopicPartition(topic, each) for each in (known[topic] if numbers is None else sorted(numbers))]
+        if numbers is None and known[topic].problem:
+            raise PreconditionFailed(f"the znode of topic {topic} cannot be read: {known[topic].problem}; repair it")
+        wanted_numbers = known[topic].partitions if numbers is None else sorted(numbers)
+        partitions += [TopicPartition(topic, each) for each in wanted_numbers]
     return partitions
 
 

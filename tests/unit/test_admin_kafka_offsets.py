@@ -1,0 +1,180 @@
+"""``admin.kafka_offsets``: a coordinator that moves, loads, dies or refuses; brokers that cannot list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fix_admin import doors
+from zkconsumer.admin import kafka_offsets as module
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.stores import WriteReport
+from zkconsumer.errors import BrokerUnreachable, KafkaException
+from zkconsumer.testing.fake_faults import CloseConnection, GroupError
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+
+T0, T1, V0 = TopicPartition("clicks", 0), TopicPartition("clicks", 1), TopicPartition("views", 0)
+
+
+class Desk:
+    """A world with offsets in Kafka, a store of group g1, and the pauses that it made."""
+
+    def __init__(self, release: str = "3.9.1", brokers: int = 2) -> None:
+        self.world = FakeWorld(brokers, release=release)
+        for topic, partitions in (("clicks", 2), ("views", 1), (OFFSETS_TOPIC, 1)):
+            self.world.create_topic(topic, partitions)
+        self.cluster = self.world.cluster
+        self.cluster.commit("g1", "clicks", 0, 42)
+        self.session = AdminSession.open(ADDRESS, None, doors(self.world))
+        self.pauses: list[int] = []
+        self.store = KafkaStore(self.session, "g1", self.pauses.append)
+
+    def read(self) -> dict[TopicPartition, int]:
+        return {tp: stored.offset for tp, stored in self.store.read().items()}
+
+    def write(self, offsets: dict[TopicPartition, int], known: dict[TopicPartition, int | None]) -> WriteReport:
+        report = WriteReport()
+        self.store.write(offsets, known, report)
+        return report
+
+    def asked(self, api: object) -> int:
+        return sum(seen.api is api for seen in self.cluster.requests)
+
+    def close(self) -> None:
+        self.session.close()
+        self.world.stop()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "3.9.1"])
+def test_everything_is_read_also_from_brokers_that_cannot_list(release: str) -> None:
+    desk = Desk(release)
+    try:
+        assert desk.read() == {T0: 42}
+        assert desk.write({V0: 7, T0: 43}, {V0: None, T0: 42}) == WriteReport(written=[V0, T0])
+        assert desk.read() == {T0: 43, V0: 7}
+    finally:
+        desk.close()
+
+
+def test_a_coordinator_that_moved_is_found_again(desk: Desk) -> None:
+    assert desk.read() == {T0: 42}
+    desk.cluster.move_coordinator("g1", 1 - (desk.cluster.coordinator("g1") or 0))
+    assert desk.read() == {T0: 42}
+    assert desk.asked(FIND_COORDINATOR) == 2
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_coordinator_that_is_not_ready_is_waited_for(desk: Desk, code: int) -> None:
+    desk.cluster.inject(GroupError("g1", code), api=OFFSET_FETCH, times=2)
+    assert desk.read() == {T0: 42}
+    assert len(desk.pauses) == 2
+
+
+def test_a_coordinator_that_is_never_ready_is_given_up(desk: Desk) -> None:
+    desk.cluster.inject(GroupError("g1", 14), api=OFFSET_FETCH, times=None)
+    with pytest.raises(KafkaException, match=r"g1 has no coordinator that answers \(COORDINATOR_LOAD_IN_PROGRESS"):
+        desk.read()
+    assert len(desk.pauses) == module.TRIES_MAX - 1
+
+
+def test_a_right_that_is_missing_is_no_reason_to_wait(desk: Desk) -> None:
+    desk.cluster.inject(GroupError("g1", 30), api=OFFSET_FETCH, times=None)
+    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+        desk.read()
+    assert desk.pauses == []
+
+
+def test_no_broker_at_all_is_told_soon(desk: Desk) -> None:
+    for broker_id in (0, 1):
+        desk.cluster.stop_broker(broker_id)
+    with pytest.raises(BrokerUnreachable):
+        desk.read()
+    assert len(desk.pauses) == module.UNREACHABLE_MAX - 1
+
+
+def test_a_commit_whose_answer_is_lost_is_sent_again(desk: Desk) -> None:
+    desk.read()
+    desk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT)
+    assert desk.write({T0: 50}, {T0: 42}) == WriteReport(written=[T0])
+    assert desk.asked(OFFSET_COMMIT) == 2
+    assert desk.read() == {T0: 50}
+
+
+def test_a_commit_that_never_gets_through_is_unknown(desk: Desk) -> None:
+    desk.read()
+    desk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT, times=None)
+    report = desk.write({T0: 50}, {T0: 42})
+    assert report.unknown == [T0]
+    assert "the connection was closed" in report.stopped_by
+
+
+def test_what_somebody_else_committed_is_not_written_over(desk: Desk) -> None:
+    desk.cluster.commit("g1", "clicks", 0, 99)
+    report = desk.write({T1: 1, T0: 50}, {T1: None, T0: 42})
+    assert report == WriteReport(stopped_by="the offset of clicks/0 was changed by somebody else after it was read")
+    assert desk.read() == {T0: 99}
+
+
+def test_a_topic_that_is_gone_is_refused_alone(desk: Desk) -> None:
+    gone = TopicPartition("gone", 0)
+    report = desk.write({T0: 50, gone: 1}, {T0: 42, gone: None})
+    assert report.written == [T0]
+    assert report.stopped_by == "the coordinator answers UNKNOWN_TOPIC_OR_PARTITION (3) for gone/0"
+
+
+def test_many_offsets_are_committed_in_batches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COMMITS_MAX", 2)
+    monkeypatch.setattr(module, "FETCHES_MAX", 1)
+    report = desk.write({T0: 1, T1: 2, V0: 3}, {T0: 42, T1: None, V0: None})
+    assert report == WriteReport(written=[T0, T1, V0])
+    assert desk.asked(OFFSET_COMMIT) == 2
+    assert desk.read() == {T0: 1, T1: 2, V0: 3}
+
+
+def test_offsets_are_deleted_and_deleting_them_twice_is_no_error(desk: Desk) -> None:
+    assert desk.store.can_delete()
+    for known in ({T0: 42}, {T0: None}):
+        report = WriteReport()
+        desk.store.delete([T0], known, report)
+        assert report == WriteReport(written=[T0])
+    assert desk.read() == {}
+    assert desk.asked(OFFSET_DELETE) == 2
+
+
+@pytest.mark.parametrize(("release", "can"), [("0.8.2.2", False), ("2.0.1", False), ("3.9.1", True)])
+def test_whether_brokers_can_delete(release: str, can: bool) -> None:
+    desk = Desk(release)
+    try:
+        assert desk.store.can_delete() is can
+    finally:
+        desk.close()
+
+
+def test_a_modern_group_is_seen_where_brokers_tell(desk: Desk) -> None:
+    modern = desk.store.modern_group()
+    assert modern is not None
+    assert not modern.is_alive
+    desk.cluster.set_modern_members("g1", True)
+    modern = desk.store.modern_group()
+    assert modern is not None
+    assert modern.is_alive
+
+
+def test_brokers_without_modern_groups_are_no_trouble() -> None:
+    desk = Desk("0.8.2.2")
+    try:
+        assert desk.store.modern_group() is None
+    finally:
+        desk.close()
