@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kafka import KafkaConsumer
 
-from tests.fix_sandbox import require_releases
+from tests.fix_sandbox import Clusters, require_releases
 from zkconsumer.cli.main import main
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import wait_until
@@ -135,6 +136,114 @@ def test_offsets_in_kafka_are_set_compared_and_refused_while_a_modern_member_liv
     assert in_kafka(run, group) == csv_of(topic, {0: 1, 1: 2, 2: 3})
     assert run("set", group, "--all-topics", "--to-latest", "--store", "kafka", "--execute").exit_code == 0
     assert in_kafka(run, group) == csv_of(topic, dict.fromkeys(range(3), RECORDS))
+
+
+# --- beside kafka-consumer-groups -------------------------------------------------------------------------------
+
+GROUP_COMMANDS = {
+    "1.1.1": "kafka.admin.ConsumerGroupCommand",
+    "2.0.1": "kafka.admin.ConsumerGroupCommand",
+    "3.9.1-tools": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("release", GROUP_COMMANDS)
+def test_plans_of_kafka_consumer_groups_and_ours_are_the_same_and_each_reads_the_others(
+    shared_cluster: Sandbox, fresh_name: str, tmp_path: Path, release: str
+) -> None:
+    require_releases(release)
+    run, topic, group = tool_on(shared_cluster), fresh_name, f"{fresh_name}-group"
+    filled(shared_cluster, topic)
+    assert imported(run, tmp_path, group, topic, {0: 5, 1: 6, 2: 7}, "--store", "kafka").exit_code == 0
+
+    def theirs(*words: str) -> str:
+        place = ["--bootstrap-server", shared_cluster.bootstrap, "--group", group, "--reset-offsets"]
+        done = shared_cluster.run_tool(release, GROUP_COMMANDS[release], [*place, *words])
+        assert done.code == 0, done.err
+        assert "Error" not in done.out, done.out
+        return done.out
+
+    def csv(text: str) -> list[str]:
+        return sorted(line.replace('"', "") for line in text.splitlines() if line.count(",") == 2)
+
+    moments = [f"--to-datetime {when}" for when in ("2017-08-04T00:00:00.000", "2100-08-04T00:00:00.000+01:00")]
+    for target in ("--to-earliest", "--to-latest", "--to-current", "--to-offset 12", "--to-offset 999", "--shift-by -6",
+                   "--shift-by 3", "--by-duration P1D", "--by-duration PT0S", *moments):  # fmt: skip
+        words = ["--topic", topic, *target.split(), "--export"]
+        ours = run("set", group, "--store", "kafka", *words)
+        assert csv(ours.stdout) == csv(theirs(*words)), target
+
+    plan, back = tmp_path / "plan.csv", tmp_path / "back.csv"
+    plan.write_text(run("set", group, "--store", "kafka", "--topic", topic, "--to-offset", "9", "--export").stdout)
+    theirs("--from-file", str(plan), "--execute")
+    assert in_kafka(run, group) == csv_of(topic, {0: 9, 1: 9, 2: 9})
+    back.write_text("\n".join(csv(theirs("--all-topics", "--shift-by", "2", "--export"))))
+    assert run("set", group, "--from-file", back, "--store", "both", "--execute").exit_code == 0
+    assert in_kafka(run, group) == csv_of(topic, {0: 11, 1: 11, 2: 11})
+    assert stored(shared_cluster, group, topic) == {0: 11, 1: 11, 2: 11}
+
+
+# --- brokers of every age ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("broker", ["0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"])
+def test_both_stores_on_brokers_of_every_age(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path, broker: str
+) -> None:
+    cluster = clusters.get(broker)
+    run, (group, topic) = tool_on(cluster), names
+    filled(cluster, topic)
+    assert run("export", group, "--store", "kafka").exit_code == 1
+    assert "__consumer_offsets" not in cluster.admin.children("/brokers/topics") or broker == "3.9.1"
+    assert imported(run, tmp_path, group, topic, {0: 5, 1: 6, 2: 7}, "--store", "both").exit_code == 0
+    assert run("diff", group).exit_code == 0
+    assert in_kafka(run, group) == csv_of(topic, {0: 5, 1: 6, 2: 7})
+    at = run("set", group, "--topic", topic, "--to-datetime", "2017-08-04T00:00:00.000", "--export")
+    assert at.stdout == csv_of(topic, {0: 0, 1: 0, 2: 0})
+    now = run("set", group, "--topic", topic, "--by-duration", "PT0S", "-o", "json")
+    knows_times = broker not in ("0.8.2.2", "0.9.0.1")
+    remark = "nothing is as young: the end of the log" if knows_times else "by segment: may be earlier than asked for"
+    assert {(row["new"], row["remark"]) for row in json.loads(now.stdout)["groups"][0]["rows"]} == {
+        (RECORDS if knows_times else 0, remark)
+    }
+    assert run("set", group, "--topic", topic, "--to-latest", "--store", "both", "--execute").exit_code == 0
+    assert in_kafka(run, group) == csv_of(topic, dict.fromkeys(range(3), RECORDS))
+    deleted = run("delete", group, "--topic", f"{topic}:0", "--store", "kafka", "--execute")
+    if broker == "3.9.1":
+        assert deleted.exit_code == 0
+        assert in_kafka(run, group) == csv_of(topic, {1: RECORDS, 2: RECORDS})
+    else:
+        assert deleted.exit_code == 4
+        assert "brokers before 2.4" in deleted.output
+
+
+@pytest.mark.nightly
+def test_a_group_with_dual_commit_goes_back_only_when_both_stores_are_lowered(
+    shared_cluster: Sandbox, fresh_name: str
+) -> None:
+    require_releases("0.8.2.2")
+    run, topic, group = tool_on(shared_cluster), fresh_name, f"{fresh_name}-group"
+    filled(shared_cluster, topic, 1)
+    dual = {"offsets.storage": "kafka", "dual.commit.enabled": "true", "auto.commit.enable": "false"}
+
+    def first_offset(count: int) -> int | None:
+        member = shared_cluster.start_member("0.8.2.2", group, {topic: 1}, settings=dual)
+        handed = member.wait_handed(count) if count else []
+        member.commit()
+        member.stop()
+        return handed[0].offset if handed else None
+
+    assert first_offset(RECORDS) == 0
+    assert run("diff", group).exit_code == 0
+    one = run("set", group, "--topic", topic, "--to-offset", "5", "--execute")
+    assert one.exit_code == 0
+    assert "for them this changes nothing: use --store both" in " ".join(one.output.split())
+    assert first_offset(0) is None, "the larger one counts"
+    both = run("set", group, "--topic", topic, "--to-offset", "5", "--store", "both", "--execute")
+    assert both.exit_code == 0
+    assert first_offset(RECORDS - 5) == 5
 
 
 @contextlib.contextmanager

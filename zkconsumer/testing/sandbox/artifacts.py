@@ -33,6 +33,9 @@ LOG4J2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",)
 # The ZooKeeper client 3.4.13 of 2.0.1 cannot connect on Java 14 and later (ZOOKEEPER-3779).
 ZOOKEEPER_3_4_10 = "org.apache.zookeeper:zookeeper:3.4.10"
 
+TOOLS = "-tools"
+"""Behind the release in the name of a set that holds only its tools."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArtifactSet:
@@ -45,10 +48,18 @@ class ArtifactSet:
     has_scala_consumer: bool = False
     has_zookeeper_mode: bool = True
     has_log4j2: bool = False
+    has_tools_only: bool = False
 
     @property
     def version(self) -> tuple[int, ...]:
-        return tuple(int(number) for number in self.release.split("."))
+        return tuple(int(number) for number in self.release.removesuffix(TOOLS).split("."))
+
+    @property
+    def coordinate(self) -> str:
+        """What Maven calls it."""
+        if self.has_tools_only:
+            return f"org.apache.kafka:kafka-tools:{self.release.removesuffix(TOOLS)}"
+        return f"org.apache.kafka:kafka_{self.scala}:{self.release}"
 
     def pom(self) -> str:
         """The whole of what Maven is asked for."""
@@ -59,7 +70,7 @@ class ArtifactSet:
         wanted = "".join(
             "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
             "<exclusions>{}</exclusions></dependency>\n".format(*coordinate.split(":"), excluded)
-            for coordinate in (f"org.apache.kafka:kafka_{self.scala}:{self.release}", *self.extra)
+            for coordinate in (self.coordinate, *self.extra)
         )
         return (
             "<project>\n"
@@ -87,6 +98,9 @@ SETS = {
     )
 }
 
+TOOL_SETS = {each.release: each for each in (ArtifactSet(f"3.9.1{TOOLS}", "", jars=77, has_tools_only=True),)}
+"""Command-line tools that left the broker's artifact, for ``run_tool`` alone (with 3.5, KAFKA-14525)."""
+
 # ZooKeeper servers come out of Kafka's sets.
 ZOOKEEPERS = {"3.4.6": "0.8.2.2", "3.8": "3.9.1"}
 
@@ -94,7 +108,7 @@ ZOOKEEPERS = {"3.4.6": "0.8.2.2", "3.8": "3.9.1"}
 def artifact_set(release: str) -> ArtifactSet:
     """The row of a Kafka release; SandboxError names those that there are."""
     try:
-        return SETS[release]
+        return {**SETS, **TOOL_SETS}[release]
     except KeyError:
         raise SandboxError(f"Kafka {release} is not in the sandbox; there are {', '.join(SETS)}") from None
 
