@@ -647,6 +647,25 @@ def test_a_live_group_is_not_deleted(world: FakeWorld, offsets: RunTool) -> None
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
 
 
+# --- brokers that ZooKeeper does not know -----------------------------------------------------------------------
+
+
+def test_with_bootstrap_servers_topics_and_kafkas_store_are_those_of_the_brokers(
+    kafka: FakeWorld, offsets: RunTool, tmp_path: Path
+) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text(f"bootstrap.servers={kafka.cluster.address(0).host}:{kafka.cluster.address(0).port}\n")
+    for path in ("/brokers/topics/clicks", f"/brokers/topics/{OFFSETS_TOPIC}", "/brokers/ids/0"):
+        kafka.zookeeper.remove(path)
+    assert offsets("diff", "g1", "--config", file).exit_code == 3
+    words = ["set", "g1", "--topic", "clicks", "--to-latest", "--store", "both", "--config", file]
+    assert offsets(*words, "--execute").exit_code == 0
+    assert kafka.offsets("g1", "clicks") == {}, "the world looks for the topic's znode"
+    assert kafka.zookeeper.data("/consumers/g1/offsets/clicks/2") == b"100"
+    assert in_kafka(kafka) == {0: 100, 1: 100, 2: 100}
+    assert offsets("set", "g1", "--topic", "views", "--to-latest", "--config", file).exit_code == 4
+
+
 # --- sizes ------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import procedures
 from zkconsumer.zk.packets import encode
-from zkconsumer.zk.requests import PACKET_BYTES_MAX, Create, CreateOp, Multi, Request, Result
+from zkconsumer.zk.requests import PACKET_BYTES_MAX, Create, CreateOp, Multi, NoAuth, Request, Result
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Control, format_control
 
@@ -171,6 +171,12 @@ def test_a_node_that_may_not_be_written_stops_it_by_name(world: FakeWorld, admin
     world.zookeeper.set_acl("/consumers/g1/offsets", ())
     report = written(admin, OffsetWrite(V0, 1, MISSING))
     assert report.stopped_by == "/consumers/g1/offsets/views cannot be made: NoAuth /consumers/g1/offsets/views"
+
+
+def test_a_parent_that_may_not_be_made_and_is_there_is_no_trouble(world: FakeWorld, admin: AdminSession) -> None:
+    world.zookeeper.ensure("/consumers/g1/offsets/clicks")
+    world.zookeeper.refuse_next(lambda request: request == Create("/consumers"), NoAuth)
+    assert written(admin, OffsetWrite(T0, 42, MISSING)) == WriteReport(written=[T0])
 
 
 def test_deleting_the_last_offset_of_a_topic_takes_its_node_too_and_leaves_the_others(

@@ -11,4 +11,8 @@
     doctor/      what is wrong with a group
     log_ranges   where logs begin, end, and reach a time
     stores       offsets in ZooKeeper, written under conditions
+    kafka_offsets  offsets in Kafka's own store, read, committed, deleted
+    group_stores   both stores of one group: looked at once, then written
+    offset_files, offset_lines       files of offsets in three formats; pure
+    offset_plan, offset_targets      what is to be done to offsets, and where each is to stand; pure
 """

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.groups import OffsetNode, read_control, read_offsets
+from zkconsumer.admin.groups import OffsetNode, TopicState, read_control, read_offsets, read_topics
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, write_offsets
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import TopicNode, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -121,9 +120,12 @@ class GroupStores:
     ) -> dict[TopicPartition, LogRange | str]:
         """Where the logs begin and end, or why that is unknown.
 
-        Topics that ZooKeeper does not know are not asked for: a broker before 0.11 would create them.
+        Topics that do not exist are not asked for: a broker before 0.11 would create them.
         """
-        topics = self.topics({tp.topic for tp in partitions})
+        try:
+            topics = self.topics({tp.topic for tp in partitions})
+        except PeerTrouble as error:
+            return dict.fromkeys(partitions, str(error))
         numbers = {topic: set(node.partitions) for topic, node in topics.items()}
         found: dict[TopicPartition, LogRange | str] = {}
         for tp in partitions:
@@ -140,10 +142,9 @@ class GroupStores:
             found |= dict.fromkeys(wanted, str(error))
         return found
 
-    def topics(self, names: Iterable[str]) -> dict[str, TopicNode]:
+    def topics(self, names: Iterable[str]) -> dict[str, TopicState]:
         """Those of these topics that exist."""
-        where = {paths.topic(name): name for name in sorted(names)}
-        return {where[path]: parse_topic(node.data) for path, node in self._session.get_many(where).items()}
+        return read_topics(self._session, names)
 
     def can_delete_in_kafka(self) -> bool:
         """Whether the brokers can forget single offsets (from 2.4 on)."""

@@ -352,6 +352,18 @@ def _topic_names(session: AdminSession) -> tuple[str, ...]:
     return tuple(listed.names) if listed else ()
 
 
+def read_topics(session: AdminSession, topics: Iterable[str] | None = None) -> dict[str, TopicState]:
+    """Those of these topics that exist (None: all topics), where this cluster has them: in ZooKeeper or at the brokers.
+
+    No broker is asked for a topic by name, since old ones create what they are asked for.  Raises ``WorldError`` when
+    ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
+    """
+    of_brokers = None if session.has_topics_in_zookeeper else _topics_of_brokers(session)
+    if topics is None:
+        topics = of_brokers if of_brokers is not None else filter(_is_topic, _topic_names(session))
+    return _read_topics(session, topics, of_brokers)
+
+
 def _topics_of_brokers(session: AdminSession) -> dict[str, TopicState]:
     """Every topic that the brokers have; raises ``BrokerUnreachable`` when none answers."""
     numbers: dict[str, list[int]] = {}

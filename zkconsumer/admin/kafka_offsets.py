@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
+from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import chunks
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import BrokerUnreachable, KafkaException
@@ -34,7 +35,6 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
 from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -75,13 +75,13 @@ class KafkaStore:
         self._coordinator: BrokerAddress | None = None
 
     def exists(self) -> bool:
-        """Whether this cluster has an offset store at all; asks ZooKeeper alone."""
-        return self._session.get(paths.topic(OFFSETS_TOPIC)) is not None
+        """Whether this cluster has an offset store at all; asks whoever has the topics."""
+        return OFFSETS_TOPIC in read_topics(self._session, [OFFSETS_TOPIC])
 
     def read(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Everything that is stored for the group, sorted.
 
-        Brokers before 0.10.2 cannot list it, so every partition that ZooKeeper knows is asked for there; what is stored
+        Brokers before 0.10.2 cannot list it, so every partition of the cluster is asked for there; what is stored
         for deleted topics is not found.
         """
         if not self.exists():
@@ -221,13 +221,10 @@ class KafkaStore:
         raise KafkaException(f"group {self._group} has no coordinator that answers ({error}): look at {OFFSETS_TOPIC}")
 
     def _all_partitions(self) -> list[TopicPartition]:
-        listed = self._session.children(paths.BROKER_TOPICS)
-        names = [name for name in (listed.names if listed else []) if paths.topic_of(f"{paths.BROKER_TOPICS}/{name}")]
-        nodes = self._session.get_many(paths.topic(name) for name in names if name != OFFSETS_TOPIC)
         return [
-            TopicPartition(path.rpartition("/")[2], number)
-            for path, node in nodes.items()
-            for number in parse_topic(node.data).partitions
+            TopicPartition(topic, number)
+            for topic, state in read_topics(self._session).items()
+            for number in (state.partitions if topic != OFFSETS_TOPIC else ())
         ]
 
 

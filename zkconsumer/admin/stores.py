@@ -28,6 +28,7 @@ from zkconsumer.zk.requests import (
     CreateOp,
     Delete,
     DeleteOp,
+    Exists,
     MultiFailed,
     MultiOk,
     Node,
@@ -38,6 +39,7 @@ from zkconsumer.zk.requests import (
     Result,
     SessionGone,
     SetOp,
+    Stat,
     StoreError,
 )
 from zkconsumer.zk.znodes import format_offset
@@ -133,9 +135,16 @@ class _Writer:
             return
         top = paths.offsets(self._group)
         wanted = [*paths.parents(top), top, *(paths.offsets_of_topic(self._group, topic) for topic in topics)]
-        for path, answer in zip(wanted, self._session.ask([Create(path) for path in wanted]), strict=True):
-            # What cannot be made shows at the first write below it; a lost answer too.
-            if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionGone):
+        answers = self._session.ask([Create(path) for path in wanted])
+        # A server looks at rights before it looks whether the node is there; a lost answer shows at the first write.
+        refused = {
+            path: answer
+            for path, answer in zip(wanted, answers, strict=True)
+            if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionGone)
+        }
+        there = self._session.ask([Exists(path) for path in refused])
+        for (path, answer), stat in zip(refused.items(), there, strict=True):
+            if not isinstance(stat, Stat):
                 self._report.stopped_by = f"{path} cannot be made: {words_of(answer)}"
                 return
 
