@@ -12,6 +12,7 @@ import pytest
 
 from tests.fix_sandbox import Clusters, require_releases
 from zkconsumer.testing.lab import GroupLab
+from zkconsumer.testing.sandbox import PythonMember, Sandbox, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
@@ -51,6 +52,8 @@ def test_a_group_of_white_lists_takes_topics_up_and_gives_them_back(
     first, second, third = (f"{topic}-{letter}" for letter in "abc")
     # Originals up to 0.10.1 know only members that are alike under roundrobin.
     ours, theirs = (2, 2) if strategy == "roundrobin" else (2, 1)
+    # Escaped, and with a slash that matches nothing: originals must read our registration as it stands.
+    our_pattern = rf"{topic}\-\w+,a/b"
     pattern = f"{topic}-[a-z]+"
     with GroupLab(
         clusters.get(BROKER),
@@ -67,7 +70,7 @@ def test_a_group_of_white_lists_takes_topics_up_and_gives_them_back(
             with lab.change("scala-1 starts the group"):
                 lab.start_scala("scala-1", scala, theirs, whitelist=pattern)
             with lab.change("ours-1 joins"):
-                lab.start_ours("ours-1", ours, whitelist=pattern)
+                lab.start_ours("ours-1", ours, whitelist=our_pattern)
             with lab.change("a second topic is created"):
                 lab.create(second, 3)
             lab.load(second, PER_SECOND)
@@ -80,7 +83,7 @@ def test_a_group_of_white_lists_takes_topics_up_and_gives_them_back(
             with lab.change("the third topic is deleted"):
                 lab.delete(third)
             with lab.change("ours-2 joins"):
-                lab.start_ours("ours-2", ours, whitelist=pattern)
+                lab.start_ours("ours-2", ours, whitelist=our_pattern)
             with lab.change("the third topic is created again"):
                 lab.create(third, 2)
             lab.load(third, PER_SECOND)
@@ -89,3 +92,56 @@ def test_a_group_of_white_lists_takes_topics_up_and_gives_them_back(
             lab.finish()
         finally:
             print(lab.report())
+
+
+# --- topics that come while a member is there ---------------------------------------------------------------------
+
+DELETE_TIMEOUT_MS = 30_000
+OLD, NEW = 20, 50
+"""Records of the topic before and after it was deleted: the old offset is in range of the new one."""
+
+
+def delete(cluster: Sandbox, topic: str) -> None:
+    cluster.admin.put(f"/admin/delete_topics/{topic}", b"")
+    wait_until(lambda: not cluster.admin.exists(f"/brokers/topics/{topic}"), f"{topic} is gone", DELETE_TIMEOUT_MS)
+
+
+def values(member: PythonMember, topic: str, first: int) -> list[int]:
+    """The offsets that were handed out of this topic, after the first so many."""
+    return [message.offset for message in member.handed if message.topic == topic][first:]
+
+
+def test_a_topic_that_comes_or_comes_again_is_read_from_its_beginning_with_largest(
+    clusters: Clusters, names: tuple[str, str]
+) -> None:
+    cluster = clusters.get(BROKER)
+    group, topic = names
+    old = f"{topic}-old"
+    cluster.create_topic(old)
+    cluster.produce(old, 0, OLD)
+    member = PythonMember(
+        cluster.zookeeper,
+        group,
+        chroot=cluster.chroot,
+        whitelist=f"{topic}-.*",
+        settings={"auto.offset.reset": "largest"},
+    )
+    try:
+        member.start()
+        came = f"{topic}-came"
+        cluster.create_topic(came)
+        cluster.produce(came, 0, OLD)
+        member.wait_for(lambda: values(member, came, 0) == list(range(OLD)), 20_000, "what is new is read as a whole")
+        assert values(member, old, 0) == [], "what was there is read from its end"
+        member.commit()
+        assert cluster.admin.offsets(group, came) == {0: OLD}
+        delete(cluster, came)
+        member.wait_for(lambda: cluster.admin.owners(group, came) == {}, 20_000, "a deleted topic is given back")
+        cluster.create_topic(came)
+        cluster.produce(came, 0, NEW)
+        member.wait_for(lambda: values(member, came, OLD) == list(range(NEW)), 20_000, "the topic is read anew")
+        assert member.log_lines("offset-older-than-topic"), "and it is said"
+        assert member.stop()
+        assert cluster.admin.offsets(group, came) == {0: NEW}
+    finally:
+        member.close()

@@ -8,7 +8,7 @@ topics.  What cannot be evaluated exactly as Java does is refused here, and neve
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import re2
@@ -31,7 +31,9 @@ PATTERN_CHARS_MAX = 1024
 """Longer patterns are not evaluated, whoever wrote them."""
 
 _COMPILED_MAX = 256
-_MATCHED_MAX = 10_000
+_MATCHED_MAX = 100_000
+"""Answers that are kept: every member's filter is asked of every topic, at every change of the group."""
+
 _TRIMMED = "".join(map(chr, range(0x21)))
 _TRAILING_QUOTES = re.compile("[\"']+(?=[\u0085\u2028\u2029]?\\Z)")
 """Quotes at the end, also before a final line end, because that is what Java's ``$`` means."""
@@ -61,18 +63,21 @@ class TopicFilter:
     Raises ``InvalidTopicFilter`` for what no Java compiles, ``PatternNotEvaluable`` for what is not known here.
     """
 
-    __slots__ = ("_matches", "regex")
+    __slots__ = ("regex",)
 
     pattern: ClassVar[str]
     """The kind, as it stands in a registration: ``white_list`` or ``black_list``."""
 
     def __init__(self, raw: str) -> None:
         self.regex = normalise(raw)
-        self._matches = _compiled(self.regex)
+        _compiled(self.regex)
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
         """Whether this filter takes ``topic`` (all releases; the whole name must match)."""
         raise NotImplementedError
+
+    def _matches(self, topic: str) -> bool:
+        return _is_match(self.regex, topic)
 
     def _is_hidden(self, topic: str, exclude_internal_topics: bool) -> bool:
         return exclude_internal_topics and topic in INTERNAL_TOPICS
@@ -123,9 +128,14 @@ def normalise(raw: str) -> str:
     return _TRAILING_QUOTES.sub("", text.lstrip("\"'"))
 
 
+@lru_cache(maxsize=_MATCHED_MAX)
+def _is_match(pattern: str, topic: str) -> bool:
+    return _compiled(pattern)(topic)
+
+
 @lru_cache(maxsize=_COMPILED_MAX)
 def _compiled(pattern: str) -> Callable[[str], bool]:
-    """A test for a whole name; members of a group mostly share their pattern, hence the cache."""
+    """A test for a whole name; raises what ``TopicFilter`` raises."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise PatternNotEvaluable(pattern, PATTERN_CHARS_MAX, f"it is longer than {PATTERN_CHARS_MAX} characters")
     options = re2.Options()
@@ -152,15 +162,11 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
 
 
 def _by_position_sets(pattern: str, tree: Tree) -> Callable[[str], bool]:
-    """For what RE2 does not know; each name is matched once, because every member's filter is asked of every topic."""
+    """For what RE2 does not know."""
     if steps_max(tree) > STEPS_MAX:
         raise PatternNotEvaluable(pattern, 0, "it looks around, and could take too many steps to match")
 
-    @lru_cache(maxsize=_MATCHED_MAX)
-    def matches(topic: str) -> bool:
-        return full_match(tree, topic)
-
-    return matches
+    return partial(full_match, tree)
 
 
 def _shown(pattern: str) -> str:
