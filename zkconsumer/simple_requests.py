@@ -195,7 +195,8 @@ class MessageSet:
     """The records of one partition in an answer, decoded as they are iterated; iterate as often as you like.
 
     Iterating raises ``InvalidMessageException`` and ``UnsupportedCodec`` when it comes to what cannot be read; what
-    stands before has been given by then.  ``size_in_bytes`` above 0 with ``valid_bytes`` 0: the first message is
+    stands before has been given by then; ``valid_bytes`` and ``next_offset`` raise them for sizes and offsets that
+    cannot be.  ``size_in_bytes`` above 0 with ``valid_bytes`` 0: the first message is
     larger than the fetch size was (broker or request before version 3).
     """
 

@@ -215,12 +215,12 @@ class ConsumerIterator(Generic[K, V]):
                     break
                 chunk.info.put_back()
                 self._await_lease(chunk)
+            self._next = None
+            self._state = IteratorState.NOT_READY
+            self._in_hand = chunk
+            self._consumed_when_back = record.offset + 1
         finally:
             self._inside = NOBODY
-        self._next = None
-        self._state = IteratorState.NOT_READY
-        self._in_hand = chunk
-        self._consumed_when_back = record.offset + 1
         return MessageAndMetadata(chunk.info, record, self._key_decoder, self._value_decoder)
 
     next = __next__
@@ -374,9 +374,9 @@ class ConsumerIterator(Generic[K, V]):
                 raise self._poisoned(chunk, error) from error
             if record is not None:
                 return chunk, record
-            if not chunk.complete_bytes:
-                raise self._too_large(chunk)
             if not chunk.is_void:
+                if not chunk.complete_bytes:
+                    raise self._too_large(chunk)
                 chunk.info.move_past(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
                 chunk.info.opened = None
             self._open = None

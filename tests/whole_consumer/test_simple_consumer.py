@@ -15,8 +15,14 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
-from zkconsumer.simple_requests import FetchRequestBuilder, TopicMetadataRequest
+from zkconsumer.simple_requests import (
+    FetchRequestBuilder,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    TopicMetadataRequest,
+)
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import TopicPartition
@@ -105,6 +111,22 @@ def test_simple_consumers_on_brokers_of_every_age(release: str) -> None:
         for codec in ("none", "gzip", "snappy", "lz4"):
             what_was_produced_in_every_version(broker, codec)
         broker.close()
+
+
+@pytest.mark.nightly
+def test_a_broker_without_zookeeper_that_says_it_speaks_version_0_answers_error_35() -> None:
+    """3.9 in KRaft mode advertises version 0 of both, and has nowhere to read or write."""
+    with Sandbox() as sandbox:
+        sandbox.start_kraft_broker("3.9.1")
+        broker = broker_of(sandbox)
+        at = TopicPartition(broker.topic(), 0)
+        with consumer_of(broker) as consumer:
+            refused = consumer.commit_offsets(
+                OffsetCommitRequest("g", {at: OffsetAndMetadata(1)}, storage="zookeeper")
+            )
+            assert (refused.version, refused.error_code(at)) == (0, 35)
+            fetched = consumer.fetch_offsets(OffsetFetchRequest("g", [at], storage="zookeeper"))
+            assert (fetched.version, fetched.offset(at).error.code) == (0, 35)
 
 
 @pytest.mark.nightly

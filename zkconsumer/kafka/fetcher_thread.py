@@ -375,8 +375,8 @@ class ConsumerFetcherThread:
 
     def _one_grown(self, infos: list[PartitionTopicInfo]) -> list[PartitionTopicInfo]:
         """At most one that is asked for with more bytes than the others, so that the answer keeps to its limit."""
-        grown = [info for info in infos if info.tp in self._sizes]
-        return [info for info in infos if info not in grown[1:]]
+        first = next((info for info in infos if info.tp in self._sizes), None)
+        return [info for info in infos if info is first or info.tp not in self._sizes]
 
     def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
