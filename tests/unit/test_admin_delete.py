@@ -213,6 +213,7 @@ def test_both_ways_leave_the_same(world: FakeWorld, admin: AdminSession, way: st
             "/consumers/g/offsets", "/consumers/g/offsets/u", *(f"/consumers/g/offsets/u/{n}" for n in range(9)),
         ]  # fmt: skip
         assert nodes(world, "/consumers/g/owners") == ["/consumers/g/owners", "/consumers/g/owners/u"]
+        assert nodes(world, "/consumers/g/ids") == ["/consumers/g/ids"], "it is back, for whoever joins next"
         join(world, "g")
         assert nodes(world, "/consumers/g/ids") == ["/consumers/g/ids", "/consumers/g/ids/g_c"]
 

@@ -82,6 +82,12 @@ def test_list_as_json_names_the_litter(world: FakeWorld, tool: RunTool) -> None:
     assert "--litter" in told["next_steps"][0]
 
 
+def test_a_console_consumer_that_runs_is_no_litter(world: FakeWorld, tool: RunTool) -> None:
+    scala_member(world, "console-consumer-1_c", {"clicks": 1})
+    [line] = json.loads(tool("groups", "list", "-o", "json").stdout)["groups"]
+    assert (line["active"], line["console_litter"]) == (True, False)
+
+
 def test_many_groups_are_read_in_few_packets(world: FakeWorld, admin: AdminSession) -> None:
     for number in range(250):
         offset(world, "t/0", 1, f"g{number:03}")

@@ -342,6 +342,18 @@ def test_partitions_that_are_claimed_between_the_looks_are_not_unowned(world: Fa
     assert "partitions-unowned" not in clinic.findings(lambda: call(store, [node], 1_000))
 
 
+def test_a_partition_that_was_let_go_between_the_looks_is_not_unowned(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    found = clinic.findings(lambda: world.zookeeper.remove("/consumers/g1/owners/clicks/3"))
+    assert "partitions-unowned" not in found
+
+
+def test_while_owners_move_nobody_is_called_idle(world: FakeWorld, clinic: Clinic) -> None:
+    two_members(world, ("clicks/0", "clicks/1"), ())
+    found = clinic.findings(lambda: world.zookeeper.remove("/consumers/g1/owners/clicks/1"))
+    assert "member-idle" not in found
+
+
 # --- movement ---------------------------------------------------------------------------------------------------
 
 
@@ -358,6 +370,24 @@ def test_a_partition_without_any_offset_stands_as_well(world: FakeWorld, clinic:
     world.zookeeper.remove("/consumers/g1/offsets/clicks/1")
     world.cluster.append("clicks", 1, [b"x"] * 9)
     assert "clicks/1: no offset" in words(clinic.findings()["partition-stands"])
+
+
+def time_passes(world: FakeWorld, ms: int) -> None:
+    """What was written is older by so much."""
+    world.zookeeper._seq += ms
+
+
+def test_a_young_commit_or_a_young_claim_is_waited_for(world: FakeWorld, clinic: Clinic) -> None:
+    world.cluster.append("clicks", 1, [b"x"] * 9)
+    world.cluster.append("clicks", 2, [b"x"] * 9)
+    store = healthy(world)
+    time_passes(world, HOUR_MS)
+    stored(world, "clicks/1", 5)
+    finding = clinic.findings(age_ms=30_000)["partition-stands"]
+    assert [line.partition(":")[0] for line in finding.evidence] == ["clicks/2"]
+    world.zookeeper.remove("/consumers/g1/owners/clicks/2")
+    call(store, [Create("/consumers/g1/owners/clicks/2", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
+    assert "partition-stands" not in clinic.findings(age_ms=30_000)
 
 
 @pytest.mark.parametrize("why", ["it moves", "nothing to read", "young", "longer interval", "in kafka", "unowned"])
@@ -483,6 +513,14 @@ def test_offsets_that_are_all_one_below_the_end_are_the_last_ones_read(world: Fa
     assert "all 3 idle partitions" in finding.what
     stored(world, "clicks/1", 4)
     assert "offset-convention-last" not in clinic.findings()
+
+
+def test_partitions_that_grow_tell_no_convention(world: FakeWorld, clinic: Clinic) -> None:
+    for number in range(3):
+        world.cluster.append("clicks", number, [b"x"] * 3)
+        stored(world, f"clicks/{number}", 3)
+    grown = clinic.findings(lambda: [world.cluster.append("clicks", number, [b"x"]) for number in range(3)])
+    assert "offset-convention-last" not in grown
 
 
 def test_one_idle_partition_tells_no_convention(world: FakeWorld, clinic: Clinic) -> None:

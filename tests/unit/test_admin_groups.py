@@ -13,7 +13,7 @@ from zkconsumer.errors import BrokerUnreachable, UnsafeName
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.requests import Create
+from zkconsumer.zk.requests import ConnectionLost, Create
 from zkconsumer.zk.store import call
 
 SCALA = "g1_host-1416246370000-55ddbc44"
@@ -128,6 +128,12 @@ def test_a_read_that_the_connection_took_with_it_is_asked_again(world: FakeWorld
     world.zookeeper.ensure("/consumers/g1/offsets")
     world.zookeeper.lose_next(lambda request: True, is_done=False)
     assert read_group(admin, "g1") is not None
+
+
+def test_a_write_that_the_connection_took_with_it_is_not_repeated(world: FakeWorld, admin: AdminSession) -> None:
+    world.zookeeper.lose_next(lambda request: True, is_done=False)
+    assert admin.ask([Create("/made")]) == [ConnectionLost("/made")]
+    assert world.zookeeper.data("/made") is None
 
 
 def test_leaders_are_asked_of_any_broker_that_answers(world: FakeWorld, admin: AdminSession) -> None:

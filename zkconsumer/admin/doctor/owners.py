@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.doctor.facts import TRIES_MS, Facts, Finding
+from zkconsumer.admin.doctor.facts import Facts, Finding
 from zkconsumer.admin.words import age, count_of, some
 from zkconsumer.core.subscription import make_thread_id
 from zkconsumer.types import TopicPartition
@@ -170,7 +170,7 @@ def _idle(facts: Facts) -> Iterator[Finding]:
         computed = share.of(name)
         lacking = [tp for tp in computed if tp not in state.owners or state.owners[tp].consumer_id != name]
         since_ms = facts.now_ms - member.stat.ctime_ms
-        if not lacking or len(lacking) < len(computed) or since_ms <= TRIES_MS:
+        if not lacking or len(lacking) < len(computed):
             continue
         holders = sorted({state.owners[tp].thread for tp in lacking if tp in state.owners})
         yield Finding(
