@@ -83,8 +83,8 @@ CASES = [
         "from an authority that is not known here",
     ),
     Case(
-        "the system's authorities", "SSL", "SSL", None, {"ssl.truststore.location": ""}, SslAuthenticationException,
-        "from an authority that is not known here",
+        "the system's authorities", "SSL", "SSL", None, {"ssl.truststore.location": "LEFT-OUT"},
+        SslAuthenticationException, "from an authority that is not known here",
     ),
     *_logins(),
     Case(
@@ -131,7 +131,7 @@ def config_for(case: Case, place: Place) -> ConsumerConfig:
             settings |= {"sasl.username": USER, "sasl.password": PASSWORD}
     files = {"OTHER-CA": str(place.other_ca), "CLIENT": str(place.client)}
     changed = {key: files.get(value, value) for key, value in case.change.items() if "." in key}
-    settings = {key: value for key, value in (settings | changed).items() if value}
+    settings = {key: value for key, value in (settings | changed).items() if value != "LEFT-OUT"}
     return ConsumerConfig.from_properties({"group.id": "g", "zookeeper.connect": "z", **settings})
 
 

@@ -129,6 +129,7 @@ class TlsTransport:
         self._tls: ssl.SSLObject | None = None
         self._piece = memoryview(bytearray(PIECE_BYTES))
         self._plain = b""
+        self._start: bytes | None = None
 
     def open(self, deadline_ms: int) -> None:
         """Connect and shake hands, in ``HANDSHAKE_TIMEOUT_MS`` at most."""
@@ -254,6 +255,8 @@ class TlsTransport:
 
     def _take(self, deadline_ms: int) -> int:
         received = self._below.receive_into(self._piece, deadline_ms)
+        if self._start is None and received:
+            self._start = bytes(self._piece[: min(received, len(_TLS_STARTS[0]))])
         self._incoming.write(self._piece[:received])
         return received
 
@@ -275,12 +278,15 @@ class TlsTransport:
         reason = error.reason or str(error)
         if "ALERT" in reason:
             return SslAuthenticationException(f"{where}: {_alert_words(reason)}")
-        if reason in _NOT_TLS:
+        if reason in _NOT_TLS and self._start not in _TLS_STARTS:
             return NotTls(
                 f"{where}: what answers there is not TLS ({reason}); is this a PLAINTEXT port? "
                 "Correct security.protocol, or the port"
             )
-        return SslAuthenticationException(f"{where}: TLS could not be agreed on ({reason}); look at the broker's log")
+        return SslAuthenticationException(
+            f"{where}: TLS could not be agreed on ({reason}); perhaps the broker wants a certificate of ours "
+            "(ssl.keystore.location); its log says why"
+        )
 
 
 class NotTls(SslAuthenticationException):
@@ -291,6 +297,10 @@ _NOT_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG", "UNEXPECTED_MESSAGE",
      "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "BAD_RECORD_TYPE", "UNSUPPORTED_PROTOCOL_VERSION"}
 )  # fmt: skip
+
+
+_TLS_STARTS = (b"\x16\x03", b"\x15\x03")
+"""How everything begins that a TLS server says first: a handshake, or an alert."""
 
 
 def _certificate_words(error: ssl.SSLCertVerificationError, host: str) -> str:
