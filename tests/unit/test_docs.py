@@ -338,10 +338,11 @@ def test_the_log_lines_are_those_of_the_code() -> None:
 
 def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
     files = sources()
+    logged, told = logged_lines(files), told_lines(files)
     for event, _, third, fourth in table_rows(REFERENCE / "log-lines.md", 4):
         is_logged = third.startswith("`zkconsumer.")
         for name in code_in(event):
-            lines = logged_lines(files) if is_logged else told_lines(files)
+            lines = logged if is_logged else told
             text = "".join(files[line.path] for line in lines if line.name == name)
             text += "" if is_logged else "".join(text for path, text in files.items() if "/core/" in path)
             keys = [code for code in code_in(fourth if is_logged else third) if re.fullmatch(r"[a-z_]+", code)]
