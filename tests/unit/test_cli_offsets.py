@@ -6,7 +6,9 @@ import json
 import os
 import shlex
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +18,7 @@ from zkconsumer.admin import stores
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.admin.stores import WriteReport
 from zkconsumer.cli.main import main
+from zkconsumer.kafka.group_offsets import commit_offsets
 from zkconsumer.testing.fake_faults import GroupError, PartitionError
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
@@ -396,6 +399,43 @@ def test_json_says_of_each_offset_whether_it_was_written(offsets: RunTool, tmp_p
     [group] = document["groups"]
     assert [row["written"] for row in group["rows"]] == [True, False]
     assert "clicks/1 was changed" in group["stopped_by"]
+
+
+@pytest.mark.parametrize("writes_before", range(7))
+def test_an_import_into_both_stores_that_was_cut_off_anywhere_is_completed_by_the_next(
+    kafka: FakeWorld, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_before: int
+) -> None:
+    monkeypatch.setattr(procedures, "MULTI_OPS_MAX", 1)
+    monkeypatch.setattr("zkconsumer.admin.kafka_offsets.COMMITS_MAX", 1)
+    wanted = {0: 20, 1: 21, 2: 22}
+    text = "".join(f"clicks,{partition},{offset}\n" for partition, offset in wanted.items())
+    left = writes_before
+
+    def die_in_time() -> None:
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+
+    def dying(write: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            die_in_time()
+            return write(*arguments, **named)
+
+        return called
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stores, "multi_of", dying(stores.multi_of))
+        patched.setattr("zkconsumer.admin.kafka_offsets.commit_offsets", dying(commit_offsets))
+        words = ["--group", "g1", "--store", "both", "--execute"]
+        first = imported(offsets, tmp_path, text, *words)
+    assert first.exit_code == (130 if writes_before < 6 else 0)
+    assert first.stderr.count(": written\n") == (writes_before if 0 < writes_before < 6 else 0)
+    in_both = [kafka.offsets("g1", "clicks"), in_kafka(kafka)]
+    done = [each.get(partition) == offset for each in in_both for partition, offset in wanted.items()]
+    assert sum(done) == writes_before
+    assert imported(offsets, tmp_path, text, *words).exit_code == 0
+    assert (kafka.offsets("g1", "clicks"), in_kafka(kafka)) == (wanted, wanted)
 
 
 def test_an_interruption_says_what_was_written(
