@@ -176,7 +176,7 @@ def test_two_processes_fetch_a_set_once(tools: Tools) -> None:
 
 
 def test_an_unknown_release_is_refused_with_those_that_there_are(tools: Tools) -> None:
-    with pytest.raises(SandboxError, match=r"Kafka 0\.7\.2 is not in the sandbox; there are 0\.8\.2\.2, "):
+    with pytest.raises(SandboxError, match=r"Kafka 0\.7\.2 is not in the sandbox; there are 0\.8\.1\.1, 0\.8\.2\.2, "):
         artifacts.ensure_set("0.7.2")
     with pytest.raises(SandboxError, match=r"ZooKeeper 3\.5 is not in the sandbox; there are 3\.4\.6, 3\.8"):
         artifacts.zookeeper_release("3.5")

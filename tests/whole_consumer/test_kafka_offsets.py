@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fix_sandbox import Clusters, require_releases
 from tests.whole_consumer.kafka_store import KafkaStore
+from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
+from zkconsumer.errors import OffsetsInKafkaUnsupported
 from zkconsumer.testing.lab import GroupLab
 from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
@@ -18,6 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 DUAL = {"offsets.storage": "kafka"}
 ALONE = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
 ZOOKEEPER = {"offsets.storage": "zookeeper"}
+KAFKA_SETTING: dict[str, Any] = {"offsets_storage": "kafka"}
 
 # Broker, and the newest original consumer that reads it.
 PAIRS = [("0.8.2.2", "0.8.2.2"), ("0.9.0.1", "0.9.0.1"), ("1.1.1", "1.1.1"), ("3.9.1", "1.1.1")]
@@ -310,12 +314,13 @@ def wait_in_sync(sandbox: Sandbox, topic: str) -> None:
     [
         pytest.param("0.9.0.1", "0.9.0.1", marks=pytest.mark.nightly),
         ("1.1.1", "1.1.1"),
-        pytest.param("3.9.1", "3.9.1", marks=pytest.mark.nightly),
+        pytest.param("3.9.1", "1.1.1", marks=pytest.mark.nightly),
     ],
 )
 def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
-    clusters: Clusters, names: tuple[str, str], tmp_path: Path, broker: str, client: str
+    clusters: Clusters, names: tuple[str, str], broker: str, client: str
 ) -> None:
+    require_releases(client)
     sandbox = clusters.get(broker)
     place = Place(sandbox, *names, partitions=2)
     place.produce(RECORDS)
@@ -324,7 +329,12 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
     wait_until(lambda: place.kafka.offsets() == place.all_at(RECORDS), "all is committed", 20_000)
     modern = start_modern(sandbox, client, place.group, place.topic)
     try:
-        wait_until(lambda: ours.log_lines("modern-group-alive"), "it is told", 30_000)
+
+        def is_told() -> bool:
+            modern.check_running()
+            return bool(ours.log_lines("modern-group-alive"))
+
+        wait_until(is_told, "it is told", 30_000)
         assert "UNKNOWN_MEMBER_ID (25): members of the modern kind" in ours.log_lines("modern-group-alive")[0]
         place.produce(MORE)
         ours.wait_handed(2 * (RECORDS + MORE))
@@ -342,13 +352,60 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
 
 def start_modern(sandbox: Sandbox, release: str, group: str, topic: str) -> JavaProcess:
     """A KafkaConsumer in a group of this name."""
-    version = tuple(int(part) for part in release.split("."))
     config = properties({"group.id": group, "session.timeout.ms": "6000"}, sandbox.run.root / f"{group}.properties")
     words = ["--bootstrap-server", sandbox.bootstrap, "--topic", topic, "--consumer.config", str(config)]
-    if version < (1,):
+    if release < "1.":
         words.insert(0, "--new-consumer")
-    main = "kafka.tools.ConsoleConsumer" if version < (3,) else "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    return JavaProcess(sandbox.run, "tool", f"{group}-modern", JavaCommand(release, main, tuple(words)))
+    command = JavaCommand(release, "kafka.tools.ConsoleConsumer", tuple(words))
+    return JavaProcess(sandbox.run, "tool", f"{group}-modern", command)
+
+
+# --- brokers without coordinators, and without ZooKeeper ------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_brokers_of_0_8_1_are_named_instead_of_asked_for_ever(names: tuple[str, str]) -> None:
+    require_releases("0.8.1.1", zookeeper_release("3.8"))
+    group, topic = names
+    with Sandbox() as sandbox:
+        sandbox.start_zookeeper()
+        sandbox.start_broker("0.8.1.1", chroot="/kafka")
+        sandbox.create_topic(topic, 2)
+        config = ConsumerConfig(group_id=group, zookeeper_connect=sandbox.zookeeper_connect, **KAFKA_SETTING)
+        with ZookeeperConsumerConnector(config) as connector:
+            with pytest.raises(OffsetsInKafkaUnsupported, match=r"none of the 1 brokers of this cluster knows"):
+                connector.create_message_streams({topic: 1})
+            assert sandbox.admin.owners(group, topic) == {}, "nobody is in the way of others"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("storage", [DUAL, ALONE], ids=["dual", "kafka"])
+def test_a_group_in_zookeeper_keeps_its_offsets_on_a_kraft_broker(
+    names: tuple[str, str], storage: dict[str, str]
+) -> None:
+    require_releases("4.1.1", zookeeper_release("3.8"))
+    group, topic = names
+    with Sandbox() as sandbox:
+        sandbox.start_zookeeper()
+        sandbox.start_kraft_broker("4.1.1")
+        sandbox.create_topic(topic, 2)
+        kafka = KafkaStore(sandbox, group, topic, 2)
+        handed: list[tuple[int, int]] = []
+        for end in (RECORDS, 2 * RECORDS):
+            for partition in range(2):
+                sandbox.produce(topic, partition, RECORDS)
+            settings = {**storage, "bootstrap.servers": sandbox.bootstrap}
+            member = PythonMember(sandbox.zookeeper, group, {topic: 1}, name=f"ours-{end}", settings=settings)
+            member.start()
+            try:
+                handed += [(each.partition, each.offset) for each in member.wait_handed(2 * RECORDS)]
+                assert member.stop()
+            finally:
+                member.close()
+            assert kafka.offsets() == {0: end, 1: end}
+        assert sorted(handed) == [(partition, at) for partition in range(2) for at in range(2 * RECORDS)]
+        wanted = {0: 2 * RECORDS, 1: 2 * RECORDS} if storage is DUAL else {}
+        assert sandbox.zookeeper.admin().offsets(group, topic) == wanted
 
 
 # --- the documented migration, and the way back -----------------------------------------------------------------------

@@ -136,6 +136,7 @@ class Positions:
         self.is_kafka_silent = bool(silent)
         if not silent:
             self._said_silent = ""
+        if not silent or self.unsupported:
             return []
         first, why = next(iter(silent.items()))
         shape = "".join(char for char in why if not char.isdigit())

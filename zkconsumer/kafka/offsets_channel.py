@@ -52,6 +52,10 @@ LOOKUP_TIMEOUT_MS = 3_000
 LOOKUP_SHARE_MS_MIN = 250
 """The least that each broker gets when the time is divided among them."""
 
+SAY_FROM_ROUND = 2
+"""From which round of a job on trouble is told: the first group that ever commits finds no coordinator, because the
+brokers make the topic of the offsets only then."""
+
 JOBS_MAX = 64
 """How many jobs may wait; a member has two at most, so more is a bug of ours."""
 
@@ -389,6 +393,7 @@ class OffsetsChannel:
         """
         if self._coordinator is not None and _has_ended(self._coordinator.connection):
             self._drop()
+        rounds = 0
         while self._coordinator is None:
             self._left_ms(job)
             try:
@@ -400,7 +405,9 @@ class OffsetsChannel:
             brokers.sort(key=lambda broker: (broker in self._silent, random.random()))
             trouble = self._ask_around(job, brokers)
             if self._coordinator is None:
-                self._say_trouble(trouble)
+                rounds += 1
+                if rounds >= SAY_FROM_ROUND:
+                    self._say_trouble(trouble)
                 self._pause(job, trouble)
         return self._coordinator
 

@@ -87,6 +87,8 @@ class ArtifactSet:
 SETS = {
     each.release: each
     for each in (
+        # A broker without coordinators; its producer is older than the one that the sandbox drives.
+        ArtifactSet("0.8.1.1", "2.10", jars=13, has_scala_consumer=True),
         ArtifactSet("0.8.2.2", "2.11", jars=17, has_scala_consumer=True),
         ArtifactSet("0.9.0.1", "2.11", jars=19, has_scala_consumer=True),
         ArtifactSet("0.10.2.2", "2.11", jars=15, extra=(JAXB,), has_scala_consumer=True),
