@@ -388,7 +388,8 @@ def _add_advice(error: ConnectionFailed, api: Api[Any, Any], version: int) -> No
     if error.reason in (Reason.CLOSED, Reason.TIMED_OUT):
         error.add_note(
             f"The request carries version {version}: a broker that does not speak {api.name} v{version} closes the "
-            "connection, or (0.9) says nothing.  Without a version the best that both sides speak is taken."
+            "connection, or (0.9) says nothing, and so does a port for TLS or SASL.  Without a version the best that "
+            "both sides speak is taken."
         )
 
 
