@@ -237,8 +237,8 @@ forgotten takes its own along. Nothing is measured by the record; rates are brou
 """
 
 METRICS_AFTER = """
-A row without a name in Prometheus is the sum of the next one. There, each metric also has the labels `member`, `group`
-and `client_id`; times are in seconds, timers and histograms are summaries with quantiles, and every counter of
+A row without a name in Prometheus holds all of the next one together. There, each metric also has the labels `member`,
+`group` and `client_id`; times are in seconds, timers and histograms are summaries with quantiles, and every counter of
 [counters](counters.md) is `zkconsumer_count_<name>_total`.
 
 | kind | attributes |

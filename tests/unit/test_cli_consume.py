@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from zkconsumer.cli.console_format import console_format
-from zkconsumer.cli.consume import compile_format, parse_topic
+from zkconsumer.cli.consume import METRICS_EVERY_MS, MetricsDump, compile_format, parse_topic
 from zkconsumer.cli.main import main
 from zkconsumer.errors import UsageError
+from zkconsumer.testing.manual_clock import ManualClock
 
 MESSAGE = SimpleNamespace(topic="t", partition=3, offset=42, key=None, value=b"\xff", timestamp=7)
 
@@ -111,3 +114,28 @@ def test_the_options_of_the_console_consumer_have_their_old_names_too() -> None:
     assert "/no/such/file" in result.output
     both = ["consume", "--topic", "t", "--property", "print.key=true", "--format", "%v"]
     assert "--format or --property" in CliRunner().invoke(main, both).output
+
+
+def test_metrics_are_written_when_they_are_due_and_trouble_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr("zkconsumer.cli.consume.SYSTEM_CLOCK", clock)
+    path = tmp_path / "metrics.json"
+    written: list[Any] = []
+
+    class Connector:
+        def dump_metrics(self, to: Path) -> None:
+            written.append(to)
+            if not (tmp_path / "works").exists():
+                raise PermissionError(13, "Permission denied", f"{to}.{len(written)}")
+
+    dump = MetricsDump(Connector(), path)  # type: ignore[arg-type]
+    for _ in range(3):
+        dump.write_if_due()
+        clock.move(METRICS_EVERY_MS)
+    dump.write_if_due()
+    assert written == [path] * 3
+    assert capsys.readouterr().err == f"--metrics {path}: Permission denied\n"
+    MetricsDump(Connector(), None).write()  # type: ignore[arg-type]
+    assert len(written) == 3

@@ -152,6 +152,23 @@ def test_what_it_commits_before_a_release_is_accepted_and_nothing_is_committed_b
     assert reading()
 
 
+def test_a_commit_of_everything_in_the_call_covers_what_leaves(world: FakeWorld, connect: MakeConnector) -> None:
+    """As MirrorMaker's listener does: flush, then ``commitOffsets``."""
+    world.create_topic(TOPIC, 2)
+    for partition in range(2):
+        world.cluster.append(TOPIC, partition, [b"a", b"b"])
+    connector = listening(
+        connect, Recorder(lambda call: connector.commit_offsets() if call == 2 else None), auto_commit_enable=False
+    )
+    [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    take(stream, 4)
+    reading = run_in_thread(lambda: stream.iterator().has_next())
+    connect(group_id=GROUP, consumer_id="consumer2").create_message_streams({TOPIC: 1})
+    assert world.offsets(GROUP, TOPIC) == {0: 2, 1: 2}
+    world.cluster.append(TOPIC, 0, [b"c"])
+    assert reading()
+
+
 def test_the_automatic_commit_of_what_leaves_comes_after_the_call(world: FakeWorld, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 1, [b"a", b"b", b"c"])

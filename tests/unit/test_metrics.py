@@ -26,6 +26,7 @@ from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import Tally, TopicPartition
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.records import Record, iter_records
+from zkconsumer.wire.records_v2 import TALLY_STEP
 
 TOPIC, GROUP = "topic1", "group1"
 
@@ -140,6 +141,21 @@ def test_records_are_counted_by_the_batch_also_when_somebody_stops_in_the_middle
     del records
     gc.collect()
     assert tally.count == 5
+
+
+def test_the_records_of_a_long_batch_are_counted_on_the_way() -> None:
+    """A program that takes a second for a message and has a thousand in a batch does not stand still."""
+    data = bytes(build_record_set([Record(n, 1, 0, None, b"v", ()) for n in range(200)], 2))
+    tally = Tally()
+    records = iter_records(data, 10, tally=tally)
+    seen = []
+    for _ in range(150):
+        next(records)
+        seen.append(tally.count)
+    assert seen[-1] >= 150 - TALLY_STEP
+    assert all(count <= at + 1 for at, count in enumerate(seen)), "never more than were handed out"
+    assert len(list(records)) == 40
+    assert tally.count == 190
 
 
 def test_a_record_that_cannot_be_read_is_not_counted() -> None:

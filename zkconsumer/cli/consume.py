@@ -277,9 +277,10 @@ class MetricsDump:
         try:
             self._connector.dump_metrics(self._path)
         except OSError as error:
-            if str(error) != self._said:
-                click.echo(f"--metrics: {error}", err=True)
-            self._said = str(error)
+            why = error.strerror or type(error).__name__
+            if why != self._said:
+                click.echo(f"--metrics {self._path}: {why}", err=True)
+            self._said = why
 
 
 def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, dump: MetricsDump) -> None:

@@ -63,7 +63,7 @@ OWNED_ALL = _row(
 )
 OWNED = _row(
     CONNECTOR, "OwnedPartitionsCount", "clientId groupId topic", Kind.GAUGE, "zkconsumer_owned_partitions",
-    "The same of one topic, while it holds any of it.",
+    "Partitions of a topic that this member holds; there is none when it holds none.",
 )
 QUEUE_SIZE = _row(
     CONNECTOR, "FetchQueueSize", "clientId topic threadId", Kind.GAUGE, "zkconsumer_fetch_queue_chunks",
@@ -101,11 +101,11 @@ FETCHER_BYTES = _row(
 )
 MESSAGES_ALL = _row(
     "ConsumerTopicMetrics", "MessagesPerSec", "clientId", Kind.METER, "",
-    "Messages that streams have read, counted when the batch in which they came is finished or dropped.",
+    "Messages that streams have handed out, counted by the dozen.",
 )
 MESSAGES = _row(
     "ConsumerTopicMetrics", "MessagesPerSec", "clientId topic", Kind.METER, "zkconsumer_messages_total",
-    "The same of one topic.",
+    "Messages of a topic that streams have handed out, counted by the dozen and at the end of each batch.",
 )
 BYTES_ALL = _row(
     "ConsumerTopicMetrics", "BytesPerSec", "clientId", Kind.METER, "",
@@ -113,7 +113,7 @@ BYTES_ALL = _row(
 )
 BYTES = _row(
     "ConsumerTopicMetrics", "BytesPerSec", "clientId topic", Kind.METER, "zkconsumer_bytes_total",
-    "The same of one topic.",
+    "Bytes of a topic's complete messages that were put in queues.",
 )
 FETCH_TIME_ALL = _row(
     FETCHES, "FetchRequestRateAndTimeMs", "clientId", Kind.TIMER, "",
@@ -121,7 +121,7 @@ FETCH_TIME_ALL = _row(
 )
 FETCH_TIME = _row(
     FETCHES, "FetchRequestRateAndTimeMs", "clientId brokerHost brokerPort", Kind.TIMER, "zkconsumer_fetch_seconds",
-    "The same of one broker.",
+    "How long fetch requests to a broker took, its waiting for data included.",
 )
 FETCH_SIZE_ALL = _row(
     FETCHES, "FetchResponseSize", "clientId", Kind.HISTOGRAM, "",
@@ -129,7 +129,7 @@ FETCH_SIZE_ALL = _row(
 )
 FETCH_SIZE = _row(
     FETCHES, "FetchResponseSize", "clientId brokerHost brokerPort", Kind.HISTOGRAM, "zkconsumer_fetch_response_bytes",
-    "The same of one broker.",
+    "Bytes of the record sets in a broker's answer.",
 )
 THROTTLE_ALL = _row(
     FETCHES, "FetchRequestThrottleRateAndTimeMs", "clientId", Kind.TIMER, "",
@@ -138,7 +138,7 @@ THROTTLE_ALL = _row(
 THROTTLE = _row(
     FETCHES, "FetchRequestThrottleRateAndTimeMs", "clientId brokerHost brokerPort", Kind.TIMER,
     "zkconsumer_fetch_throttle_seconds",
-    "The same of one broker.",
+    "How long a broker held answers back because of a quota (Kafka 0.9 and later).",
 )
 
 ROWS: tuple[Row, ...] = (

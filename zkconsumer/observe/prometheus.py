@@ -30,6 +30,8 @@ LABELS = {"topic": "topic", "partition": "partition", "threadId": "thread", "bro
 """Label of an MBean -> label here; ``clientId`` and ``groupId`` are among ``OWN_LABELS``."""
 
 MS_PER_S = 1000
+SUM_DIGITS = 3
+"""Sums are made of means: what is behind these digits is dust."""
 
 
 class Connector(Protocol):
@@ -100,7 +102,7 @@ def _add(family: Metric, sample: Sample, own: list[str]) -> None:
         case SummaryMetricFamily():
             # Times are in seconds there, as is the custom.
             scale = MS_PER_S if sample.row.kind is Kind.TIMER else 1
-            total = values["Count"] * values["Mean"] / scale
+            total = round(values["Count"] * values["Mean"] / scale, SUM_DIGITS)
             family.add_metric(labels, count_value=int(values["Count"]), sum_value=total)
             names = dict(zip(family._labelnames, labels, strict=True))
             for name, quantile in PERCENTILES.items():

@@ -81,8 +81,8 @@ def iter_records(
     entry has been handed out when the error comes.  Control batches are left out, a cut-off tail is ignored.  With
     ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.
 
-    ``tally`` is raised by the records of an entry when it is finished, or when the iterator is dropped in the middle of
-    it: to count each record would cost each record.
+    ``tally`` is raised after some dozen records, and by the rest of an entry when it is finished, or the iterator
+    dropped in the middle of it: to count each record would cost each record.
 
     Raises ``InvalidMessageException`` (checksum, structure, offsets that do not increase, more than
     ``decompressed_bytes_max`` out of one entry) and ``UnsupportedCodec``, and nothing else for any bytes.  Both name

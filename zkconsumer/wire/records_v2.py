@@ -25,6 +25,9 @@ from zkconsumer.types import Tally
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import Entry, Record, bad_entry, corrupt
 
+TALLY_STEP = 64
+"""After how many records of a batch they are counted: one by one would cost each of them."""
+
 HEADERS_MAX = 100_000
 """Headers of one record: each takes two bytes on the wire but much more as an object."""
 
@@ -97,76 +100,79 @@ def _records(
     last_offset = entry.last_offset
     offset_before = base_offset - 1
     timestamp_type = 0 if append_time is None else 1
-    _read, unread = -1, 0
+    _read, unread, counted = -1, 0, 0
     try:
-        for _read in range(count):
-            size = body[position]
-            position += 1
-            if size >= 0x80:
-                if (high := body[position]) < 0x80:
-                    size, position = size & 0x7F | high << 7, position + 1
-                else:
+        for first in range(0, count, TALLY_STEP):
+            for _read in range(first, min(first + TALLY_STEP, count)):
+                size = body[position]
+                position += 1
+                if size >= 0x80:
+                    if (high := body[position]) < 0x80:
+                        size, position = size & 0x7F | high << 7, position + 1
+                    else:
+                        size, position = _more(body, position, size)
+                record_end = position + (size >> 1)
+                if size & 1 or record_end > bytes_total:
+                    raise corrupt(entry, f"a record after offset {offset_before} is longer than its batch")
+
+                position += 1
+                delta = body[position]
+                position += 1
+                if delta >= 0x80:
+                    if (high := body[position]) < 0x80:
+                        delta, position = delta & 0x7F | high << 7, position + 1
+                    else:
+                        delta, position = _more(body, position, delta)
+                timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
+
+                delta = body[position]
+                position += 1
+                if delta >= 0x80:
+                    if (high := body[position]) < 0x80:
+                        delta, position = delta & 0x7F | high << 7, position + 1
+                    else:
+                        delta, position = _more(body, position, delta)
+                offset = base_offset + (delta >> 1)
+                if delta & 1 or not offset_before < offset <= last_offset:
+                    raise corrupt(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
+                offset_before = offset
+                if offset < start_offset:
+                    position = record_end
+                    unread += 1
+                    continue
+
+                key = value = None
+                size = body[position]
+                position += 1
+                if size >= 0x80:
                     size, position = _more(body, position, size)
-            record_end = position + (size >> 1)
-            if size & 1 or record_end > bytes_total:
-                raise corrupt(entry, f"a record after offset {offset_before} is longer than its batch")
+                if not size & 1:
+                    key = body[position : (position := position + (size >> 1))]
 
-            position += 1
-            delta = body[position]
-            position += 1
-            if delta >= 0x80:
-                if (high := body[position]) < 0x80:
-                    delta, position = delta & 0x7F | high << 7, position + 1
-                else:
-                    delta, position = _more(body, position, delta)
-            timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
+                size = body[position]
+                position += 1
+                if size >= 0x80:
+                    if (high := body[position]) < 0x80:
+                        size, position = size & 0x7F | high << 7, position + 1
+                    else:
+                        size, position = _more(body, position, size)
+                if not size & 1:
+                    value = body[position : (position := position + (size >> 1))]
 
-            delta = body[position]
-            position += 1
-            if delta >= 0x80:
-                if (high := body[position]) < 0x80:
-                    delta, position = delta & 0x7F | high << 7, position + 1
-                else:
-                    delta, position = _more(body, position, delta)
-            offset = base_offset + (delta >> 1)
-            if delta & 1 or not offset_before < offset <= last_offset:
-                raise corrupt(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
-            offset_before = offset
-            if offset < start_offset:
-                position = record_end
-                unread += 1
-                continue
-
-            key = value = None
-            size = body[position]
-            position += 1
-            if size >= 0x80:
-                size, position = _more(body, position, size)
-            if not size & 1:
-                key = body[position : (position := position + (size >> 1))]
-
-            size = body[position]
-            position += 1
-            if size >= 0x80:
-                if (high := body[position]) < 0x80:
-                    size, position = size & 0x7F | high << 7, position + 1
-                else:
-                    size, position = _more(body, position, size)
-            if not size & 1:
-                value = body[position : (position := position + (size >> 1))]
-
-            size = body[position]
-            position += 1
-            headers: tuple[tuple[str, bytes | None], ...] = ()
-            if size:
-                headers, position = _headers(body, position, size, entry)
-            if position != record_end:
-                raise corrupt(entry, f"the fields of the record with offset {offset} do not fill it")
-            if append_time is not None:
-                timestamp = append_time
-            elif not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
-                raise corrupt(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
-            yield Record(offset, timestamp, timestamp_type, key, value, headers)
+                size = body[position]
+                position += 1
+                headers: tuple[tuple[str, bytes | None], ...] = ()
+                if size:
+                    headers, position = _headers(body, position, size, entry)
+                if position != record_end:
+                    raise corrupt(entry, f"the fields of the record with offset {offset} do not fill it")
+                if append_time is not None:
+                    timestamp = append_time
+                elif not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
+                    raise corrupt(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
+                yield Record(offset, timestamp, timestamp_type, key, value, headers)
+            tally.count += _read + 1 - unread - counted
+            counted = _read + 1 - unread
     except IndexError as error:
         unread += 1
         raise corrupt(entry, f"a record after offset {offset_before} is cut off") from error
@@ -174,7 +180,7 @@ def _records(
         unread += 1
         raise
     finally:
-        tally.count += _read + 1 - unread
+        tally.count += _read + 1 - unread - counted
     if position != bytes_total:
         raise corrupt(entry, f"{bytes_total - position} bytes follow the {count} records of the batch")
 

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.FileInputStream;
 import java.io.InputStream;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -10,6 +11,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import javax.management.JMException;
+import javax.management.MBeanAttributeInfo;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
 import kafka.common.ConsumerRebalanceFailedException;
 import kafka.consumer.Blacklist;
 import kafka.consumer.Consumer;
@@ -35,8 +40,8 @@ import org.apache.log4j.spi.LoggingEvent;
  *   member.listener   true: a rebalance listener reports releases and claims (from 0.9 on)
  *   member.handle.ms  the time that a message takes to process
  *
- * Standard input: "stop" (as SIGTERM does: shutdown(), then the end), "commit" (commitOffsets()).  Its end means that
- * whoever started this is gone: the JVM halts.
+ * Standard input: "stop" (as SIGTERM does: shutdown(), then the end), "commit" (commitOffsets()), "mbeans" (one event for
+ * each of Kafka's).  Its end means that whoever started this is gone: the JVM halts.
  */
 public final class ScalaMember {
     private final Lines lines = new Lines();
@@ -155,6 +160,8 @@ public final class ScalaMember {
                 } else if (line.equals("commit") && connector != null) {
                     connector.commitOffsets();
                     lines.event("committed");
+                } else if (line.equals("mbeans")) {
+                    tellMBeans();
                 } else {
                     lines.event("misunderstood", "line", line);
                 }
@@ -163,6 +170,18 @@ public final class ScalaMember {
             lines.event("failed", "error", e.toString());
         }
         Runtime.getRuntime().halt(137);
+    }
+
+    private void tellMBeans() throws JMException {
+        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+        for (ObjectName name : server.queryNames(new ObjectName("*kafka*:*"), null)) {
+            StringBuilder attributes = new StringBuilder();
+            for (MBeanAttributeInfo attribute : server.getMBeanInfo(name).getAttributes()) {
+                attributes.append(attribute.getName()).append(' ');
+            }
+            lines.event("mbean", "name", name.toString(), "attributes", attributes.toString().trim());
+        }
+        lines.event("mbeans_told");
     }
 
     private void stop() {

@@ -105,6 +105,14 @@ class MemberProcess(ABC):
         self.process.say("commit")
         self.wait_for(lambda: self.count("committed") > before, timeout_ms, "commitOffsets() returns")
 
+    def mbeans(self, timeout_ms: int = STOP_TIMEOUT_MS) -> dict[str, set[str]]:
+        """Kafka's MBeans of an original member, as they are now: name -> the names of its attributes."""
+        before, told = len(self.events), self.count("mbeans_told")
+        self.process.say("mbeans")
+        self.wait_for(lambda: self.count("mbeans_told") > told, timeout_ms, "tells its MBeans")
+        found = [event for event in self.events[before:] if event["event"] == "mbean"]
+        return {str(event["name"]): set(str(event["attributes"]).split()) for event in found}
+
     def kill(self) -> None:
         """SIGKILL: its session lives on in ZooKeeper until it times out."""
         self.process.kill()
