@@ -57,6 +57,8 @@ def test_a_wrong_number_of_threads_is_refused(text: str) -> None:
         (["--topic", "t", "--streams", "2"], "write --topic t:2"),
         (["--whitelist", "*"], "'*' with nothing in front of it to repeat at character 1"),
         (["--blacklist", r"(a)\1"], "at character 4"),
+        (["--whitelist", ""], "the pattern is empty"),
+        (["--blacklist", " "], "the pattern is empty"),
         (["--whitelist", "t", "--streams", "0"], "0 is not in the range"),
         (["--topic", "t", "--group", "g"], "zookeeper.connect"),
         (["--topic", "t", "--zookeeper", "localhost:1"], "group.id"),

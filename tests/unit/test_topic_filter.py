@@ -173,7 +173,8 @@ def test_a_pattern_means_what_it_means_to_java(regex: str, yes: list[str], no: l
 def test_what_no_java_compiles_is_invalid_and_names_the_place(regex: str, place: int, what: str) -> None:
     with pytest.raises(InvalidTopicFilter) as refused:
         Whitelist(regex)
-    assert str(refused.value).startswith(f"{normalise(regex)} is an invalid regex.")
+    assert str(refused.value).startswith(f"{normalise(regex)} is an invalid regex")
+    assert ("all topics are '.*'" in str(refused.value)) is (regex == "*")
     assert what in str(refused.value)
     assert str(refused.value).endswith(f"at character {place}")
 

@@ -23,6 +23,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.kinds import NO_UUID
 from zkconsumer.wire.schemas import METADATA
 from zkconsumer.wire.schemas.metadata import MetadataRequest
 from zkconsumer.zk import paths
@@ -212,6 +213,16 @@ def test_a_topic_that_was_made_anew_may_be_smaller() -> None:
     assert bench.finder.partitions("t") == (0,)
     assert bench.finder.generation("t") == 1
     assert bench.told(["t"], t=a_topic(0, topic_id=b"3")), "as large as before, and another topic all the same"
+
+
+def test_a_broker_that_tells_no_id_makes_no_other_topic_of_it() -> None:
+    bench = Bench()
+    bench.told(["t"], t=a_topic(0, 1, topic_id=NO_UUID))
+    for topic_id in (b"1", NO_UUID, b"1"):
+        assert not bench.told(["t"], t=a_topic(0, 1, topic_id=topic_id))
+    assert bench.finder.generation("t") == 0
+    assert bench.told(["t"], t=a_topic(0, 1, topic_id=b"2"))
+    assert bench.finder.generation("t") == 1
 
 
 @pytest.mark.parametrize("names", [["t"], None])

@@ -253,6 +253,8 @@ def _wanted(
             threads[topic] = count
         return lambda connector: [s for row in connector.create_message_streams(threads).values() for s in row]
     topic_filter = Blacklist(blacklist or "") if whitelist is None else Whitelist(whitelist)
+    if not topic_filter.regex:
+        raise UsageError("the pattern is empty; all topics are --whitelist '.*'")
     return lambda connector: connector.create_message_streams_by_filter(topic_filter, streams or 1)
 
 

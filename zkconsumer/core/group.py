@@ -52,6 +52,7 @@ LOOK_CLOSELY_FROM_TRY = 2
 KAFKA_RETRY_MAX_MS = 5_000
 """The longest pause when all that is missing is Kafka's word on where to begin."""
 
+TOPICS_TOLD_MAX = 5
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationAnswer: TypeAlias = ev.Registered | ev.RegistrationHeld | ev.RegistrationFailed | ev.Deregistered
@@ -583,6 +584,7 @@ class Group:
         self.share = dict(share.mine)
         self.assignment = share.assignment
         self._is_waiting = share.is_waiting
+        self._tell_topics(share.topics)
         self._own_topics = share.topics
         if not share.refused:
             self._say(*self.newcomers.viewed(view, share.topics, self.share))
@@ -592,6 +594,14 @@ class Group:
             self._say(
                 *self.releases.revoke([tp for tp, p in self.partitions.items() if self.share.get(tp) != p.thread])
             )
+
+    def _tell_topics(self, topics: frozenset[str]) -> None:
+        """Of a filter, which topics it takes, when that has changed."""
+        assert self.subscription is not None, "only a member with a subscription has a view"
+        came, gone = sorted(topics - self._own_topics), sorted(self._own_topics - topics)
+        if self.subscription.is_filter and (came or gone):
+            words = f"topics={len(topics)} came={len(came)} {came[:TOPICS_TOLD_MAX]} gone={len(gone)}"
+            self._tell("INFO", "topics-taken", f"{words} {gone[:TOPICS_TOLD_MAX]}")
 
     def _withdraw(self, why: str) -> None:
         """Leave rather than guess: two readings of one pattern would be two owners of one partition."""

@@ -12,7 +12,8 @@ Two defects of the original are decided here (30 and 31 of the list):
 A topic that is deleted and created again between two views shows another birth.  What we go on owning of it is read
 anew from the beginning, and the position in the old topic is not committed any more.
 
-Births are known only where topics are read from ZooKeeper; without them nothing is judged.
+Where topics are learnt from Kafka a birth is a small number that grows when a topic is made anew: there no offset is
+older than its topic.
 """
 
 from __future__ import annotations
@@ -132,7 +133,11 @@ class Newcomers:
         return starts, out
 
     def is_placed(self, tp: TopicPartition) -> None:
-        """The broker said where the partition begins: from now on its position is one in the present topic."""
+        """The broker said where the partition begins: its position is one in the present topic, and it is new no more.
+
+        (A program that never commits would else get everything again whenever the partition is claimed anew.)
+        """
+        self._new.discard(tp)
         if tp not in self._to_restart and tp in self._partitions:
             self._partitions[tp].position_counts = True
 

@@ -30,7 +30,9 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 PATTERN_CHARS_MAX = 1024
 """Longer patterns are not evaluated, whoever wrote them."""
 
-_COMPILED_MAX = 256
+_COMPILED_MAX = 64
+"""Patterns that are kept compiled; RE2 may take some megabytes for one of them."""
+
 _MATCHED_MAX = 100_000
 """Answers that are kept: every member's filter is asked of every topic, at every change of the group."""
 
@@ -146,8 +148,9 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
             return _by_position_sets(pattern, tree)
         program: Any = re2.compile(to_re2(tree), options)
     except NotJava as e:
+        hint = " (all topics are '.*')" if pattern == "*" else ""
         raise InvalidTopicFilter(
-            f"{_shown(pattern)} is an invalid regex. There is {e.what} at character {e.position + 1}"
+            f"{_shown(pattern)} is an invalid regex{hint}. There is {e.what} at character {e.position + 1}"
         ) from e
     except NotEvaluable as e:
         raise PatternNotEvaluable(pattern, e.position, e.what) from e

@@ -21,6 +21,7 @@ from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, WorldError
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.metadata import Topic, fetch_topics
+from zkconsumer.wire.kinds import NO_UUID
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -280,9 +281,12 @@ class TopicFinder:
             # It exists, but this broker cannot say more of it now.
             return False
         partitions, generation = told.partitions, before.generation
-        if before.partitions is not None and before.topic_id == told.topic_id:
+        # Brokers before 2.8 tell no id.  In a cluster that is being upgraded some do and some do not.
+        topic_id = before.topic_id if told.topic_id == NO_UUID else told.topic_id
+        is_same = topic_id == before.topic_id or before.topic_id in (b"", NO_UUID)
+        if before.partitions is not None and is_same:
             partitions = tuple(sorted({*before.partitions, *partitions}))
         elif not is_first:
             generation += 1
-        after = self._known[name] = _Known(partitions, told.topic_id, generation)
+        after = self._known[name] = _Known(partitions, topic_id, generation)
         return is_first or (before.partitions, before.generation) != (after.partitions, after.generation)
