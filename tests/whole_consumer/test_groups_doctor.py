@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from tests.fix_sandbox import Clusters
-from zkconsumer.testing.sandbox import Sandbox, wait_until
+from tests.fix_sandbox import Clusters, require_releases
+from zkconsumer.testing.sandbox import Sandbox, Security, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(180)]
 
@@ -95,3 +95,34 @@ def test_a_client_that_is_newer_than_the_brokers_reads_nothing(clusters: Cluster
     wait_until(lambda: "client-too-new" in doctor(sandbox, group, "--look-for", "2", *QUICK), "it is found", 60_000)
     assert member.handed == []
     member.close()
+
+
+def test_a_group_whose_brokers_are_kraft_behind_tls_is_seen_with_the_file_of_its_members(tmp_path: Path) -> None:
+    """The topics come from the brokers, through TLS and SASL; the group from a ZooKeeper that knows no Kafka."""
+    require_releases("4.1.1", zookeeper_release("3.8"))
+    with Sandbox() as sandbox:
+        security = Security()
+        sandbox.start_zookeeper()
+        sandbox.start_kraft_broker("4.1.1", security=security)
+        sandbox.create_topic("clicks", 2)
+        sandbox.produce("clicks", 1, 5)
+        sandbox.zookeeper.admin().put("/consumers/g/offsets/clicks/1", b"2")
+        settings = security.settings("SASL_SSL", "SCRAM-SHA-512")
+        settings |= {"group.id": "g", "zookeeper.connect": sandbox.zookeeper.connect_string()}
+        settings.setdefault("bootstrap.servers", security.address("SASL_SSL"))
+        file = tmp_path / "consumer.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        done = subprocess.run(
+            [PROGRAM, "groups", "describe", "g", "--config", str(file), "-o", "json"],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["rows"]
+        shown = {row["partition"]: (row["current_offset"], row["log_end_offset"]) for row in rows}
+        assert shown == {0: (None, 0), 1: (2, 5)}
+        done = subprocess.run(
+            [PROGRAM, "groups", "doctor", "g", "--config", str(file), "--look-for", "0"],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert done.stdout.splitlines() == ["g: nobody is registered, lag 3", "OK: nothing found"]

@@ -102,7 +102,8 @@ class Brokers:
                 return self.ask(broker, question)
             except PeerTrouble as error:
                 trouble = str(error)
-        raise BrokerUnreachable(f"none of {tried} brokers (of {len(brokers)}) answers; the last one: {trouble}")
+        among = str(tried) if tried == len(brokers) else f"the first {tried} of {len(brokers)}"
+        raise BrokerUnreachable(f"none of {among} brokers answers; the last one: {trouble}")
 
     def all(self) -> list[BrokerAddress]:
         """The registered brokers, by id.  Raises ``WorldError`` when ZooKeeper does not tell."""
