@@ -47,8 +47,8 @@ def look_at(session: AdminSession, group: str, topics: Iterable[str] | None = No
     if state is None:
         return None
     # A topic that does not exist is not asked for: old brokers would make it.
-    existing = {t: one for t, one in state.topics.items() if only is None or t in only}
-    wanted = [tp for tp in state.partitions if tp.topic in existing and tp.partition in existing[tp.topic].partitions]
+    existing = {t: frozenset(one.partitions) for t, one in state.topics.items() if only is None or t in only}
+    wanted = [tp for tp in state.partitions if tp.partition in existing.get(tp.topic, ())]
     ranges: dict[TopicPartition, LogRange] = {}
     unknown: dict[TopicPartition, str] = {}
     words: list[str] = []
