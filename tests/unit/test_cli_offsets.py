@@ -366,7 +366,7 @@ def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
         "Group g1: 1 of 3 offsets written, because the offset of clicks/1 was changed by somebody else after it "
         "was read:\n  zookeeper clicks/0: written\n  zookeeper clicks/1: not written\n"
         "  zookeeper clicks/2: not written\n"
-        "The same command does the rest, and writes nothing twice: zkconsumer offsets import"
+        "The same command does the rest; what stands there already is not written again: zkconsumer offsets import"
     ) in result.stderr
     assert world.offsets("g1", "clicks") == {0: 20, 1: 77}
     again = imported(offsets, tmp_path, text, "--group", "g1", "--execute")

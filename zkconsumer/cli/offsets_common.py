@@ -255,7 +255,7 @@ def _tell_partial(jobs: Sequence[Job], again: str) -> int:
         state = job.verb if at in written else "unknown, the answer never came" if at in unknown else f"not {job.verb}"
         tell(f"  {row.store} {row.tp}: {state}")
     if job.is_repeatable:
-        tell(f"The same command does the rest, and writes nothing twice: {again}")
+        tell(f"The same command does the rest; what stands there already is not written again: {again}")
         return EXIT_PARTIAL
     rest = {row.tp: row.new for row in changes if (row.store, row.tp) not in written}
     stores = " --store both" if len({row.store for row in changes}) > 1 else f" --store {changes[0].store}"
