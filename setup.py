@@ -13,6 +13,7 @@ TEST = [
     "import-linter>=2.1",
     "kafka-python>=3.0",
     "mypy>=1.11",
+    "pure-sasl>=0.6",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
     "rich>=13",
@@ -44,6 +45,8 @@ setup(
         "metrics": METRICS,
         "test": [*METRICS, *TEST],
         "watch": ["rich>=13"],
+        "zookeeper-kerberos": ["pure-sasl>=0.6", "kerberos>=1.3"],
+        "zookeeper-sasl": ["pure-sasl>=0.6"],
     },
     entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
     classifiers=[

@@ -1,3 +1,9 @@
 """The fixtures of every test: one file a concern."""
 
-pytest_plugins = ["tests.fix_world", "tests.fix_procedures", "tests.fix_sandbox", "tests.fix_admin"]
+pytest_plugins = [
+    "tests.fix_world",
+    "tests.fix_procedures",
+    "tests.fix_sandbox",
+    "tests.fix_admin",
+    "tests.fix_secured_zookeeper",
+]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.original import OriginalSettings
 from zkconsumer.config_tables.ours import OwnSettings
+from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.foreign_keys import families, successor_of, why_ignored
 from zkconsumer.properties import decode_properties, parse_properties
@@ -41,7 +42,7 @@ class Row(NamedTuple):
 # --- the configuration ----------------------------------------------------------------------------------------------
 
 
-class ConsumerConfig(OriginalSettings, BrokerSettings, OwnSettings):
+class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSettings, ZooKeeperLogin):
     """The settings of one consumer.
 
     ``ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181,zk2:2181/kafka", auto_offset_reset="smallest")`` takes

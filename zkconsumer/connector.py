@@ -19,6 +19,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +51,7 @@ from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.registration import format_registration, parse_registration, registration_of
+from zkconsumer.zk.security import security_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -132,7 +134,8 @@ class ZookeeperConsumerConnector:
         self._closing = threading.Event()
         self._streams: list[KafkaStream[Any, Any]] = []
         self._created = False
-        make_store = store or KazooStore
+        security = security_of(config)
+        make_store = store or partial(KazooStore, security=security)
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self._member = Member(
             config.group_id,
@@ -150,6 +153,7 @@ class ZookeeperConsumerConnector:
                 config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
             ),
             clock=clock,
+            security=security,
             channel=self._channel_settings(),
             hooks=hooks,
         )

@@ -90,6 +90,14 @@ class NoSuchElementException(UsageError, StopIteration):
     """``next()`` was called after the stream had ended."""
 
 
+class ZkAuthenticationFailed(UsageError):
+    """ZooKeeper does not take our login; correct ``zookeeper.auth`` and its file, or let the server know the user."""
+
+
+class ZkNotAuthorized(UsageError):
+    """The access control lists of the group do not let this member work; log in as their owner, or open them."""
+
+
 class PreconditionFailed(UsageError):
     """What must hold before anything is changed does not hold, so nothing was changed; the text says what to do."""
 

@@ -14,6 +14,8 @@ _PREFIXES = {
     "mirror.": "a setting of the mirror maker of 0.7: no release from 0.8 on reads it",
     "sasl.login.": "a setting of logging in from Java that has no counterpart here",
     "sasl.oauthbearer.": "a setting of Java's own token login: here the program gives the connector oauth_token",
+    "zookeeper.clientCnxnSocket": "a class of the JVM: TLS is chosen by zookeeper.ssl.client.enable alone",
+    "zookeeper.ssl.truststore.password": "of a Java keystore: certificates in PEM have no password",
     "log4j.": "a setting of the JVM's logging",
 }
 

@@ -27,6 +27,7 @@ from zkconsumer.zk.requests import (
     DeleteOp,
     Exists,
     Get,
+    GetAcl,
     GetMany,
     Multi,
     MultiFailed,
@@ -47,6 +48,7 @@ from zkconsumer.zk.requests import (
     Stat,
     WatchFired,
 )
+from zkconsumer.zk.security import SECURE_ACL, Digest, Login, ZkSecurity
 from zkconsumer.zk.store import ZkStore, call
 
 TIMEOUT_MS = 20_000
@@ -84,7 +86,7 @@ class World(Protocol):
 
     is_lenient: bool
 
-    def store(self, timeout_ms: int = 6_000, chroot: str | None = None) -> Any: ...
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None, login: Login | None = None) -> Any: ...
 
     def bounce(self, store: Any) -> None: ...
 
@@ -98,8 +100,10 @@ class FakeWorld:
         self.server = FakeZooKeeper(session_timeout_min_ms=2_000, session_timeout_max_ms=20_000)
         self.server.ensure("/conformance/chroot")
 
-    def store(self, timeout_ms: int = 6_000, chroot: str | None = None) -> FakeZkStore:
-        return FakeZkStore(self.server, "/conformance/chroot" if chroot is None else chroot, timeout_ms)
+    def store(
+        self, timeout_ms: int = 6_000, chroot: str | None = None, login: Login | None = None
+    ) -> FakeZkStore:
+        return FakeZkStore(self.server, "/conformance/chroot" if chroot is None else chroot, timeout_ms, login)
 
     def bounce(self, store: FakeZkStore) -> None:
         self.server.disconnect(store)
@@ -117,8 +121,11 @@ class RealWorld:
         self.stores: list[KazooStore] = []
         server.admin().ensure_path(self.chroot)
 
-    def store(self, timeout_ms: int = 6_000, chroot: str | None = None) -> KazooStore:
-        made = KazooStore(self.server.connect_string(self.chroot if chroot is None else chroot), timeout_ms)
+    def store(
+        self, timeout_ms: int = 6_000, chroot: str | None = None, login: Login | None = None
+    ) -> KazooStore:
+        connect = self.server.connect_string(self.chroot if chroot is None else chroot)
+        made = KazooStore(connect, timeout_ms, security=ZkSecurity(login))
         self.stores.append(made)
         return made
 
@@ -261,6 +268,50 @@ def test_without_the_right_to_read_one_can_still_write(world: World, member: Mem
     assert isinstance(stat, Stat) if world.is_lenient else stat == NoAuth("/w")
     assert isinstance(written, Stat)
     assert checked == MultiFailed("/w", 0, NoAuth("/w"))
+
+
+ALICE, ALICE_WRONG = Digest("alice", "secret"), Digest("alice", "Secret")
+ALICE_HASHED = "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E="
+
+
+def test_auth_in_a_list_is_whoever_makes_the_node(world: World) -> None:
+    alice, again, wrong, nobody = (
+        Member(world.store(login=login)) for login in (ALICE, ALICE, ALICE_WRONG, None)
+    )
+    made = alice.ask(Create("/s", b"1", acl=SECURE_ACL), Create("/s/x", acl=SECURE_ACL), GetAcl("/s"))
+    assert made[:2] == ["/s", "/s/x"]
+    assert set(made[2]) == {Acl(31, "digest", ALICE_HASHED), Acl(1, "world", "anyone")}
+    assert isinstance(again.ask(SetData("/s", b"2"))[0], Stat)
+    for other in (wrong, nobody):
+        assert isinstance(other.ask(Get("/s"))[0], Node), "reading is for all"
+        refused = other.ask(SetData("/s", b"3"), Create("/s/y"), Delete("/s/x"))
+        assert refused == [NoAuth("/s"), NoAuth("/s/y"), NoAuth("/s/x")]
+        [multi] = other.ask(Multi((CheckOp("/s"), CreateOp("/s/y"), SetOp("/s", b""))))
+        assert multi == MultiFailed("/s/y", 1, NoAuth("/s/y"))
+    assert again.ask(Delete("/s/x"), Delete("/s")) == [None, None]
+
+
+def test_the_hash_of_a_password_is_told_to_administrators_alone(world: World, member: Member) -> None:
+    alice = Member(world.store(login=ALICE))
+    alice.ask(Create("/s", acl=SECURE_ACL))
+    told = {entry.id for entry in member.ask(GetAcl("/s"))[0] if entry.scheme == "digest"}
+    assert told == {ALICE_HASHED if world.is_lenient else "alice:x"}
+
+
+def test_a_list_that_does_not_let_one_read_is_not_read_either(world: World, member: Member) -> None:
+    alice = Member(world.store(login=ALICE))
+    alice.ask(Create("/h", acl=(Acl(31, "auth", ""),)))
+    assert member.ask(GetAcl("/none")) == [NoNode("/none")]
+    [told] = member.ask(GetAcl("/h"))
+    assert isinstance(told, tuple) if world.is_lenient else told == NoAuth("/h")
+    assert alice.ask(GetAcl("/h")) == [(Acl(31, "digest", ALICE_HASHED),)]
+
+
+def test_without_a_login_there_is_nobody_whom_auth_could_mean(member: Member) -> None:
+    invalid = OtherError("/s", "InvalidAcl", -114)
+    assert member.ask(Create("/s", acl=SECURE_ACL)) == [invalid]
+    assert member.ask(Create("/none/s", acl=SECURE_ACL))[0] == OtherError("/none/s", "InvalidAcl", -114)
+    assert member.ask(Multi((CreateOp("/o"), CreateOp("/s", acl=SECURE_ACL)))) == [MultiFailed("/s", 1, invalid)]
 
 
 def test_many_nodes_are_read_in_the_order_of_the_paths(member: Member) -> None:

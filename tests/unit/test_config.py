@@ -76,6 +76,14 @@ DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {
     "sasl.password": None,
     "sasl.jaas.config": None,
     "sasl.kerberos.service.name": "kafka",
+    "zookeeper.set.acl": False,
+    "zookeeper.ssl.client.enable": False,
+    "zookeeper.ssl.truststore.location": None,
+    "zookeeper.ssl.truststore.type": "PEM",
+    "zookeeper.ssl.keystore.location": None,
+    "zookeeper.ssl.keystore.type": "PEM",
+    "zookeeper.ssl.keystore.password": None,
+    "zookeeper.ssl.endpoint.identification.algorithm": "https",
 }
 DEFAULTS_OF_OURS = {
     "release.settle.ms": 0,
@@ -88,6 +96,7 @@ DEFAULTS_OF_OURS = {
     "new.partitions.from.beginning": True,
     "offsets.older.than.topic": "use",
     "health.socket": None,
+    "zookeeper.auth": None,
 }
 
 

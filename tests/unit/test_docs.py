@@ -375,7 +375,7 @@ def test_the_znodes_are_those_of_the_code() -> None:
         path.replace("/T/partitions/0", "/T/partitions/P").replace("/T/0", "/T/P").replace("/ids/0", "/ids/N")
         for path in made
     }
-    shown = {code for cells in table_rows(REFERENCE / "znodes.md", 4) for code in code_in(cells[0]) if code[0] == "/"}
+    shown = {code for cells in table_rows(REFERENCE / "znodes.md", 5) for code in code_in(cells[0]) if code[0] == "/"}
     assert shown == expected
 
 

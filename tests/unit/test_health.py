@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -246,7 +247,8 @@ def test_garbage_is_not_read_and_the_answer_comes_all_the_same(
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(5)
             asking.connect(str(place))
-            asking.sendall(garbage)
+            with contextlib.suppress(BrokenPipeError):  # it may have been answered before
+                asking.sendall(garbage)
             heard = b""
             while more := asking.recv(65_536):
                 heard += more

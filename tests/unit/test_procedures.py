@@ -282,7 +282,9 @@ def test_one_partition_that_may_not_be_claimed_does_not_stop_the_others(party: P
     party.server.set_acl(paths.owners_of_topic(GROUP, "forbidden"), ())
     results, _ = claim(party, [bad, *FOUR])
     assert outcomes(results) == [*[Outcome.DONE] * 4, Outcome.FAILED]
-    assert results[bad].why == f"NoAuth {paths.owner(GROUP, bad)}"
+    where = paths.owners_of_topic(GROUP, "forbidden")
+    words = f"NoAuth: we may not make nodes below {where}, and its access control list cannot be read"
+    assert results[bad].why == words
 
 
 def test_many_that_may_not_be_claimed_take_three_rounds_of_multis_and_no_more(party: Party) -> None:

@@ -317,7 +317,8 @@ def test_one_partition_that_may_not_be_written_does_not_stop_the_others(server: 
     server.set_acl(paths.offset(GROUP, FOUR[1]), ())
     results = commit(party, dict.fromkeys(FOUR, 60), known)
     assert outcomes(results) == [Outcome.DONE, Outcome.FAILED, Outcome.DONE, Outcome.DONE]
-    assert results[FOUR[1]].why == f"NoAuth {paths.offset(GROUP, FOUR[1])}"
+    path = paths.offset(GROUP, FOUR[1])
+    assert results[FOUR[1]].why == f"NoAuth: we may not write {path}, and its access control list cannot be read"
     assert server.data(paths.offset(GROUP, FOUR[0])) == b"60"
 
 

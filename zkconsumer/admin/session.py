@@ -23,7 +23,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import WorldError
 from zkconsumer.kafka.connection import Connect
 from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.kazoo_store import secured
 from zkconsumer.zk.requests import (
     Children,
     ChildrenOf,
@@ -71,7 +71,9 @@ class Doors:
     ``connect`` None: as the configuration says, TLS and SASL among it.
     """
 
-    store: Callable[[str, int], ZkStore] = KazooStore
+    store: Callable[[str, int], ZkStore] | None = None
+    """None: real servers, with the login and the TLS of the configuration."""
+
     connect: Connect | None = None
     clock: Clock = SYSTEM_CLOCK
 
@@ -83,7 +85,7 @@ class AdminSession:
         doors = doors or Doors()
         self.config = config
         self.clock = doors.clock
-        self._store = doors.store(config.zookeeper_connect, SESSION_TIMEOUT_MS)
+        self._store = (doors.store or secured(config))(config.zookeeper_connect, SESSION_TIMEOUT_MS)
         access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
         self.brokers = Brokers(access.find, access.connect, doors.clock, client_id=config.client_id)
         self.has_topics_in_zookeeper = access.bootstrap is None

@@ -19,7 +19,7 @@ from zkconsumer.core import events as ev
 from zkconsumer.core.group import Group, GroupSettings
 from zkconsumer.core.planner import SharePlanner
 from zkconsumer.core.stores import NotWritten
-from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError
+from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
@@ -35,8 +35,10 @@ from zkconsumer.runtime.metrics import MemberMetrics
 from zkconsumer.runtime.observing import Observing
 from zkconsumer.runtime.offsets import KafkaHalf
 from zkconsumer.runtime.perform import Performer, StreamsHalf, ZooKeeperHalf
+from zkconsumer.runtime.rights import Rights
 from zkconsumer.runtime.topics import KafkaTopics
 from zkconsumer.zk.group_reader import GroupReader
+from zkconsumer.zk.security import OPEN, ZkSecurity
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -79,6 +81,7 @@ class Member:
         store: ZkStore,
         brokers: BrokerAccess,
         clock: Clock,
+        security: ZkSecurity = OPEN,
         channel: ChannelSettings | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -114,8 +117,9 @@ class Member:
         self.control.every(TICK_MS, self.registry.tick)
         self.topic_finder = self._make_topic_finder(brokers, fetch) if brokers.bootstrap is not None else None
         topics = KafkaTopics(self.topic_finder) if self.topic_finder is not None else None
+        rights = Rights(security.acl, security.who, lambda: not self.streams.infos, self._not_authorized)
         zookeeper = ZooKeeperHalf(
-            group, self.id, store, GroupReader(group, topics), self.control, clock, self.observing
+            group, self.id, store, GroupReader(group, topics), self.control, clock, self.observing, rights
         )
         self.fetchers = ConsumerFetcherManager(
             self.id,
@@ -306,6 +310,9 @@ class Member:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
         self._end(error)
+
+    def _not_authorized(self, words: str) -> None:
+        self._end(ZkNotAuthorized(words))
 
     def _thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""

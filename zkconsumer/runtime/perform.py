@@ -20,6 +20,7 @@ from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.runtime.observing import ZOOKEEPER
 from zkconsumer.zk import paths, writes
+from zkconsumer.zk.denials import Denials
 from zkconsumer.zk.procedures import Claims, Elsewhere, deregister, list_owners, read_positions, register
 from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.listener import ListenerCalls
     from zkconsumer.runtime.observing import Observing
     from zkconsumer.runtime.offsets import KafkaHalf
+    from zkconsumer.runtime.rights import Rights
     from zkconsumer.types import Tally, TopicPartition
     from zkconsumer.zk.group_reader import GroupReader
     from zkconsumer.zk.procedures import Procedure
@@ -72,8 +74,10 @@ class ZooKeeperHalf:
         control: Control,
         clock: Clock,
         observing: Observing,
+        rights: Rights,
     ) -> None:
         self._observing = observing
+        self._rights = rights
         self._group = group
         self._member = member
         self._store = store
@@ -181,9 +185,10 @@ class ZooKeeperHalf:
         self._run(procedure, command.session_id, finish)
 
     def claim(self, command: do.Claim) -> None:
-        claims = Claims(self._group, command.session_id, command.owners, command.control_version)
+        claims = Claims(self._group, command.session_id, command.owners, command.control_version, self._rights.acl)
 
         def finish(_: None) -> ev.Event:
+            self._rights.claimed(claims)
             unsettled = {tp: Claimed(Outcome.FAILED, why="not tried") for tp in command.owners}
             return ev.ClaimSettled(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
 
@@ -200,21 +205,31 @@ class ZooKeeperHalf:
         self._run(read_positions(self._group, command.partitions), command.session_id, finish)
 
     def commit(self, command: do.Commit) -> None:
+        denials = Denials()
+
         def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+            self._rights.denied(denials)
             asked = {tp: of.offset for tp, of in command.offsets.items()}
             self._observing.settled(ZOOKEEPER, asked, results)
             return ev.CommitSettled(command.ticket, results)
 
-        procedure = writes.commit(self._group, command.session_id, command.offsets, command.control_version)
+        procedure = writes.commit(
+            self._group, command.session_id, command.offsets, command.control_version, self._rights.acl, denials
+        )
         self._run(procedure, command.session_id, finish)
 
     def release(self, command: do.Release) -> None:
+        denials = Denials()
+
         def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+            self._rights.denied(denials)
             asked = {tp: part.offset for tp, part in command.partitions.items()}
             self._observing.settled(ZOOKEEPER, asked, results)
             return ev.ReleaseSettled(command.ticket, results)
 
-        procedure = writes.release(self._group, command.session_id, command.partitions, command.control_version)
+        procedure = writes.release(
+            self._group, command.session_id, command.partitions, command.control_version, self._rights.acl, denials
+        )
         self._run(procedure, command.session_id, finish)
 
     def _run(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:

@@ -7,6 +7,8 @@ Everything here is done under the server's lock, except the callbacks, which the
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from zkconsumer.errors import ChrootMissing, ZkTimeoutException
+from zkconsumer.testing.znode_tree import NOBODY, Who
 from zkconsumer.zk.requests import (
     SERVER_PACKET_BYTES_MAX,
     Children,
@@ -25,6 +28,7 @@ from zkconsumer.zk.requests import (
     DeleteOp,
     Exists,
     Get,
+    GetAcl,
     GetMany,
     Multi,
     MultiFailed,
@@ -47,6 +51,7 @@ from zkconsumer.zk.requests import (
     paths_of,
     same_error,
 )
+from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi
 
 if TYPE_CHECKING:
     from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -118,10 +123,16 @@ class Fault:
 
 
 class FakeZkStore:
-    """One client of a ``FakeZooKeeper``: a ``ZkStore``, to be made, listened to and started like the real one."""
+    """One client of a ``FakeZooKeeper``: a ``ZkStore``, to be made, listened to and started like the real one.
 
-    def __init__(self, server: FakeZooKeeper, chroot: str = "", session_timeout_ms: int = 6_000) -> None:
+    ``login``: as whom.  A fake knows everybody's password.
+    """
+
+    def __init__(
+        self, server: FakeZooKeeper, chroot: str = "", session_timeout_ms: int = 6_000, login: Login | None = None
+    ) -> None:
         self.server = server
+        self._who = _identities(login)
         self.packets_sent = 0
         self._chroot = chroot.rstrip("/")
         least, most = server.timeout_range_ms
@@ -332,22 +343,25 @@ class FakeZkStore:
         session, tree = self._session, self.server.tree
         match request:
             case Get(path, watch):
-                node = tree.get(self._above(path))
+                node = tree.get(self._above(path), self._who)
                 if watch and isinstance(node, Node):
                     session.data_watches.add(self._above(path))
                 return self._relative(node)
             case Exists(path, watch):
                 if watch:
                     session.data_watches.add(self._above(path))
-                stat = tree.exists(self._above(path))
+                stat = tree.exists(self._above(path), self._who)
                 return self._relative(stat) if isinstance(stat, StoreError) else stat
             case Children(path, watch):
-                children = tree.children(self._above(path))
+                children = tree.children(self._above(path), self._who)
                 if watch and isinstance(children, ChildrenOf):
                     session.child_watches.add(self._above(path))
                 return self._relative(children)
             case GetMany(paths):
-                return [self._relative(tree.get(self._above(path))) for path in paths]
+                return [self._relative(tree.get(self._above(path), self._who)) for path in paths]
+            case GetAcl(path):
+                acl = tree.get_acl(self._above(path), self._who)
+                return self._relative(acl) if isinstance(acl, StoreError) else acl
             case Multi(ops):
                 return self._transact(ops)
             case Create(path, data, ephemeral, acl):
@@ -360,7 +374,7 @@ class FakeZkStore:
     def _transact(self, ops: Sequence[Op]) -> MultiOk | StoreError:
         assert self._session is not None, "only a connected store executes"
         absolute = [replace(op, path=self._above(op.path)) for op in ops]
-        result = self.server._transact(absolute, self._session.session_id)
+        result = self.server._transact(absolute, self._session.session_id, self._who)
         if isinstance(result, MultiFailed):
             return MultiFailed(ops[result.failed].path, result.failed, self._relative(result.error))
         return MultiOk(tuple(self._below(each) if isinstance(each, str) else each for each in result.results))
@@ -381,6 +395,18 @@ class FakeZkStore:
 
     def _below(self, path: str) -> str:
         return path[len(self._chroot) :] or "/"
+
+
+def _identities(login: Login | None) -> Who:
+    match login:
+        case Digest(user, password):
+            hashed = hashlib.sha1(f"{user}:{password}".encode()).digest()
+            return frozenset({("digest", f"{user}:{base64.b64encode(hashed).decode()}")})
+        case SaslDigestMd5(user):
+            return frozenset({("sasl", user)})
+        case SaslGssapi(principal):
+            return frozenset({("sasl", principal or "kerberos")})
+    return NOBODY
 
 
 def _is_watch_event(item: _Answer | _Event) -> bool:

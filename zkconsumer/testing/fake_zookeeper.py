@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.testing.fake_zk_store import FakeZkStore, Fault, Held, Matches, Session
-from zkconsumer.testing.znode_tree import Change, ZnodeTree, parent_of
+from zkconsumer.testing.znode_tree import NOBODY, Change, Who, ZnodeTree, parent_of
 from zkconsumer.zk.requests import (
     Acl,
     CreateOp,
@@ -215,8 +215,8 @@ class FakeZooKeeper:
             session.is_alive = False
             self._fire(self.tree.end_session(session_id))
 
-    def _transact(self, ops: Sequence[Op], session_id: int) -> MultiOk | MultiFailed:
-        result, changes = self.tree.apply(ops, session_id, self._wall_ms())
+    def _transact(self, ops: Sequence[Op], session_id: int, who: Who = NOBODY) -> MultiOk | MultiFailed:
+        result, changes = self.tree.apply(ops, session_id, self._wall_ms(), who)
         self._fire(changes)
         return result
 

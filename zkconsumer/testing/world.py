@@ -10,6 +10,7 @@ What a connector does there is what it does on real servers: the same store Prot
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zkconsumer.config import ConsumerConfig
@@ -20,6 +21,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
+from zkconsumer.zk.security import OPEN, ZkSecurity, security_of
 from zkconsumer.zk.znodes import parse_offset, parse_owner
 
 if TYPE_CHECKING:
@@ -66,17 +68,18 @@ class FakeWorld:
         replicas = {str(p): [brokers[p % len(brokers)]] for p in range(partitions)}
         self.zookeeper.ensure(paths.topic(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
 
-    def store(self, connect: str, session_timeout_ms: int) -> ZkStore:
+    def store(self, connect: str, session_timeout_ms: int, *, security: ZkSecurity = OPEN) -> ZkStore:
         """A session's store; what ``ZookeeperConsumerConnector`` asks for as ``store``."""
         chroot = connect.partition("/")[2]
-        store = FakeZkStore(self.zookeeper, f"/{chroot}" if chroot else "", session_timeout_ms)
+        store = FakeZkStore(self.zookeeper, f"/{chroot}" if chroot else "", session_timeout_ms, security.login)
         self.stores.append(store)
         return store
 
     def connector(self, *, hooks: Hooks | None = None, **settings: Any) -> ZookeeperConsumerConnector:
         """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
         config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
-        connector = ZookeeperConsumerConnector(config, store=self.store, connect=self.cluster.connect, hooks=hooks)
+        store = partial(self.store, security=security_of(config))
+        connector = ZookeeperConsumerConnector(config, store=store, connect=self.cluster.connect, hooks=hooks)
         self.connectors.append(connector)
         return connector
 

@@ -16,6 +16,7 @@ from zkconsumer.zk.packets import error_of
 from zkconsumer.zk.requests import (
     ANY_VERSION,
     OPEN_ACL,
+    PERM_ADMIN,
     PERM_CREATE,
     PERM_DELETE,
     PERM_READ,
@@ -41,6 +42,14 @@ from zkconsumer.zk.requests import (
 
 _NO_CHILDREN_FOR_EPHEMERALS = -108
 _BAD_ARGUMENTS = -8
+_INVALID_ACL = -114
+
+
+Who: TypeAlias = frozenset[tuple[str, str]]
+"""As whom a session is logged in: schemes and ids."""
+
+NOBODY: Who = frozenset()
+ANYONE = ("world", "anyone")
 
 
 class Change(NamedTuple):
@@ -81,8 +90,8 @@ class _Znode:
     def write(self, data: bytes, version: int, mzxid: int, mtime_ms: int) -> None:
         self.data, self.version, self.mzxid, self.mtime_ms = data, version, mzxid, mtime_ms
 
-    def allows(self, perm: int) -> bool:
-        return any(entry.perms & perm for entry in self.acl if entry.scheme == "world")
+    def allows(self, perm: int, who: Who) -> bool:
+        return any(entry.perms & perm and (entry.scheme, entry.id) in (ANYONE, *who) for entry in self.acl)
 
 
 def parent_of(path: str) -> str:
@@ -95,14 +104,29 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def _in_force(acl: tuple[Acl, ...], who: Who) -> tuple[Acl, ...]:
+    """A list as it is kept: ``auth`` stands for everybody as whom the session is logged in; nothing, when nobody."""
+    kept: list[Acl] = []
+    for entry in acl:
+        if entry.scheme != "auth":
+            kept.append(entry)
+        elif not who:
+            return ()
+        kept += [Acl(entry.perms, scheme, name) for scheme, name in sorted(who) if entry.scheme == "auth"]
+    return tuple(dict.fromkeys(kept))
+
+
+def _without_hash(entry: Acl) -> Acl:
+    if entry.scheme != "digest":
+        return entry
+    return Acl(entry.perms, entry.scheme, f"{entry.id.partition(':')[0]}:x")
+
+
 _OpResult: TypeAlias = str | Stat | StoreError | None
 
 
 class ZnodeTree:
-    """All znodes by absolute path.
-
-    Of an access control list only the entries for ``world`` count: nobody logs in at a fake.
-    """
+    """All znodes by absolute path.  Of access control lists entries for addresses (``ip``) are for nobody here."""
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -110,41 +134,56 @@ class ZnodeTree:
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._undo: list[Callable[[], None]] = []
 
-    def get(self, path: str) -> Node | StoreError:
+    def get(self, path: str, who: Who = NOBODY) -> Node | StoreError:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        return Node(node.data, node.stat()) if node.allows(PERM_READ) else NoAuth(path)
+        return Node(node.data, node.stat()) if node.allows(PERM_READ, who) else NoAuth(path)
 
-    def exists(self, path: str) -> Stat | StoreError | None:
+    def exists(self, path: str, who: Who = NOBODY) -> Stat | StoreError | None:
         """Needs the right to read, as on recent servers; the old ones tell everybody."""
         node = self._nodes.get(path)
         if node is None:
             return None
-        return node.stat() if node.allows(PERM_READ) else NoAuth(path)
+        return node.stat() if node.allows(PERM_READ, who) else NoAuth(path)
+
+    def get_acl(self, path: str, who: Who = NOBODY) -> tuple[Acl, ...] | StoreError:
+        """Needs the right to read or to administer, as on recent servers; the old ones tell everybody.
+
+        Who may not administer is not told the hash of a password.
+        """
+        node = self._nodes.get(path)
+        if node is None:
+            return NoNode(path)
+        if not node.allows(PERM_READ | PERM_ADMIN, who):
+            return NoAuth(path)
+        is_told_all = node.allows(PERM_ADMIN, who)
+        return tuple(entry if is_told_all else _without_hash(entry) for entry in node.acl)
 
     def holds(self, path: str) -> bool:
         """Whether there is such a node, for who runs the server."""
         return path in self._nodes
 
-    def children(self, path: str) -> ChildrenOf | StoreError:
+    def children(self, path: str, who: Who = NOBODY) -> ChildrenOf | StoreError:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        if not node.allows(PERM_READ):
+        if not node.allows(PERM_READ, who):
             return NoAuth(path)
         # A server's order is that of a hash set: whoever needs an order must sort.
         names = sorted(node.children, key=lambda name: (zlib.crc32(name.encode()), name))
         return ChildrenOf(names, node.stat())
 
-    def apply(self, ops: Sequence[Op], session_id: int, wall_ms: int) -> tuple[MultiOk | MultiFailed, list[Change]]:
+    def apply(
+        self, ops: Sequence[Op], session_id: int, wall_ms: int, who: Who = NOBODY
+    ) -> tuple[MultiOk | MultiFailed, list[Change]]:
         """All operations in one transaction, or none; with what changed, in order."""
         self.zxid += 1
         self._undo.clear()
         changes: list[Change] = []
         results: list[str | Stat | None] = []
         for index, op in enumerate(ops):
-            result = self._apply_one(op, session_id, wall_ms, changes)
+            result = self._apply_one(op, session_id, wall_ms, who, changes)
             if isinstance(result, StoreError):
                 for back in reversed(self._undo):
                     back()
@@ -171,25 +210,30 @@ class ZnodeTree:
         return {path: self._nodes[path].data for path in sorted(self._nodes) if path != "/"}
 
     def _apply_one(
-        self, op: Op, session_id: int, wall_ms: int, changes: list[Change]
+        self, op: Op, session_id: int, wall_ms: int, who: Who, changes: list[Change]
     ) -> str | Stat | StoreError | None:
         match op:
             case CreateOp():
-                return self._create(op, session_id, wall_ms, changes)
+                return self._create(op, session_id, wall_ms, who, changes)
             case SetOp():
-                return self._set(op, wall_ms, changes)
+                return self._set(op, wall_ms, who, changes)
             case DeleteOp():
-                return self._delete(op, changes)
+                return self._delete(op, who, changes)
             case CheckOp(path, version):
-                return self._refusal(path, PERM_READ, version)
+                return self._refusal(path, PERM_READ, version, who)
 
-    def _create(self, op: CreateOp, session_id: int, wall_ms: int, changes: list[Change]) -> str | StoreError:
+    def _create(
+        self, op: CreateOp, session_id: int, wall_ms: int, who: Who, changes: list[Change]
+    ) -> str | StoreError:
         if op.path == "/":
             return NodeExists(op.path)
+        acl = _in_force(op.acl or OPEN_ACL, who)
+        if not acl:
+            return error_of(_INVALID_ACL, op.path)
         parent = self._nodes.get(parent_of(op.path))
         if parent is None:
             return NoNode(op.path)
-        if not parent.allows(PERM_CREATE):
+        if not parent.allows(PERM_CREATE, who):
             return NoAuth(op.path)
         if op.path in self._nodes:
             return NodeExists(op.path)
@@ -197,7 +241,7 @@ class ZnodeTree:
             return error_of(_NO_CHILDREN_FOR_EPHEMERALS, op.path)
         node = _Znode(
             data=op.data,
-            acl=op.acl or OPEN_ACL,
+            acl=acl,
             czxid=self.zxid,
             mzxid=self.zxid,
             pzxid=self.zxid,
@@ -210,8 +254,8 @@ class ZnodeTree:
         changes.append(Change(op.path, "created"))
         return op.path
 
-    def _set(self, op: SetOp, wall_ms: int, changes: list[Change]) -> Stat | StoreError:
-        refusal = self._refusal(op.path, PERM_WRITE, op.version)
+    def _set(self, op: SetOp, wall_ms: int, who: Who, changes: list[Change]) -> Stat | StoreError:
+        refusal = self._refusal(op.path, PERM_WRITE, op.version, who)
         if refusal is not None:
             return refusal
         node = self._nodes[op.path]
@@ -220,13 +264,13 @@ class ZnodeTree:
         changes.append(Change(op.path, "data"))
         return node.stat()
 
-    def _delete(self, op: DeleteOp, changes: list[Change]) -> StoreError | None:
+    def _delete(self, op: DeleteOp, who: Who, changes: list[Change]) -> StoreError | None:
         if op.path == "/":
             return error_of(_BAD_ARGUMENTS, op.path)
         parent, node = self._nodes.get(parent_of(op.path)), self._nodes.get(op.path)
         if parent is None:
             return NoNode(op.path)
-        if not parent.allows(PERM_DELETE):
+        if not parent.allows(PERM_DELETE, who):
             return NoAuth(op.path)
         if node is None:
             return NoNode(op.path)
@@ -237,11 +281,11 @@ class ZnodeTree:
         self._remove(op.path, changes)
         return None
 
-    def _refusal(self, path: str, perm: int, version: int) -> StoreError | None:
+    def _refusal(self, path: str, perm: int, version: int, who: Who) -> StoreError | None:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        if not node.allows(perm):
+        if not node.allows(perm, who):
             return NoAuth(path)
         return None if version in (ANY_VERSION, node.version) else BadVersion(path)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,12 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a-fA-F]+)")
 
 
-def ask(address: tuple[str, int], word: str, timeout_ms: int) -> bytes:
+def ask(address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None) -> bytes:
     """What one server answers, empty when it does not; raises ``OSError``."""
     timeout_s = timeout_ms / 1000
     heard = bytearray()
-    with socket.create_connection(address, timeout_s) as asked:
+    plain = socket.create_connection(address, timeout_s)
+    with plain if tls is None else tls.wrap_socket(plain, server_hostname=address[0]) as asked:
         asked.settimeout(timeout_s)
         asked.sendall(word.encode("ascii"))
         while len(heard) < ANSWER_BYTES_MAX and (more := asked.recv(65_536)):
@@ -31,11 +33,13 @@ def ask(address: tuple[str, int], word: str, timeout_ms: int) -> bytes:
     return bytes(heard)
 
 
-def host_of_session(addresses: Iterable[tuple[str, int]], session_id: int, timeout_ms: int) -> str | None:
+def host_of_session(
+    addresses: Iterable[tuple[str, int]], session_id: int, timeout_ms: int, tls: ssl.SSLContext | None = None
+) -> str | None:
     """From which host a session is connected (``cons``), None when no server tells; ``timeout_ms`` a server."""
     for address in addresses:
         with suppress(OSError):
-            for client in _CLIENT.finditer(ask(address, "cons", timeout_ms)):
+            for client in _CLIENT.finditer(ask(address, "cons", timeout_ms, tls)):
                 if int(client["sid"], 16) == session_id & 0xFFFFFFFFFFFFFFFF:
                     return client["host"].decode("ascii", "replace")
     return None

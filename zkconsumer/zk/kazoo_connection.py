@@ -17,8 +17,10 @@ import logging
 import os
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
@@ -31,7 +33,9 @@ from kazoo.retry import KazooRetry
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.zk.login import LoginRefused, log_in
 from zkconsumer.zk.packets import MalformedAnswer
+from zkconsumer.zk.security import OPEN, Login, ZkSecurity
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ PROBE_TIMEOUT_MS = 500
 PROBE_BYTES_MAX = 16_384
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 RESTART_PAUSE_MS = 500
+REFUSED_PAUSE_MS = 5_000
+"""The pause after a login that was refused: whoever sets it right is a person."""
 
 MULTI_READ_VERSION = (3, 6)
 
@@ -74,8 +80,9 @@ class Outgoing(Protocol):
 class Link:
     """One session after the other, at the servers ``addresses``.
 
-    All three callbacks are called on the connection's thread: ``feed`` to hand over what may be sent now (by
-    ``call``), ``on_state`` with CONNECTED, SUSPENDED or LOST, ``on_watch`` with the bytes of a watch event.
+    All callbacks are called on the connection's thread: ``on_state`` with CONNECTED, SUSPENDED or LOST, ``feed`` to
+    hand over what may be sent now (by ``call``; after CONNECTED not before we are logged in), ``on_watch`` with the
+    bytes of a watch event, ``on_login_refused`` with the reason.
     """
 
     def __init__(
@@ -87,11 +94,13 @@ class Link:
         feed: Callable[[], None],
         on_state: Callable[[str], None],
         on_watch: Callable[[bytes, int], None],
+        on_login_refused: Callable[[str], None],
+        security: ZkSecurity = OPEN,
     ) -> None:
-        self._handler = _Handler(clock, addresses.count(",") + 1)
+        self._handler = _Handler(clock, addresses.count(",") + 1, security.tls)
         self._addresses = addresses
         self._client = _new_client(addresses, session_timeout_ms, self._handler)
-        self._connection = _Connection(self._client, on_watch)
+        self._connection = _Connection(self._client, on_watch, security.login, on_login_refused)
         self._client._connection = self._connection
         self._client.add_listener(on_state)
         self._handler.attach(self._client, self._connection, feed)
@@ -199,10 +208,37 @@ class _Packet:
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     """kazoo's connection loop, with answers and events read by us."""
 
-    def __init__(self, client: Any, read_event: Callable[[bytes, int], None]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        read_event: Callable[[bytes, int], None],
+        login: Login | None,
+        on_login_refused: Callable[[str], None],
+    ) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
         self.negotiated_timeout_ms = 0
+        self.is_refused = False
         self._read_event = read_event
+        self._login = login
+        self._on_login_refused = on_login_refused
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        timeouts: tuple[float, float] = super()._connect(host, hostip, port)
+        self.is_refused = False
+        if self._login is not None:
+            timeout_s = timeouts[1] / 1000
+            try:
+                log_in(
+                    self._login,
+                    host,
+                    lambda packet, xid: self._submit(packet, timeout_s, xid),
+                    lambda: self._read_header(timeout_s),
+                )
+            except LoginRefused as exc:
+                self.is_refused = True
+                self._on_login_refused(f"{host}:{port}: {exc}")
+                raise
+        return timeouts
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if isinstance(request, Connect):
@@ -245,8 +281,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's environment on one thread: what it waits for, how it connects, where it runs."""
 
-    def __init__(self, clock: Clock, servers: int) -> None:
+    def __init__(self, clock: Clock, servers: int, tls: ssl.SSLContext | None) -> None:
         super().__init__()
+        self._tls = tls
         self.worker: Worker | None = None
         self.problem = ""
         self.server_version: tuple[int, ...] | None = None
@@ -282,7 +319,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         broken = self._connection._socket
         try:
             if broken is not None:
-                broken.shutdown(socket.SHUT_RDWR)
+                # Not TLS's own: its connection is another thread's.
+                socket.socket.shutdown(broken, socket.SHUT_RDWR)
         except OSError:
             return
 
@@ -311,7 +349,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 except Exception:
                     log.exception("zookeeper-connection-failed")
                 if not self._client._stopped.is_set():
-                    stop.wait(RESTART_PAUSE_MS)
+                    self._pause(stop)
 
         def on_death(name: str, error: BaseException) -> None:
             log.critical("thread-died thread=%s", name, exc_info=error)
@@ -319,23 +357,33 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.worker = spawn("zkconsumer-zookeeper", run, on_death, wake=self.wake)
         return self.worker
 
+    def _pause(self, stop: StopSignal) -> None:
+        if not self._connection.is_refused:
+            stop.wait(RESTART_PAUSE_MS)
+            return
+        with suppress(OSError):
+            self._wait_for([], [], REFUSED_PAUSE_MS)
+
     def select(self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float) -> Any:
         if len(rlist) == 2:
             return self._wait(rlist, timeout), [], []
         return super().select(rlist, wlist, xlist, timeout)
 
-    def create_connection(self, address: tuple[str, int], *, timeout: float, **_: Any) -> socket.socket:
+    def create_connection(
+        self, address: tuple[str, int], *, timeout: float, hostname: str, **_: Any
+    ) -> socket.socket:
         timeout_ms = max(CONNECT_TIMEOUT_MIN_MS, round(timeout * 1000) // self._servers)
         try:
-            version = self._versions.get(address) or self._probe(address, timeout_ms)
-            connected = self._connect(address, timeout_ms)
+            version = self._versions.get(address) or self._probe(address, hostname, timeout_ms)
+            connected = self._connect(address, hostname, timeout_ms)
         except OSError as exc:
-            self.problem = f"{address[0]}:{address[1]}: {exc.strerror or exc}"
+            self.problem = f"{address[0]}:{address[1]}: {_words_of(exc)}"
             raise
         if version is not None and version >= MULTI_READ_VERSION:
             self._versions[address] = version
         self._address, self.server_version = address, version
-        self.problem = f"{address[0]}:{address[1]} took the connection and gave no session"
+        hint = "" if self._tls else "; if it is a port for TLS, set zookeeper.ssl.client.enable=true"
+        self.problem = f"{address[0]}:{address[1]} took the connection and gave no session{hint}"
         return connected
 
     # --- parts
@@ -346,8 +394,12 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         while True:
             self._feed()
             now_ms = self._clock.now_ms()
-            wait_ms = max(0, min(end_ms, self._silence_ends_ms(now_ms)) - now_ms)
+            # What TLS has decrypted already makes no socket readable.
+            is_read_ahead = isinstance(rlist[0], ssl.SSLSocket) and rlist[0].pending() > 0
+            wait_ms = 0 if is_read_ahead else max(0, min(end_ms, self._silence_ends_ms(now_ms)) - now_ms)
             ready = super().select([*rlist, self._wake_in], [], [], wait_ms / 1000)[0]
+            if is_read_ahead and rlist[0] not in ready:
+                ready.append(rlist[0])
             if self._wake_in in ready:
                 ready.remove(self._wake_in)
                 self._drain()
@@ -376,8 +428,27 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         except BlockingIOError:
             return
 
-    def _connect(self, address: tuple[str, int], timeout_ms: int) -> socket.socket:
-        """A connected socket; ends early when the store is closed.  Raises ``OSError``."""
+    def _connect(self, address: tuple[str, int], host: str, timeout_ms: int) -> socket.socket:
+        """A connected socket, after the handshake of TLS; ends early when the store is closed.  Raises ``OSError``."""
+        made = self._connect_plain(address, timeout_ms)
+        return made if self._tls is None else self._shake_hands(self._tls, made, host, timeout_ms)
+
+    def _shake_hands(self, tls: ssl.SSLContext, plain: socket.socket, host: str, timeout_ms: int) -> socket.socket:
+        made = tls.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+        try:
+            while True:
+                try:
+                    made.do_handshake()
+                    return made
+                except ssl.SSLWantReadError:
+                    self._wait_for([made], [], timeout_ms)
+                except ssl.SSLWantWriteError:
+                    self._wait_for([], [made], timeout_ms)
+        except BaseException:
+            made.close()
+            raise
+
+    def _connect_plain(self, address: tuple[str, int], timeout_ms: int) -> socket.socket:
         family, kind, protocol, _, target = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, protocol)
         try:
@@ -395,15 +466,18 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
         return made
 
-    def _probe(self, address: tuple[str, int], timeout_ms: int) -> tuple[int, ...] | None:
+    def _probe(self, address: tuple[str, int], host: str, timeout_ms: int) -> tuple[int, ...] | None:
         """The server's version, by the four-letter word ``srvr``; None when it does not say."""
-        asked = self._connect(address, timeout_ms)
+        asked = self._connect(address, host, timeout_ms)
         heard = b""
         try:
             asked.send(b"srvr")
             while len(heard) < PROBE_BYTES_MAX:
                 self._wait_for([asked], [], PROBE_TIMEOUT_MS)
-                more = asked.recv(4096)
+                try:
+                    more = asked.recv(4096)
+                except ssl.SSLWantReadError:  # TLS spoke of itself
+                    continue
                 heard += more
                 if not more or _VERSION.search(heard):
                     break
@@ -426,6 +500,21 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             if ready[1] or any(each is not self._wake_in for each in ready[0]):
                 return
         raise OSError(errno.ECANCELED, "closing")
+
+
+def _words_of(error: OSError) -> str:
+    """Why a connection could not be made, for whoever set it up."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return (
+                f"its certificate is not accepted ({error.verify_message}); zookeeper.ssl.truststore.location must "
+                "hold its authority, and the certificate the name in zookeeper.connect"
+            )
+        case ssl.SSLError():
+            reason = error.reason or error.strerror or "the connection ended"
+            return f"no TLS there ({reason}); is it a secure client port? does it want a certificate of ours?"
+        case _:
+            return error.strerror or str(error)
 
 
 def _new_client(addresses: str, session_timeout_ms: int, handler: _Handler) -> Any:

@@ -11,13 +11,22 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.errors import ChrootMissing, ForkedError, WorldError, ZkTimeoutException
+from zkconsumer.errors import (
+    ChrootMissing,
+    ForkedError,
+    WorldError,
+    ZkAuthenticationFailed,
+    ZkConsumerError,
+    ZkTimeoutException,
+)
 from zkconsumer.zk.connect_string import parse_connect
 from zkconsumer.zk.four_letters import host_of_session
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, Link
+from zkconsumer.zk.login import check_libraries
 from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, error_of
 from zkconsumer.zk.pipeline import Pipeline
 from zkconsumer.zk.requests import (
@@ -31,6 +40,10 @@ from zkconsumer.zk.requests import (
     check_path,
     paths_of,
 )
+from zkconsumer.zk.security import OPEN, ZkSecurity, security_of
+
+if TYPE_CHECKING:
+    from zkconsumer.config import ConsumerConfig
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +57,16 @@ CUT_GRACE_MS = 200
 class KazooStore:
     """A ``ZkStore``.  ``connect`` is ``zookeeper.connect`` with its chroot, the time-out is what to ask for.
 
-    Raises ``InvalidConfigException`` for a ``connect`` that cannot be one.
+    Raises ``InvalidConfigException`` for a ``connect`` that cannot be one, ``UsageError`` when a library for the login
+    is missing.  ``start`` also raises ``ZkAuthenticationFailed``.
     """
 
-    def __init__(self, connect: str, session_timeout_ms: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, connect: str, session_timeout_ms: int, clock: Clock = SYSTEM_CLOCK, *, security: ZkSecurity = OPEN
+    ) -> None:
+        check_libraries(security.login)
         self._servers = parse_connect(connect)
+        self._security = security
         self._pipeline = Pipeline(self._servers.chroot)
         self._link = Link(
             self._servers.addresses,
@@ -57,12 +75,16 @@ class KazooStore:
             feed=self._feed,
             on_state=self._on_state,
             on_watch=self._on_watch,
+            on_login_refused=self._on_login_refused,
+            security=security,
         )
         self._on_event: Callable[[StoreEvent], None] = _nobody_listens
         self._pid: int | None = None
         self._settled = threading.Event()
-        self._refusal: WorldError | None = None
+        self._refusal: ZkConsumerError | None = None
         self._has_chroot = not self._servers.chroot
+        self._is_opening = False
+        self._said_refused = ""
         self._announced: int | None = None
         self._is_usable = False
         self._is_closing = threading.Event()
@@ -119,7 +141,7 @@ class KazooStore:
         self._link.wake()
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
-        return host_of_session(self._servers.hosts, session_id, timeout_ms)
+        return host_of_session(self._servers.hosts, session_id, timeout_ms, self._security.tls)
 
     def close(self, timeout_ms: int) -> bool:
         """As ``ZkStore.close``.  In a forked child it touches nothing: the session is the parent's."""
@@ -150,12 +172,15 @@ class KazooStore:
     # --- the connection's thread
 
     def _feed(self) -> None:
-        """Hand over what may be sent now."""
+        """Hand over what may be sent now: we are logged in."""
         if self._is_closing.is_set():
             if not self._is_end_sent and self._link.is_connected:
                 self._is_end_sent = True
                 self._link.call(_Own(CLOSE_OPCODE, b"", self._on_ended))
             return
+        if self._is_opening:
+            self._is_opening = False
+            self._begin()
         while self._is_usable:
             slot = self._pipeline.next_slot(has_multi_read=self._link.has_multi_read)
             if slot is None:
@@ -163,16 +188,31 @@ class KazooStore:
             self._link.call(slot)
 
     def _on_state(self, state: str) -> None:
-        if state == "CONNECTED":
-            if self._has_chroot:
-                self._open()
-            else:
-                opcode, body = encode(Exists("/"), self._servers.chroot)
-                self._link.call(_Own(opcode, body, self._on_chroot))
-        elif state == "SUSPENDED":
+        self._is_opening = state == "CONNECTED"
+        if self._is_opening:
+            return  # not before we are logged in: see ``_feed``
+        if state == "SUSPENDED":
             self._suspend()
         else:
             self._lose()
+
+    def _begin(self) -> None:
+        self._said_refused = ""
+        if self._has_chroot:
+            self._open()
+        else:
+            opcode, body = encode(Exists("/"), self._servers.chroot)
+            self._link.call(_Own(opcode, body, self._on_chroot))
+
+    def _on_login_refused(self, reason: str) -> None:
+        if not self._settled.is_set():
+            words = f"ZooKeeper refused {self._security.who} at {reason}; correct zookeeper.auth"
+            self._refusal = ZkAuthenticationFailed(words)
+            self._settled.set()
+        elif reason != self._said_refused and not self._is_closing.is_set():
+            self._said_refused = reason
+            who = self._security.who
+            log.error("zookeeper-login-refused who=%r why=%r: no session until that is set right", who, reason)
 
     def _on_chroot(self, error: int) -> None:
         if error in (CODE_OK, CODE_NO_AUTH):  # what one may not look at is there
@@ -226,6 +266,11 @@ class KazooStore:
 
     def _is_forked(self) -> bool:
         return self._pid is not None and self._pid != os.getpid()
+
+
+def secured(config: ConsumerConfig) -> Callable[[str, int], KazooStore]:
+    """Makes stores that log in, and speak TLS, as the configuration says.  Raises ``InvalidConfigException``."""
+    return partial(KazooStore, security=security_of(config))
 
 
 class _Own:

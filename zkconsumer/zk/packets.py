@@ -28,6 +28,7 @@ from zkconsumer.zk.requests import (
     DeleteOp,
     Exists,
     Get,
+    GetAcl,
     GetMany,
     Multi,
     MultiFailed,
@@ -65,6 +66,7 @@ class Opcode(IntEnum):
     EXISTS = 3
     GET_DATA = 4
     SET_DATA = 5
+    GET_ACL = 6
     CHILDREN2 = 12
     CHECK = 13
     MULTI = 14
@@ -142,6 +144,8 @@ def encode(request: Request, chroot: str) -> Packet:
             return Opcode.EXISTS, _path(chroot, path) + _PATH_TAIL.pack(watch)
         case Children(path, watch):
             return Opcode.CHILDREN2, _path(chroot, path) + _PATH_TAIL.pack(watch)
+        case GetAcl(path):
+            return Opcode.GET_ACL, _path(chroot, path)
         case GetMany(paths):
             header = _MULTI_HEADER.pack(Opcode.GET_DATA, False, -1)
             reads = [header + _path(chroot, path) + _PATH_TAIL.pack(False) for path in paths]
@@ -207,6 +211,8 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
         case Children():
             names = [reader.read_text() for _ in range(reader.read_count())]
             return ChildrenOf(names, reader.read_stat())
+        case GetAcl():
+            return tuple(reader.read_acl() for _ in range(reader.read_count()))
         case GetMany(paths):
             return _many(reader, paths)
         case Create(path):
@@ -293,6 +299,9 @@ class _Reader:
     def read_stat(self) -> Stat:
         (czxid, mzxid, ctime, mtime, version, cversion, _, owner, length, children, pzxid) = self._unpack(_STAT)
         return Stat(czxid, mzxid, version, cversion, pzxid, owner, children, length, ctime, mtime)
+
+    def read_acl(self) -> Acl:
+        return Acl(self.read_int(), self.read_text(), self.read_text())
 
     def read_node(self) -> Node:
         return Node(self.read_bytes(), self.read_stat())

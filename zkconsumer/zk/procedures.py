@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.zk import paths
+from zkconsumer.zk.denials import Denials
 from zkconsumer.zk.requests import (
     MULTI_OPS_MAX,
     PACKET_BYTES_MAX,
+    Acl,
     CheckOp,
     Children,
     ChildrenOf,
@@ -29,11 +31,13 @@ from zkconsumer.zk.requests import (
     CreateOp,
     Delete,
     DeleteOp,
+    Exists,
     Get,
     GetMany,
     Multi,
     MultiFailed,
     MultiOk,
+    NoAuth,
     Node,
     NodeExists,
     NoNode,
@@ -80,6 +84,9 @@ MULTI_BYTES_MAX = PACKET_BYTES_MAX // 2
 OP_BYTES = 64
 """What an operation takes besides its path and data: headers, version, an access control list."""
 
+ACL_BYTES = 256
+"""What a list takes besides: a server keeps ``auth`` as the names that it stands for."""
+
 Plan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
 """Partitions, and what is to be done for each, in the order of one multi."""
 
@@ -125,17 +132,24 @@ class Claims:
     """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch."""
 
     def __init__(
-        self, group: str, session_id: int, owners: Mapping[TopicPartition, str], control_version: int | None
+        self,
+        group: str,
+        session_id: int,
+        owners: Mapping[TopicPartition, str],
+        control_version: int | None,
+        acl: tuple[Acl, ...] | None = None,
     ) -> None:
         self.results: dict[TopicPartition, Claimed] = {}
+        self.denials = Denials()
         self.unwatched: set[str] = set()
         self._group = group
         self._session_id = session_id
         self._owners = owners
         self._control = control_check(group, control_version)
+        self._acl = acl
 
     def run(self, *, look_first: bool, look_closely: bool) -> Procedure[None]:
-        """Fill ``results``: every partition gets an outcome."""
+        """Fill ``results``: every partition gets an outcome; and ``denials``."""
         if look_first:
             yield from self._set_aside_taken()
         for attempt in range(ROUNDS_MAX):
@@ -147,6 +161,11 @@ class Claims:
             yield from self._try(plans, is_last=is_last)
         if look_closely:
             yield from self._look_closely()
+        yield from self.denials.explain()
+        for tp, claimed in self.results.items():
+            denial = self.denials.under(paths.owner(self._group, tp))
+            if claimed.outcome is Outcome.FAILED and denial is not None:
+                self.results[tp] = Claimed(Outcome.FAILED, why=denial.words)
 
     def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
@@ -167,22 +186,24 @@ class Claims:
                 else:
                     # The error of one may hide that the parent of another is missing.
                     parents_missing.update(tp.topic for tp in chunk)
+                    if isinstance(answer.error, NoAuth):
+                        self.denials.note(plan[at][1][(answer.failed - len(self._control)) % 2])
                     if is_last or not isinstance(answer.error, NoNode):
                         self._settle([chunk[at]], Outcome.FAILED, words_of(answer.error))
             else:
                 self._settle(chunk, outcome_of(answer), words_of(answer))
         if parents_missing and not is_last:
-            yield self._parents(parents_missing)
+            yield from self._make_parents(parents_missing)
         if look:
             yield from self._set_aside_taken()
 
-    def _parents(self, topics: Iterable[str]) -> list[Request]:
-        topic_nodes = [Create(paths.owners_of_topic(self._group, topic)) for topic in sorted(topics)]
-        return [Create(paths.owners(self._group)), *topic_nodes]
+    def _make_parents(self, topics: Iterable[str]) -> Procedure[None]:
+        topic_nodes = [Create(paths.owners_of_topic(self._group, topic), acl=self._acl) for topic in sorted(topics)]
+        yield from make_parents([Create(paths.owners(self._group), acl=self._acl), *topic_nodes], self.denials)
 
     def _ops(self, tp: TopicPartition) -> list[Op]:
         path, data = paths.owner(self._group, tp), self._owners[tp].encode()
-        return [CreateOp(path, data, ephemeral=True), SetOp(path, data, FRESH_VERSION)]
+        return [CreateOp(path, data, ephemeral=True, acl=self._acl), SetOp(path, data, FRESH_VERSION)]
 
     def _won(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
         stats = answer.results[len(self._control) + 1 :: 2]
@@ -206,7 +227,7 @@ class Claims:
             if isinstance(answer, NoNode):
                 missing.append(topic)
         if missing:
-            yield self._parents(missing)
+            yield from self._make_parents(missing)
         for tp in left:
             if str(tp.partition) in taken.get(tp.topic, ()):
                 self.results[tp] = Claimed(Outcome.REFUSED, why="another member holds it")
@@ -299,6 +320,20 @@ def stored_offset(node: Node | StoreError) -> StoredOffset | str:
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
+def make_parents(creates: list[Create], denials: Denials) -> Procedure[None]:
+    """Make what is missing, the upper nodes first; what may not be made is noted.
+
+    A server looks at the right before it looks whether the node is there, so what was denied may be there already.
+    """
+    answers = yield list[Request](creates)
+    denied = [create for create, answer in zip(creates, answers, strict=True) if isinstance(answer, NoAuth)]
+    if denied:
+        stats = yield [Exists(create.path) for create in denied]
+        for create, stat in zip(denied, stats, strict=True):
+            if stat is None:
+                denials.note(create)
+
+
 def control_check(group: str, version: int | None) -> tuple[Op, ...]:
     return () if version is None else (CheckOp(paths.control(group), version),)
 
@@ -308,7 +343,7 @@ def packed(planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence
     plans: list[Plan] = []
     ops_left = bytes_left = 0
     for tp, ops in planned:
-        size = sum(len(op.path) + (0 if isinstance(op, CheckOp | DeleteOp) else len(op.data)) + OP_BYTES for op in ops)
+        size = sum(map(_bytes_of, ops))
         if singly or not plans or len(ops) > ops_left or size > bytes_left:
             plans.append([])
             ops_left, bytes_left = MULTI_OPS_MAX - len(control), MULTI_BYTES_MAX
@@ -316,6 +351,12 @@ def packed(planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence
         ops_left -= len(ops)
         bytes_left -= size
     return plans
+
+
+def _bytes_of(op: Op) -> int:
+    data = 0 if isinstance(op, CheckOp | DeleteOp) else len(op.data)
+    acl = ACL_BYTES if isinstance(op, CreateOp) and op.acl is not None else 0
+    return len(op.path) + data + acl + OP_BYTES
 
 
 def multi_of(plan: Plan, control: Sequence[Op]) -> Multi:

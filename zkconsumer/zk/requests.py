@@ -8,6 +8,7 @@ batch of requests has as many outcomes as members and each of them is somebody's
     Exists(path)         Stat, or None when missing   SetData(path, data)  Stat
     Children(path)       ChildrenOf                   Delete(path)         None
     GetMany(paths)       a list, Node or error each   Multi(ops)           MultiOk, or the error MultiFailed
+    GetAcl(path)         a tuple of Acl
 
 Paths are below the chroot: the store adds it, and takes it off again.  Versions are ZooKeeper's data versions; -1
 means any.
@@ -114,6 +115,13 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class GetAcl:
+    """Who may do what with a node -> a tuple of ``Acl``.  Recent servers want the right to read (``NoAuth``)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetData:
     """New data for a node that exists -> its ``Stat`` after the write."""
 
@@ -175,7 +183,7 @@ class Multi:
     ops: tuple[Op, ...]
 
 
-Request: TypeAlias = Get | Exists | Children | GetMany | Create | SetData | Delete | Multi
+Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | Create | SetData | Delete | Multi
 
 
 # --- results ----------------------------------------------------------------------------------------------------
@@ -273,7 +281,7 @@ class MultiFailed(StoreError):
 
 
 OneResult: TypeAlias = Node | StoreError
-Result: TypeAlias = Node | Stat | ChildrenOf | MultiOk | str | list[OneResult] | StoreError | None
+Result: TypeAlias = Node | Stat | ChildrenOf | MultiOk | tuple[Acl, ...] | str | list[OneResult] | StoreError | None
 
 
 # --- events -----------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.core.events import Outcome, StoredOffset, Written
 from zkconsumer.zk import paths
+from zkconsumer.zk.denials import Denials
 from zkconsumer.zk.procedures import (
     FRESH_VERSION,
     OUR_OWNER_VERSION,
@@ -26,6 +27,7 @@ from zkconsumer.zk.procedures import (
     Plan,
     Procedure,
     control_check,
+    make_parents,
     multi_of,
     outcome_of,
     packed,
@@ -33,6 +35,7 @@ from zkconsumer.zk.procedures import (
     words_of,
 )
 from zkconsumer.zk.requests import (
+    Acl,
     BadVersion,
     CheckOp,
     Create,
@@ -41,6 +44,7 @@ from zkconsumer.zk.requests import (
     GetMany,
     MultiFailed,
     MultiOk,
+    NoAuth,
     Node,
     NodeExists,
     NoNode,
@@ -80,16 +84,33 @@ class Writes:
     """One batch of commits or releases; ``results`` gets an outcome for every partition."""
 
     def __init__(
-        self, group: str, session_id: int, writes: Mapping[TopicPartition, _Write], control_version: int | None
+        self,
+        group: str,
+        session_id: int,
+        writes: Mapping[TopicPartition, _Write],
+        control_version: int | None,
+        acl: tuple[Acl, ...] | None,
+        denials: Denials,
     ) -> None:
         self.results: dict[TopicPartition, Written] = {}
+        self._acl = acl
+        self._denials = denials
         self._group = group
         self._session_id = session_id
         self._writes = writes
         self._control = control_check(group, control_version)
 
     def run(self) -> Procedure[None]:
-        """At most three rounds of writing, each followed by a look at what failed."""
+        """At most three rounds of writing, each followed by a look at what failed; at last, why what was denied was."""
+        yield from self._write()
+        yield from self._denials.explain()
+        for tp, written in self.results.items():
+            nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
+            denial = next(filter(None, map(self._denials.under, nodes)), None)
+            if written.outcome is Outcome.FAILED and denial is not None:
+                self._settle([tp], Outcome.FAILED, denial.words)
+
+    def _write(self) -> Procedure[None]:
         unverified = [tp for tp, write in self._writes.items() if write.verify]
         if unverified:
             yield from self._look(unverified)
@@ -99,14 +120,31 @@ class Writes:
             if not left:
                 return
             is_last = attempt == ROUNDS_MAX - 1
-            plans = packed([(tp, self._ops(tp)) for tp in left], self._control, singly=is_last)
-            yield from self._try(plans, is_last=is_last)
+            yield from self._try(self._plans(left, singly=is_last), is_last=is_last)
+        left = [tp for tp in self._writes if tp not in self.results]
+        if left:  # whose offsets the last round could not write for want of rights: given back without
+            yield from self._try(self._plans(left, singly=True), is_last=True)
+
+    def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[Plan]:
+        return packed([(tp, self._ops(tp)) for tp in partitions], self._control, singly=singly)
 
     def _make_parents(self) -> Procedure[None]:
         topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}
-        if topics:
-            topic_nodes = [Create(paths.offsets_of_topic(self._group, topic)) for topic in sorted(topics)]
-            yield [Create(paths.offsets(self._group)), *topic_nodes]
+        if not topics:
+            return
+        topic_nodes = [Create(paths.offsets_of_topic(self._group, topic), acl=self._acl) for topic in sorted(topics)]
+        yield from make_parents([Create(paths.offsets(self._group), acl=self._acl), *topic_nodes], self._denials)
+        for tp, write in self._writes.items():
+            denial = self._denials.under(paths.offsets_of_topic(self._group, tp.topic))
+            if denial is not None and write.writes_offset and write.stored.version < 0 and tp not in self.results:
+                self._go_without_offset(tp, f"NoAuth {denial.path}")
+
+    def _go_without_offset(self, tp: TopicPartition, why: str) -> None:
+        """A partition is given back all the same, or nobody would read it; its records come again elsewhere."""
+        if self._writes[tp].releases:
+            self._writes[tp].offset = None
+        else:
+            self._settle([tp], Outcome.FAILED, why)
 
     def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
@@ -130,7 +168,11 @@ class Writes:
         at = answer.failed - len(self._control)
         for tp, ops in plan:
             if at < len(ops):
-                if is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
+                if isinstance(answer.error, NoAuth):
+                    self._denials.note(ops[at])
+                if isinstance(answer.error, NoAuth) and ops[at].path == paths.offset(self._group, tp):
+                    self._go_without_offset(tp, words_of(answer.error))
+                elif is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
                     self._settle([tp], Outcome.FAILED, words_of(answer.error))
                 return
             at -= len(ops)
@@ -141,13 +183,13 @@ class Writes:
         if write.offset is not None:
             path, data = paths.offset(self._group, tp), format_offset(write.offset)
             known = write.stored.version
-            ops.append(CreateOp(path, data) if known < 0 else SetOp(path, data, known))
+            ops.append(CreateOp(path, data, acl=self._acl) if known < 0 else SetOp(path, data, known))
         if not write.releases:
             return [CheckOp(owner, OUR_OWNER_VERSION), *ops]
         ops.append(DeleteOp(owner, OUR_OWNER_VERSION))
         if write.next_owner is not None:
             data = write.next_owner.encode()
-            ops += [CreateOp(owner, data, ephemeral=True), SetOp(owner, data, FRESH_VERSION)]
+            ops += [CreateOp(owner, data, ephemeral=True, acl=self._acl), SetOp(owner, data, FRESH_VERSION)]
         return ops
 
     def _done(self, plan: Plan, answer: MultiOk) -> None:
@@ -217,20 +259,33 @@ class Writes:
 
 
 def commit(
-    group: str, session_id: int, offsets: Mapping[TopicPartition, CommitOf], control_version: int | None
+    group: str,
+    session_id: int,
+    offsets: Mapping[TopicPartition, CommitOf],
+    control_version: int | None,
+    acl: tuple[Acl, ...] | None = None,
+    denials: Denials | None = None,
 ) -> Procedure[dict[TopicPartition, Written]]:
-    """Write offsets of partitions that stay ours: one packet when nothing stands in the way."""
+    """Write offsets of partitions that stay ours: one packet when nothing stands in the way.
+
+    ``acl`` is for the nodes that are made; ``denials`` gets what the lists of others do not let us do.
+    """
     planned = {
         tp: _Write(of.owner, of.offset, of.stored, releases=False, next_owner=None, verify=False, known=of.stored)
         for tp, of in offsets.items()
     }
-    writes = Writes(group, session_id, planned, control_version)
+    writes = Writes(group, session_id, planned, control_version, acl, denials or Denials())
     yield from writes.run()
     return writes.results
 
 
 def release(
-    group: str, session_id: int, parts: Mapping[TopicPartition, ReleaseOf], control_version: int | None
+    group: str,
+    session_id: int,
+    parts: Mapping[TopicPartition, ReleaseOf],
+    control_version: int | None,
+    acl: tuple[Acl, ...] | None = None,
+    denials: Denials | None = None,
 ) -> Procedure[dict[TopicPartition, Written]]:
     """Commit and give back, or hand over within this member: one packet when nothing stands in the way."""
     planned = {
@@ -239,6 +294,6 @@ def release(
         )
         for tp, of in parts.items()
     }
-    writes = Writes(group, session_id, planned, control_version)
+    writes = Writes(group, session_id, planned, control_version, acl, denials or Denials())
     yield from writes.run()
     return writes.results

@@ -84,9 +84,14 @@ class Sandbox:
 
     # --- starting ---
 
-    def start_zookeeper(self, version: str = "3.8", *, settings: dict[str, str] | None = None) -> ZooKeeperServer:
+    def start_zookeeper(
+        self, version: str = "3.8", *, settings: dict[str, str] | None = None, options: tuple[str, ...] = ()
+    ) -> ZooKeeperServer:
+        """``settings`` go into the server's file, ``options`` to its Java."""
         assert self._zookeeper is None, "one ZooKeeper for each sandbox"
-        self._zookeeper = ZooKeeperServer(self.run, version, settings=settings, unguarded=self._unguarded)
+        self._zookeeper = ZooKeeperServer(
+            self.run, version, settings=settings, options=options, unguarded=self._unguarded
+        )
         self._zookeeper.start()
         return self._zookeeper
 
@@ -148,6 +153,7 @@ class Sandbox:
         listener: bool = False,
         values: bool = False,
         handle_ms: int = 0,
+        options: tuple[str, ...] = (),
     ) -> ScalaMember:
         """One more original consumer, in the chroot of the first broker; see ScalaMember."""
         member = ScalaMember(
@@ -165,6 +171,7 @@ class Sandbox:
             listener=listener,
             values=values,
             handle_ms=handle_ms,
+            options=options,
         )
         self.members.append(member)
         member.start(wait=wait)

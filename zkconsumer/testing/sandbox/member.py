@@ -213,6 +213,7 @@ class ScalaMember(MemberProcess):
 
     ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the
     values of the messages, ``handle_ms`` is the time that one message takes.  Nothing runs before ``start``.
+    ``options`` go to its Java.
     """
 
     def __init__(
@@ -233,6 +234,7 @@ class ScalaMember(MemberProcess):
         values: bool = False,
         handle_ms: int = 0,
         heap_mb: int = 128,
+        options: tuple[str, ...] = (),
     ) -> None:
         if not artifact_set(release).has_scala_consumer:
             raise SandboxError(f"Kafka {release} has no Scala consumer; 1.1.1 is the last that has")
@@ -240,6 +242,7 @@ class ScalaMember(MemberProcess):
         super().__init__(zookeeper, group, chroot, name)
         self.release = release
         self._heap_mb = heap_mb
+        self._options = options
         self.settings = {
             **TEST_SETTINGS,
             "group.id": group,
@@ -260,6 +263,11 @@ class ScalaMember(MemberProcess):
     def _launch(self) -> ChildProcess:
         config = properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
         command = JavaCommand(
-            self.release, "ScalaMember", (str(config),), programs=("ScalaMember", "Lines"), heap_mb=self._heap_mb
+            self.release,
+            "ScalaMember",
+            (str(config),),
+            programs=("ScalaMember", "Lines"),
+            heap_mb=self._heap_mb,
+            options=self._options,
         )
         return JavaProcess(self.zookeeper.run, "member", self.name, command, talking=True)

@@ -30,6 +30,7 @@ class ZooKeeperServer(Server):
         *,
         name: str = "zookeeper",
         settings: dict[str, str] | None = None,
+        options: tuple[str, ...] = (),
         heap_mb: int = 128,
         unguarded: bool = False,
     ) -> None:
@@ -37,6 +38,7 @@ class ZooKeeperServer(Server):
         self.version = version
         self._release = zookeeper_release(version)
         self._settings = settings or {}
+        self._options = options
         self._heap_mb = heap_mb
         self._admins: dict[str, ZooKeeperAdmin] = {}
 
@@ -81,7 +83,8 @@ class ZooKeeperServer(Server):
         }
         config = properties(settings, folder / "zookeeper.properties")
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        return JavaCommand(self._release, main, (str(config),), heap_mb=self._heap_mb, options=OPTIONS)
+        options = (*OPTIONS, *self._options)
+        return JavaCommand(self._release, main, (str(config),), heap_mb=self._heap_mb, options=options)
 
     def is_up(self, port: int) -> bool:
         return zookeeper_version(port) is not None

@@ -1,0 +1,442 @@
+"""Logging in at ZooKeeper, TLS files and access control lists: settings, words, secrets; no server."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.exceptions import ConnectionDropped
+
+from tests.fix_procedures import GROUP, Party
+from tests.fix_world import MakeConnector, take, wait_until
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.commands import CommitOf, ReleaseOf
+from zkconsumer.core.events import Outcome, StoredOffset
+from zkconsumer.errors import InvalidConfigException, UsageError, ZkNotAuthorized
+from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
+from zkconsumer.testing.world import FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import login as login_module
+from zkconsumer.zk import paths, writes
+from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.login import AUTH_XID, SASL_ROUNDS_MAX, LoginRefused, Packet, check_libraries, log_in
+from zkconsumer.zk.procedures import ROUNDS_MAX, Claims
+from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, CreateOp, GetAcl, Multi, Request
+from zkconsumer.zk.security import OPEN, SECURE_ACL, Digest, SaslDigestMd5, SaslGssapi, ZkSecurity, security_of
+
+TOPIC = "clicks"
+FOUR = [TopicPartition(TOPIC, number) for number in range(4)]
+THREAD = f"{GROUP}_a-0"
+ALICE = Digest("alice", "hush-hush")
+TO_ALICE_ALONE = (Acl(31, "digest", "alice:SwsldW48nZu/VvfuVoYDm3iJvOo="), Acl(1, "world", "anyone"))
+
+
+def config(**settings: Any) -> ConsumerConfig:
+    return ConsumerConfig(group_id="g", zookeeper_connect="h:1", **settings)
+
+
+def secret(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
+    path = tmp_path / "secret"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_set_is_open_and_plain() -> None:
+    assert security_of(config()) == OPEN
+    assert OPEN.who == "nobody in particular (no zookeeper.auth)"
+
+
+@pytest.mark.parametrize(
+    ("setting", "login", "who"),
+    [
+        ("digest:{}", Digest("alice", "hush:hush"), "digest user 'alice'"),
+        ("sasl-digest-md5:{}", SaslDigestMd5("alice", "hush:hush"), "sasl:alice"),
+        ("sasl-gssapi", SaslGssapi(None), "sasl (Kerberos)"),
+        ("sasl-gssapi:a@R", SaslGssapi("a@R"), "sasl:a@R"),
+    ],
+)
+def test_every_form_of_login(tmp_path: Path, setting: str, login: Any, who: str) -> None:
+    path = secret(tmp_path, b"alice:hush:hush\r\n")
+    security = security_of(config(zookeeper_auth=setting.format(path)))
+    assert (security.login, security.who) == (login, who)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("digest", "the file that holds user:password is not named"),
+        ("alice:secret", "'alice' is no way to log in"),
+        ("kerberos", "'kerberos' is no way to log in"),
+        ("sasl-gssapi:", "is no way to log in"),
+    ],
+)
+def test_a_login_that_is_none_is_refused(setting: str, says: str) -> None:
+    with pytest.raises(InvalidConfigException, match=says):
+        config(zookeeper_auth=setting)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"alice", b":secret", b"alice:", b"a:b\nc:d\n", b"a:\xff\xfe", b"a:" + b"x" * 5_000]
+)
+def test_a_file_that_holds_no_user_and_password_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
+    path = secret(tmp_path, content)
+    with pytest.raises(InvalidConfigException, match="must hold one line, user:password") as caught:
+        security_of(config(zookeeper_auth=f"digest:{path}"))
+    assert "secret" not in str(caught.value).replace(str(path), "")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigException, match="no-such-file cannot be read: No such file"):
+        security_of(config(zookeeper_auth=f"digest:{tmp_path}/no-such-file"))
+
+
+def test_a_secret_that_others_may_read_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = secret(tmp_path, b"alice:hush-hush", 0o644)
+    security_of(config(zookeeper_auth=f"digest:{path}"))
+    assert f"secret-readable path={path} mode=644" in caplog.text
+    caplog.clear()
+    path.chmod(0o600)
+    security_of(config(zookeeper_auth=f"digest:{path}"))
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("login", [ALICE, SaslDigestMd5("alice", "hush-hush")])
+def test_a_password_is_in_no_text(login: Digest | SaslDigestMd5) -> None:
+    texts = [repr(login), repr(ZkSecurity(login)), ZkSecurity(login).who, repr(Packet(100, b"alice:hush-hush"))]
+    assert "hush" not in "".join(texts)
+
+
+def test_lists_need_a_login() -> None:
+    with pytest.raises(InvalidConfigException, match="the nodes would belong to nobody"):
+        config(zookeeper_set_acl=True)
+    given = config(
+        zookeeper_set_acl=True, zookeeper_ssl_client_enable=True, zookeeper_ssl_keystore_location="a certificate"
+    )
+    assert given.zookeeper_set_acl, "a client certificate is a login too"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"zookeeper_ssl_truststore_location": "x"}, "has no effect without zookeeper.ssl.client.enable=true"),
+        ({"zookeeper_ssl_truststore_type": "JKS"}, "only PEM is read here"),
+        (
+            {"zookeeper_ssl_client_enable": True, "zookeeper_ssl_keystore_password": "x"},
+            "zookeeper.ssl.keystore.location is missing",
+        ),
+        ({"zookeeper_ssl_endpoint_identification_algorithm": "maybe"}, "https, or empty"),
+    ],
+)
+def test_tls_settings_that_do_not_fit_are_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidConfigException, match=says):
+        config(**settings)
+
+
+def test_hosts_are_checked_unless_it_is_said_otherwise() -> None:
+    context = security_of(config(zookeeper_ssl_client_enable=True)).tls
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    context = security_of(
+        config(zookeeper_ssl_client_enable=True, zookeeper_ssl_endpoint_identification_algorithm="")
+    ).tls
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xfe\xed\xfe\xed\x00", "a keystore of Java's .* convert it with: keytool"),
+        (b"\x30\x82\x01\x00", "a keystore of Java's .* convert it with: keytool"),
+        (b"hello", "holds no certificate"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["truststore", "keystore"])
+def test_a_store_that_cannot_be_read_says_what_to_do(
+    tmp_path: Path, kind: str, content: bytes | None, says: str
+) -> None:
+    path = tmp_path / "store"
+    if content is not None:
+        path.write_bytes(content)
+    given = config(zookeeper_ssl_client_enable=True, **{f"zookeeper_ssl_{kind}_location": str(path)})
+    with pytest.raises(InvalidConfigException, match=f"zookeeper.ssl.{kind}.location=.*{says}"):
+        security_of(given)
+
+
+# --- logging in -----------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """Answers packets of the login from a script, and keeps them."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = list(script)
+        self.heard: list[tuple[int, int, bytes]] = []
+
+    def submit(self, packet: Packet, xid: int) -> None:
+        self.heard.append((packet.type, xid, packet.serialize()))
+
+    def read(self) -> tuple[Any, bytes, int]:
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        xid, error, token = answer
+        return SimpleNamespace(xid=xid, err=error, zxid=0), struct.pack("!i", len(token)) + token, 0
+
+    def log_in(self, login: Any) -> None:
+        log_in(login, "host", self.submit, self.read)
+
+
+def test_digest_is_one_packet() -> None:
+    server = Server((AUTH_XID, 0, b""))
+    server.log_in(ALICE)
+    [(opcode, xid, body)] = server.heard
+    assert (opcode, xid) == (100, -4)
+    assert body == b"\0\0\0\0" + b"\0\0\0\x06digest" + b"\0\0\0\x0falice:hush-hush"
+
+
+CHALLENGE = b'realm="zk-sasl-md5",nonce="abc",charset=utf-8,algorithm=md5-sess'
+
+
+def test_sasl_speaks_as_the_user_to_the_name_that_zookeeper_has_there() -> None:
+    server = Server((1, 0, CHALLENGE), (2, -115, b""))
+    with pytest.raises(LoginRefused, match=r"error -115.: user or password are wrong"):
+        server.log_in(SaslDigestMd5("alice", "hush-hush"))
+    first, second = server.heard
+    assert first == (102, 1, b"\0\0\0\0")
+    assert b'username="alice"' in second[2]
+    assert b'digest-uri="zookeeper/zk-sasl-md5"' in second[2]
+    assert b"hush" not in second[2]
+
+
+@pytest.mark.parametrize(
+    ("login", "script", "error", "says"),
+    [
+        (ALICE, [(AUTH_XID, -115, b"")], LoginRefused, "does not take logins of the scheme digest"),
+        (ALICE, [(7, 0, b"")], ConnectionDropped, "an answer to 7"),
+        (SaslDigestMd5("a", "b"), [(1, 0, b"")], LoginRefused, "it is not set up for SASL"),
+        (SaslDigestMd5("a", "b"), [ConnectionDropped("x")], LoginRefused, "ended the connection on our SASL login"),
+        (SaslDigestMd5("a", "b"), [(9, 0, CHALLENGE)], ConnectionDropped, "an answer to 9 where 1 was due"),
+        (SaslDigestMd5("a", "b"), [(1, 0, b"\xff\0garbage")], LoginRefused, "failed on our side"),
+        (SaslDigestMd5("a", "b"), [(1, 0, CHALLENGE), (2, 0, b"rspauth=forged")], LoginRefused, "failed on our side"),
+    ],
+)
+def test_a_login_that_fails_says_why(login: Any, script: list[Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Server(*script).log_in(login)
+
+
+def test_a_server_that_goes_on_for_ever_is_left() -> None:
+    script = [(xid, 0, CHALLENGE) for xid in range(1, 50)]
+    server = Server(*script)
+    with pytest.raises(LoginRefused, match=f"did not end within {SASL_ROUNDS_MAX} packets"):
+        server.log_in(SaslDigestMd5("a", "b"))
+    assert len(server.heard) == SASL_ROUNDS_MAX
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> None:
+        raise ImportError
+
+    check_libraries(None)
+    check_libraries(ALICE)
+    check_libraries(SaslDigestMd5("a", "b"))
+    monkeypatch.setattr(login_module, "import_module", missing)
+    for login in (SaslDigestMd5("a", "b"), SaslGssapi()):
+        with pytest.raises(UsageError, match=r"pip install 'zkconsumer\[zookeeper-"):
+            check_libraries(login)
+
+
+# --- lists on what is made ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> FakeZooKeeper:
+    made = FakeZooKeeper()
+    made.ensure(paths.group_root(GROUP))
+    return made
+
+
+class Alice(Party):
+    """Logged in."""
+
+    def __init__(self, server: FakeZooKeeper, login: Any = ALICE) -> None:
+        self.server = server
+        self.store = FakeZkStore(server, login=login)
+        self.store.listen(lambda _: None)
+        self.store.start(5_000)
+        self.rounds: list[list[Request]] = []
+
+    def claims(self, *partitions: TopicPartition, acl: tuple[Acl, ...] | None = SECURE_ACL) -> Claims:
+        claims = Claims(GROUP, self.session_id, dict.fromkeys(partitions, THREAD), None, acl)
+        self.run(claims.run(look_first=False, look_closely=False))
+        return claims
+
+    def acl(self, path: str) -> Any:
+        return self.ask([GetAcl(path)], None)[0]
+
+
+def creates(rounds: list[list[Request]]) -> list[Create | CreateOp]:
+    flat = [op for requests in rounds for request in requests for op in getattr(request, "ops", (request,))]
+    return [op for op in flat if isinstance(op, Create | CreateOp)]
+
+
+def test_owners_and_offsets_and_their_parents_get_the_list_and_cost_no_packet_more(server: FakeZooKeeper) -> None:
+    other = FakeZooKeeper()
+    other.ensure(paths.group_root(GROUP))
+    alice, plain = Alice(server), Alice(other)
+    rounds = []
+    for party, acl in ((alice, SECURE_ACL), (plain, None)):
+        sent = []
+        assert all(each.outcome is Outcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
+        sent += party.rounds
+        wanted = {tp: CommitOf(5, StoredOffset(), THREAD) for tp in FOUR}
+        party.run(writes.commit(GROUP, party.session_id, wanted, None, acl))
+        sent += party.rounds
+        handed = {FOUR[0]: ReleaseOf(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
+        party.run(writes.release(GROUP, party.session_id, handed, None, acl))
+        sent += party.rounds
+        rounds.append(sent)
+    assert [len(requests) for requests in rounds[0]] == [len(requests) for requests in rounds[1]]
+    made = creates(rounds[0])
+    assert {each.acl for each in made} == {SECURE_ACL}
+    assert {each.acl for each in creates(rounds[1])} == {None}
+    nodes = {each.path for each in made}
+    assert nodes == {
+        paths.owners(GROUP), paths.owners_of_topic(GROUP, TOPIC), paths.offsets(GROUP),
+        paths.offsets_of_topic(GROUP, TOPIC), *(paths.owner(GROUP, tp) for tp in FOUR),
+        *(paths.offset(GROUP, tp) for tp in FOUR),
+    }  # fmt: skip
+    for node in nodes:
+        assert alice.acl(node) == TO_ALICE_ALONE
+        assert plain.acl(node) == OPEN_ACL
+
+
+def test_who_holds_the_list_is_named_and_other_topics_are_claimed(server: FakeZooKeeper) -> None:
+    free = TopicPartition("other", 0)
+    server.ensure(paths.owners_of_topic(GROUP, "other"))
+    Alice(server).claims(FOUR[0])
+    claims = Alice(server, None).claims(*FOUR[1:], free, acl=None)
+    assert claims.results[free].outcome is Outcome.DONE
+    where = paths.owners_of_topic(GROUP, TOPIC)
+    words = f"NoAuth: only digest:alice may make nodes below {where}"
+    assert {(claims.results[tp].outcome, claims.results[tp].why) for tp in FOUR[1:]} == {(Outcome.FAILED, words)}
+    assert list(claims.denials.found) == [where]
+
+
+def test_parents_that_may_not_be_made_are_named(server: FakeZooKeeper) -> None:
+    alice, bob = Alice(server), Alice(server, Digest("bob", "b"))
+    alice.ask([Create(paths.owners(GROUP), acl=SECURE_ACL)], None)
+    claims = bob.claims(*FOUR)
+    assert claims.results[FOUR[0]].why == f"NoAuth: only digest:alice may make nodes below {paths.owners(GROUP)}"
+
+
+def test_nothing_is_asked_of_lists_while_nothing_is_denied(server: FakeZooKeeper) -> None:
+    party = Alice(server)
+    party.claims(*FOUR)
+    assert not any(isinstance(request, GetAcl) for requests in party.rounds for request in requests)
+
+
+@pytest.mark.parametrize("is_topic_there", [True, False])
+def test_a_partition_whose_offset_may_not_be_written_is_given_back_all_the_same(
+    server: FakeZooKeeper, is_topic_there: bool
+) -> None:
+    """Or it would be held, and read by nobody, until this member ends."""
+    alice, plain = Alice(server), Alice(server, None)
+    alice.ask([Create(paths.offsets(GROUP), acl=SECURE_ACL)], None)
+    if is_topic_there:
+        alice.ask([Create(paths.offsets_of_topic(GROUP, TOPIC), acl=SECURE_ACL)], None)
+    plain.claims(*FOUR, acl=None)
+    denials = Denials()
+    parts = {tp: ReleaseOf(5, StoredOffset(), THREAD) for tp in FOUR}
+    results = plain.run(writes.release(GROUP, plain.session_id, parts, None, None, denials))
+    assert {each.outcome for each in results.values()} == {Outcome.DONE}
+    assert [server.data(paths.owner(GROUP, tp)) for tp in FOUR] == [None] * 4
+    [denial] = denials.found.values()
+    assert denial.words.startswith("NoAuth: only digest:alice may make nodes below /consumers/g1/offsets")
+
+
+def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(server: FakeZooKeeper) -> None:
+    alice, plain = Alice(server), Alice(server, None)
+    plain.claims(*FOUR, acl=None)
+    alice.ask([Create(paths.offsets(GROUP)), Create(paths.offsets_of_topic(GROUP, TOPIC))], None)
+    alice.ask([Create(paths.offset(GROUP, tp), b"1", acl=SECURE_ACL) for tp in FOUR], None)
+    parts = {tp: ReleaseOf(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
+    results = plain.run(writes.release(GROUP, plain.session_id, parts, None))
+    assert {each.outcome for each in results.values()} == {Outcome.DONE}
+    assert len([requests for requests in plain.rounds if isinstance(requests[0], Multi)]) <= ROUNDS_MAX + 1
+    commits = {tp: CommitOf(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
+    plain.claims(*FOUR, acl=None)
+    refused = plain.run(writes.commit(GROUP, plain.session_id, commits, None))
+    assert {each.outcome for each in refused.values()} == {Outcome.FAILED}
+    assert refused[FOUR[2]].why == f"NoAuth: only digest:alice may write {paths.offset(GROUP, FOUR[2])}"
+
+
+# --- members --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alices(world: FakeWorld, connect: MakeConnector, tmp_path: Path) -> Callable[..., Any]:
+    """Makes connectors of Alice, whose nodes are hers."""
+    path = secret(tmp_path, b"alice:hush-hush")
+    return lambda **settings: connect(
+        group_id="g", zookeeper_auth=f"digest:{path}", zookeeper_set_acl=True, **settings
+    )
+
+
+def test_a_group_of_one_user_works_and_who_may_nothing_leaves_at_once(
+    world: FakeWorld, connect: MakeConnector, alices: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world.create_topic(TOPIC, 4)
+    for partition in range(4):
+        world.cluster.append(TOPIC, partition, [b"x"])
+    first, second = alices(consumer_id="a"), alices(consumer_id="b")
+    [stream] = first.create_message_streams({TOPIC: 1})[TOPIC]
+    take(stream, 4)
+    second.create_message_streams({TOPIC: 1})
+    assert len(first.assignment) == len(second.assignment) == 2
+    with pytest.raises(ZkNotAuthorized, match="only digest:alice may make nodes below /consumers/g/owners/clicks"):
+        connect(group_id="g", consumer_id="c").create_message_streams({TOPIC: 1})
+    wait_until(lambda: len(first.assignment) + len(second.assignment) == 4, "all of them are read again")
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not-authorized")]
+    assert len(told) == 1
+    assert "path=/consumers/g/owners/clicks who='nobody in particular (no zookeeper.auth)'" in told[0]
+    assert "hush" not in caplog.text
+
+
+def test_a_member_that_holds_something_goes_on_and_the_denied_topic_is_told(
+    world: FakeWorld, connect: MakeConnector, alices: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic("free", 1)
+    world.create_topic("hers", 1)
+    hers = alices(consumer_id="a")
+    hers.create_message_streams({"hers": 1})
+    hers.close()
+    world.zookeeper.ensure(paths.owners_of_topic("g", "free"))
+    world.zookeeper.set_acl(paths.owners("g"), OPEN_ACL)
+    ours = connect(group_id="g", rebalance_backoff_ms=20, rebalance_max_retries=1, zookeeper_session_timeout_ms=300)
+    ours.create_message_streams({"free": 1, "hers": 1})
+    assert list(ours.assignment) == [TopicPartition("free", 0)]
+    assert "only digest:alice may make nodes below /consumers/g/owners/hers" in caplog.text
+
+
+def test_an_open_member_may_be_joined_by_everybody(
+    world: FakeWorld, connect: MakeConnector, alices: Callable[..., Any]
+) -> None:
+    world.create_topic(TOPIC, 2)
+    connect(group_id="g").create_message_streams({TOPIC: 1})
+    hers = alices()
+    hers.create_message_streams({TOPIC: 1})
+    assert len(hers.assignment) == 1

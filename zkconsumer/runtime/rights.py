@@ -1,0 +1,51 @@
+"""What this member may do in ZooKeeper: the list that its nodes get, and words for whoever must give it more.
+
+A refusal is told once a node and list, with who could have done it.  A member that holds nothing and may claim nothing
+is ended: registered, it would be given partitions that then nobody reads, and the others could not know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.events import Outcome
+
+if TYPE_CHECKING:
+    from zkconsumer.zk.denials import Denials
+    from zkconsumer.zk.procedures import Claims
+    from zkconsumer.zk.requests import Acl
+
+ADVICE = "log in as one of these (zookeeper.auth), or let one of them open the nodes of the group (setAcl)"
+
+log = logging.getLogger("zkconsumer.group")
+
+
+class Rights:
+    """Of one member; used on its control thread alone."""
+
+    def __init__(
+        self, acl: tuple[Acl, ...] | None, who: str, holds_nothing: Callable[[], bool], end: Callable[[str], None]
+    ) -> None:
+        self.acl = acl
+        self._who = who
+        self._holds_nothing = holds_nothing
+        self._end = end
+        self._said: set[str] = set()
+
+    def claimed(self, claims: Claims) -> None:
+        """Claims were settled."""
+        self.denied(claims.denials)
+        results = claims.results.values()
+        words = [denial.words for denial in claims.denials.found.values()]
+        is_hopeless = words and all(claimed.outcome is Outcome.FAILED for claimed in results)
+        if is_hopeless and self._holds_nothing():
+            self._end(f"{words[0]}; we are {self._who}, and leave the group so that others may read: {ADVICE}")
+
+    def denied(self, denials: Denials) -> None:
+        """Say what was refused for want of rights, each once."""
+        for denial in denials.found.values():
+            if denial.words and denial.words not in self._said:
+                self._said.add(denial.words)
+                log.warning("not-authorized path=%s who=%r why=%r: %s", denial.path, self._who, denial.words, ADVICE)
