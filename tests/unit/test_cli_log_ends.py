@@ -129,3 +129,18 @@ def test_a_call_that_cannot_be_meant_is_refused(world: FakeWorld, words: tuple[s
     done = run(world, "--topic", "t", *words)
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_over_real_sockets_as_the_file_says(world: FakeWorld, tmp_path: Path) -> None:
+    """Without doors of a test: the connections are those of security.protocol."""
+    file = tmp_path / "consumer.properties"
+    with world.cluster.serve():
+        servers = bootstrap(world)[1]
+        assert CliRunner().invoke(main, ["log-ends", "--topic", "t", "--bootstrap-server", servers]).exit_code == 0
+        file.write_text("zookeeper.connect=nowhere.invalid:1\nsecurity.protocol=PLAINTEXT\n")
+        words = ["log-ends", "--topic", "t", "--bootstrap-server", servers, "--config", str(file)]
+        assert CliRunner().invoke(main, words).stdout == "t:0:0\nt:1:1\nt:2:2\n"
+        file.write_text("zookeeper.connect=nowhere.invalid:1\nsecurity.protocol=SSL\n")
+        done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert f"{servers}: the connection was closed in the middle of the TLS handshake" in done.stderr
