@@ -56,6 +56,43 @@ def test_all_cases_through_the_command(key: str) -> None:
     check_against_vectors(result.stdout, key)
 
 
+FILTERED = {
+    "name": "g",
+    "members": {
+        "g_a": {"white_list": {"cl.*, v": 1}},
+        "g_b": {"black_list": {"clicks|__.*": 1}},
+        "g_c": {"white_list": 1},
+    },
+    "partitions": {"clicks": [0, 1], "v": [0, 1], "white_list": [0, 1], "__consumer_offsets": [0]},
+}
+
+
+def test_members_may_have_filters() -> None:
+    result = run("assign", stdin=json.dumps(FILTERED))
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["assignment"] == {
+        "clicks/0": "g_a-0", "clicks/1": "g_a-0", "v/0": "g_a-0", "v/1": "g_b-0",
+        "white_list/0": "g_b-0", "white_list/1": "g_c-0",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("subscription", "words"),
+    [
+        ({"white_list": {}}, "a filter is one pattern"),
+        ({"white_list": {"a": 1, "b": 1}}, "a filter is one pattern"),
+        ({"white_list": {"a": 1}, "t": 1}, "a filter is one pattern"),
+        ({"white_list": {"a": 0}}, "0 threads for 'a'"),
+        ({"black_list": {"*": 1}}, "'*' with nothing in front"),
+        ({"black_list": {"(a)\\1": 1}}, "at character 4"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_named(subscription: dict[str, Any], words: str) -> None:
+    result = run("assign", stdin=json.dumps(FILTERED | {"members": {"g_a": subscription}}))
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
 def test_all_cases_through_the_real_script_from_a_file(tmp_path: Path) -> None:
     groups = tmp_path / "groups.jsonl"
     groups.write_text(LINES)

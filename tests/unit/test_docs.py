@@ -323,7 +323,8 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 def test_the_log_lines_are_those_of_the_code() -> None:
     files = sources()
     told = {(line.name, line.level) for line in told_lines(files)}
-    logged = {(line.name, line.level, loggers(files)[line.path]) for line in logged_lines(files)}
+    logger_of = loggers(files)
+    logged = {(line.name, line.level, logger_of[line.path]) for line in logged_lines(files)}
     shown_told, shown_logged = set(), set()
     for event, levels, third, _ in table_rows(REFERENCE / "log-lines.md", 4):
         for name in code_in(event):

@@ -14,7 +14,18 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_reader import GroupReader
 from zkconsumer.zk.registration import Registration, format_registration
-from zkconsumer.zk.requests import ConnectionLost, Exists, Get, GetMany, NoAuth, NoNode, Request, StoreEvent, WatchFired
+from zkconsumer.zk.requests import (
+    Children,
+    ConnectionLost,
+    Exists,
+    Get,
+    GetMany,
+    NoAuth,
+    NoNode,
+    Request,
+    StoreEvent,
+    WatchFired,
+)
 from zkconsumer.zk.znodes import Control as ControlZnode
 from zkconsumer.zk.znodes import format_control
 
@@ -396,3 +407,64 @@ def test_a_control_znode_that_changes_between_two_looks_leaves_a_watch(server: F
     control = reading.read().control
     assert control is not None
     assert control.authority == "kafka"
+
+
+# --- filters ------------------------------------------------------------------------------------------------------
+
+OURS = Subscription("white_list", {"t.*": 1})
+
+
+def test_under_range_a_filter_reads_the_list_and_the_topics_that_it_takes(
+    server: FakeZooKeeper, reading: Reading
+) -> None:
+    join(server, "g1_a", {"t.*": 1}, "white_list")
+    join(server, "g1_b", {"x.*": 1}, "white_list")
+    for topic in ("t1", "t2", "x1"):
+        create_topic(server, topic, 2)
+    view = reading.read(OURS)
+    assert view.topics == {"t1": (0, 1), "t2": (0, 1)}
+    assert view.all_topics is not None
+    assert sorted(view.all_topics) == ["t1", "t2", "x1"]
+    assert paths.topic("x1") not in [request.path for request in reading.requests if isinstance(request, Get)]
+
+
+def test_under_roundrobin_every_topic_that_some_filter_takes_is_read(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a", {"t.*": 1}, "white_list")
+    join(server, "g1_b", {"[xy].*": 1}, "white_list")
+    join(server, "g1_c", {"(a)\\1": 1}, "white_list")
+    for topic in ("t1", "x1", "z1"):
+        create_topic(server, topic, 1)
+    assert set(reading.read(OURS, whole_group=True).topics) == {"t1", "x1"}
+
+
+def test_under_range_the_filter_of_another_member_needs_no_list(server: FakeZooKeeper, reading: Reading) -> None:
+    join(server, "g1_a")
+    join(server, "g1_b", {".*": 1}, "white_list")
+    create_topic(server, TOPIC, 2)
+    assert reading.read().all_topics is None
+    assert Children(paths.BROKER_TOPICS, watch=True) not in reading.requests
+
+
+def test_what_no_topic_can_be_called_is_not_shown_to_any_filter(server: FakeZooKeeper, reading: Reading) -> None:
+    create_topic(server, "t1", 1)
+    for name in ("t" * 5_000, "t\u00e9", "t t"):
+        server.ensure(f"{paths.BROKER_TOPICS}/{name}", b"{}")
+    assert reading.read(OURS).all_topics == ("t1",)
+
+
+def test_a_list_that_changes_is_read_again(server: FakeZooKeeper, reading: Reading) -> None:
+    assert reading.read(OURS).topics == {}
+    create_topic(server, "t1", 1)
+    assert set(reading.read(OURS).topics) == {"t1"}
+    server.remove(paths.topic("t1"))
+    assert set(reading.read(OURS).topics) == set()
+
+
+def test_a_view_tells_when_topics_were_created(server: FakeZooKeeper, reading: Reading) -> None:
+    create_topic(server, "t1", 1)
+    first = reading.read(OURS).births["t1"]
+    create_topic(server, "t1", 2)
+    assert reading.read(OURS).births["t1"] == first, "growth is no birth"
+    server.remove(paths.topic("t1"))
+    create_topic(server, "t1", 1)
+    assert reading.read(OURS).births["t1"] > first

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import click
 
@@ -44,7 +44,8 @@ def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
     {"name": "g", "members": {"g_a": {"clicks": 2}, "g_b": {"clicks": 1}},
      "partitions": {"clicks": [0, 1, 2]}}
 
-    Members are in the order in which ZooKeeper lists them, and have a number of threads for each topic. For each
+    Members are in the order in which ZooKeeper lists them, and have a number of threads for each topic, or a filter:
+    {"g_c": {"white_list": {"cl.*": 2}}}, or black_list. The topics of "partitions" are all topics there are. For each
     group one line comes out:
 
     \b
@@ -96,9 +97,21 @@ def _owners(
     return owners
 
 
-def _read_back(member: str, subscription: dict[str, int]) -> TopicCount:
-    read = parse_registration(format_registration(Registration("static", subscription)))
+def _read_back(member: str, subscription: dict[str, Any]) -> TopicCount:
+    kind = _filter_kind(subscription)
+    registration = Registration("static", subscription) if kind is None else Registration(kind, subscription[kind])
+    read = parse_registration(format_registration(registration))
     return construct_topic_count(member, read.pattern, read.subscription)
+
+
+def _filter_kind(subscription: dict[str, Any]) -> Literal["white_list", "black_list"] | None:
+    """Whether it is a filter; a topic of that name has a number, and no object."""
+    match subscription:
+        case {"white_list": dict()}:
+            return "white_list"
+        case {"black_list": dict()}:
+            return "black_list"
+    return None
 
 
 # --- reading a line -----------------------------------------------------------------------------------------------
@@ -130,7 +143,13 @@ def _group(line: bytes) -> dict[str, Any]:
 def _check_subscription(member: str, subscription: object) -> None:
     if not isinstance(subscription, dict):
         raise BadLine(f"the member {member!r} has no object of topics and threads")
-    for topic, threads in subscription.items():
+    wanted: dict[str, Any] = subscription
+    kind = _filter_kind(wanted)
+    if kind is not None:
+        if len(wanted) > 1 or len(wanted[kind]) != 1:
+            raise BadLine(f"the member {member!r} has a {kind} and something else; a filter is one pattern")
+        wanted = wanted[kind]
+    for topic, threads in wanted.items():
         if not _is_integer(threads, 1, THREADS_PER_TOPIC_MAX):
             raise BadLine(
                 f"the member {member!r} has {threads!r} threads for {topic!r}; it must be 1 to {THREADS_PER_TOPIC_MAX}"

@@ -23,7 +23,7 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import Procedure, owner_words, words_of
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
-from zkconsumer.zk.topics import TopicSource, Unreadable, ZooKeeperTopics
+from zkconsumer.zk.topics import TopicSource, Unreadable, ZooKeeperTopics, is_safe
 from zkconsumer.zk.znodes import parse_control
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class GroupReader:
         concerned = [own, *subscriptions.values()] if whole_group else [own]
         # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
         needs_all = any(subscription.is_filter for subscription in concerned)
-        all_topics = (yield from self._topics.read_all()) if needs_all else None
+        all_topics = tuple(filter(is_safe, (yield from self._topics.read_all()))) if needs_all else None
         wanted = _wanted(concerned, all_topics or ())
         partitions = yield from self._topics.read(wanted)
         control = yield from self._read_control()
