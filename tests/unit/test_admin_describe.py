@@ -172,6 +172,9 @@ def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(worl
     ]  # fmt: skip
     assert "no such topic any more: gone" in result.stderr
     assert [row[1] for row in rows(tool("groups", "describe", "g1", "--topic", "kept").stdout)] == ["kept"]
+    result = tool("groups", "describe", "g1", "--topic", "ketp")
+    assert rows(result.stdout) == []
+    assert "g1 has nothing of the topic ketp" in result.stderr
 
 
 def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool: RunTool) -> None:

@@ -136,6 +136,9 @@ def describe_(
     rows = describe(look.state, look.ends, look.kafka.offsets, storage, topics)
     for words in look.words:
         tell(words)
+    for topic in topics:
+        if topic not in look.state.group_topics:
+            tell(f"{group} has nothing of the topic {topic}")
     for words in remarks(look, storage):
         tell(words)
     if output == "json":
