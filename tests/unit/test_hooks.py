@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.fix_world import MakeConnector, our_threads, run_in_thread, take, wait_until
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.errors import InvalidMessageException
+from zkconsumer.errors import InvalidMessageException, ZkTimeoutException
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime import hooks as runtime_hooks
 from zkconsumer.runtime.hooks import HookCalls
@@ -253,3 +254,9 @@ def test_every_hook_does_nothing_by_itself_and_is_called_somewhere() -> None:
         arguments = [None] * (len(inspect.signature(function).parameters) - 1)
         assert function(Hooks(), *arguments) is None
         assert f'call("{name}"' in runtime or name in by_name, name
+
+
+def test_a_connector_that_cannot_start_leaves_no_thread_for_its_hooks(no_thread_is_left: None) -> None:
+    config = ConsumerConfig(group_id=GROUP, zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms=50)
+    with pytest.raises(ZkTimeoutException):
+        ZookeeperConsumerConnector(config, hooks=Recorder())

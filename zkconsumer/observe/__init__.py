@@ -1,1 +1,1 @@
-"""How the program is seen from outside: log lines and counters."""
+"""How the program is seen from outside: counters, metrics, health."""

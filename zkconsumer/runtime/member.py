@@ -171,6 +171,7 @@ class Member:
         except BaseException:
             self.control.stop(CLOSE_STEP_MS)
             self._store.close(CLOSE_STEP_MS)
+            self.hooks.close()
             raise
 
     def check_brokers(self) -> None:
