@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -125,6 +125,23 @@ def test_what_somebody_else_committed_is_not_written_over(desk: Desk) -> None:
     report = desk.write({T1: 1, T0: 50}, {T1: None, T0: 42})
     assert report == WriteReport(stopped_by="the offset of clicks/0 was changed by somebody else after it was read")
     assert desk.read() == {T0: 99}
+
+
+def test_an_original_member_that_comes_in_the_middle_stops_the_rest(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMMITS_MAX", 1)
+    read_some = desk.store.read_some
+
+    def joins_before_the_second(partitions: Collection[TopicPartition]) -> object:
+        if list(partitions) == [T1]:
+            return read_some(partitions)
+        desk.world.zookeeper.ensure("/consumers/g1/ids/g1_late")
+        return read_some(partitions)
+
+    monkeypatch.setattr(desk.store, "read_some", joins_before_the_second)
+    report = desk.write({T1: 1, T0: 50, V0: 3}, {T1: None, T0: 42, V0: None})
+    assert report == WriteReport(written=[T1, T0], stopped_by="g1_late is in the group now (1 registered)")
 
 
 def test_a_topic_that_is_gone_is_refused_alone(desk: Desk) -> None:

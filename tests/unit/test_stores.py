@@ -16,7 +16,18 @@ from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import procedures
 from zkconsumer.zk.packets import encode
-from zkconsumer.zk.requests import PACKET_BYTES_MAX, Create, CreateOp, Multi, NoAuth, Request, Result
+from zkconsumer.zk.requests import (
+    PACKET_BYTES_MAX,
+    PERM_ALL,
+    PERM_READ,
+    Acl,
+    Create,
+    CreateOp,
+    Multi,
+    NoAuth,
+    Request,
+    Result,
+)
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Control, format_control
 
@@ -167,16 +178,32 @@ def test_every_write_checks_the_control_znode_of_a_group_that_has_one(world: Fak
 def test_a_node_that_may_not_be_written_stops_it_by_name(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets/clicks/0", b"42")
     world.zookeeper.set_acl("/consumers/g1/offsets/clicks/0", ())
-    assert written(admin, OffsetWrite(T0, 1, 0)).stopped_by == "NoAuth /consumers/g1/offsets/clicks/0"
+    assert written(admin, OffsetWrite(T0, 1, 0)).stopped_by.startswith("NoAuth /consumers/g1/offsets/clicks/0: ")
     world.zookeeper.set_acl("/consumers/g1/offsets", ())
     report = written(admin, OffsetWrite(V0, 1, MISSING))
-    assert report.stopped_by == "/consumers/g1/offsets/views cannot be made: NoAuth /consumers/g1/offsets/views"
+    assert report.stopped_by.startswith("/consumers/g1/offsets/views cannot be made: NoAuth ")
 
 
 def test_a_parent_that_may_not_be_made_and_is_there_is_no_trouble(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets/clicks")
     world.zookeeper.refuse_next(lambda request: request == Create("/consumers"), NoAuth)
     assert written(admin, OffsetWrite(T0, 42, MISSING)) == WriteReport(written=[T0])
+
+
+def test_rights_are_given_to_what_is_made_below_the_group_and_to_nothing_above(
+    admin: AdminSession, watch: Watch
+) -> None:
+    made: dict[str, object] = {}
+    watch(lambda requests: made.update({
+        each.path: each.acl for request in requests for each in (request.ops if is_multi(request) else [request])
+        if isinstance(each, Create | CreateOp)
+    }))  # fmt: skip
+    acl = (Acl(PERM_ALL, "world", "anyone"), Acl(PERM_READ, "ip", "127.0.0.1"))
+    write_offsets(admin, "g1", [OffsetWrite(T0, 1, MISSING)], None, WriteReport(), acl)
+    assert made == {
+        "/consumers": None, "/consumers/g1": None, "/consumers/g1/offsets": acl, "/consumers/g1/offsets/clicks": acl,
+        "/consumers/g1/offsets/clicks/0": acl,
+    }  # fmt: skip
 
 
 def test_deleting_the_last_offset_of_a_topic_takes_its_node_too_and_leaves_the_others(

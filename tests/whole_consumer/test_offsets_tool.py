@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from kafka import KafkaConsumer
 
 from tests.fix_sandbox import Clusters, require_releases
+from tests.fix_secured_zookeeper import PASSWORD, USER, Secured
 from zkconsumer.cli.main import main
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import wait_until
@@ -244,6 +245,27 @@ def test_a_group_with_dual_commit_goes_back_only_when_both_stores_are_lowered(
     both = run("set", group, "--topic", topic, "--to-offset", "5", "--store", "both", "--execute")
     assert both.exit_code == 0
     assert first_offset(RECORDS - 5) == 5
+
+
+@pytest.mark.nightly
+def test_on_a_secured_zookeeper_offsets_are_the_logins_and_originals_with_jaas_go_on_from_them(
+    secured: Secured, fresh_name: str, tmp_path: Path
+) -> None:
+    run, topic, group = tool_on(secured.cluster), fresh_name, f"{fresh_name}-group"
+    filled(secured.cluster, topic, 1)
+    config = tmp_path / "consumer.properties"
+    login = secured.secret("offsets-login", f"{USER}:{PASSWORD}")
+    config.write_text(f"zookeeper.auth=sasl-digest-md5:{login}\nzookeeper.set.acl=true\n")
+    assert imported(run, tmp_path, group, topic, {0: 5}, "--config", str(config)).exit_code == 0
+    refused = imported(run, tmp_path, group, topic, {0: 6})
+    assert refused.exit_code == 4
+    assert "the node is another login's" in " ".join(refused.output.split())
+    member = secured.cluster.start_member("1.1.1", group, {topic: 1}, options=(secured.jaas,))
+    assert member.wait_handed(RECORDS - 5)[0].offset == 5
+    member.commit()
+    member.stop()
+    assert stored(secured.cluster, group, topic) == {0: RECORDS}
+    assert run("delete", group, "--execute", "--config", config).exit_code == 0
 
 
 @contextlib.contextmanager

@@ -16,9 +16,10 @@ from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.groups import OffsetNode, TopicState, read_control, read_offsets, read_topics
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, write_offsets
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, words_of_members, write_offsets
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.security import SECURE_ACL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -155,7 +156,8 @@ class GroupStores:
         changes = plan.changes
         in_zookeeper = [row for row in changes if row.store == "zookeeper"]
         writes = [OffsetWrite(row.tp, row.new, _version(seen, row.tp)) for row in in_zookeeper]
-        write_offsets(self._session, self._group, writes, seen.control_version, reports.zookeeper)
+        acl = SECURE_ACL if self._session.config.zookeeper_set_acl else None
+        write_offsets(self._session, self._group, writes, seen.control_version, reports.zookeeper, acl)
         if not reports.zookeeper.stopped_by:
             self._write_to_kafka([row for row in changes if row.store == "kafka"], reports.kafka)
 
@@ -168,7 +170,7 @@ class GroupStores:
             self._kafka.delete([row.tp for row in rows if row.new is None], known, report)
         members = members_of(self._session, self._group)
         if members and not report.stopped_by:
-            report.stopped_by = f"{members[0]} is in the group now ({len(members)} registered)"
+            report.stopped_by = words_of_members(members)
 
 
 @dataclass(slots=True)

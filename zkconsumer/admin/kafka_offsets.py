@@ -5,7 +5,7 @@ topic, and a tool that only looks must not.
 
 There is no condition to bind a commit to, as a znode's version is one: what was planned is compared with what is stored
 right before each batch.  While a modern group of the name has members, brokers refuse (25) whatever is not theirs, so
-there the broker itself stands guard; original members that store in Kafka are seen in ZooKeeper's ``ids``.
+there the broker itself stands guard; original members that store in Kafka are looked for in ZooKeeper's ``ids`` then.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import chunks
+from zkconsumer.admin.stores import members_of, words_of_members
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, BrokerError, ErrorCode
@@ -112,7 +113,7 @@ class KafkaStore:
         ``known``: what the plan saw, None where nothing was stored; what changed since is not written over.
         """
         for some in chunks(list(offsets), COMMITS_MAX):
-            if self._is_changed(some, known, report):
+            if self._is_stopped(some, known, report):
                 return
             batch = {tp: OffsetAndMetadata(offsets[tp]) for tp in some}
             commit = partial(commit_offsets, group=self._group, offsets=batch, timeout_ms=REQUEST_TIMEOUT_MS)
@@ -142,7 +143,7 @@ class KafkaStore:
     ) -> None:
         """Forget what is stored for these partitions; ``report`` and ``known`` as in ``write``."""
         for some in chunks(partitions, FETCHES_MAX):
-            if self._is_changed(some, known, report):
+            if self._is_stopped(some, known, report):
                 return
             delete = partial(delete_offsets, group=self._group, partitions=some, timeout_ms=REQUEST_TIMEOUT_MS)
             self._carry_out(some, report, delete, done={NONE, GROUP_ID_NOT_FOUND})
@@ -155,9 +156,14 @@ class KafkaStore:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _is_changed(
+    def _is_stopped(
         self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: WriteReport
     ) -> bool:
+        """Whether a batch must not be sent: an original member came, or an offset is not what the plan saw."""
+        members = members_of(self._session, self._group)
+        if members:
+            report.stopped_by = words_of_members(members)
+            return True
         stored = self.read_some(some)
         for tp in some:
             found = stored[tp].offset if tp in stored else None

@@ -22,6 +22,7 @@ from zkconsumer.admin.session import ROUND_REQUESTS_MAX, chunks
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import FRESH_VERSION, ROUNDS_MAX, Plan, control_check, multi_of, packed, words_of
 from zkconsumer.zk.requests import (
+    Acl,
     BadVersion,
     ConnectionLost,
     Create,
@@ -31,6 +32,7 @@ from zkconsumer.zk.requests import (
     Exists,
     MultiFailed,
     MultiOk,
+    NoAuth,
     Node,
     NodeExists,
     NoNode,
@@ -79,14 +81,20 @@ class WriteReport:
 
 
 def write_offsets(
-    session: AdminSession, group: str, writes: Sequence[OffsetWrite], control_version: int | None, report: WriteReport
+    session: AdminSession,
+    group: str,
+    writes: Sequence[OffsetWrite],
+    control_version: int | None,
+    report: WriteReport,
+    acl: tuple[Acl, ...] | None = None,
 ) -> None:
     """Carry the writes out in their order, until the first thing that stands in the way; ``report`` says how far.
 
     ``control_version``: that of the group's control znode, which every multi then checks; None if there is none.
+    ``acl``: of the offset nodes that are made, and of their parents below the group; None is open to the world.
     Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
     """
-    writer = _Writer(session, group, control_version, report)
+    writer = _Writer(session, group, control_version, report, acl)
     writer.run(writes)
 
 
@@ -96,9 +104,22 @@ def members_of(session: AdminSession, group: str) -> list[str]:
     return sorted(listed.names) if listed else []
 
 
+def words_of_members(members: Sequence[str]) -> str:
+    """Why nothing more is written."""
+    return f"{members[0]} is in the group now ({len(members)} registered)"
+
+
 class _Writer:
-    def __init__(self, session: AdminSession, group: str, control_version: int | None, report: WriteReport) -> None:
+    def __init__(
+        self,
+        session: AdminSession,
+        group: str,
+        control_version: int | None,
+        report: WriteReport,
+        acl: tuple[Acl, ...] | None,
+    ) -> None:
         self._session = session
+        self._acl = acl
         self._group = group
         self._control = control_check(group, control_version)
         self._report = report
@@ -119,7 +140,7 @@ class _Writer:
     def _is_stopped_by_members(self) -> bool:
         members = members_of(self._session, self._group)
         if members:
-            self._report.stopped_by = f"{members[0]} is in the group now ({len(members)} registered)"
+            self._report.stopped_by = words_of_members(members)
         return bool(members)
 
     def _op(self, write: OffsetWrite) -> Op:
@@ -127,15 +148,20 @@ class _Writer:
         if write.offset is None:
             return DeleteOp(path, write.version)
         data = format_offset(write.offset)
-        return CreateOp(path, data) if write.version == MISSING else SetOp(path, data, write.version)
+        if write.version == MISSING:
+            return CreateOp(path, data, acl=self._acl)
+        return SetOp(path, data, write.version)
 
     def _make_parents(self, partitions: Iterable[TopicPartition]) -> None:
         topics = sorted({tp.topic for tp in partitions})
         if not topics:
             return
         top = paths.offsets(self._group)
-        wanted = [*paths.parents(top), top, *(paths.offsets_of_topic(self._group, topic) for topic in topics)]
-        answers = self._session.ask([Create(path) for path in wanted])
+        below = [top, *(paths.offsets_of_topic(self._group, topic) for topic in topics)]
+        wanted = [*paths.parents(top), *below]
+        # What stands above is everybody's: members register there.
+        above = [Create(path) for path in paths.parents(top)]
+        answers = self._session.ask([*above, *(Create(path, acl=self._acl) for path in below)])
         # A server looks at rights before it looks whether the node is there; a lost answer shows at the first write.
         refused = {
             path: answer
@@ -145,7 +171,7 @@ class _Writer:
         there = self._session.ask([Exists(path) for path in refused])
         for (path, answer), stat in zip(refused.items(), there, strict=True):
             if not isinstance(stat, Stat):
-                self._report.stopped_by = f"{path} cannot be made: {words_of(answer)}"
+                self._report.stopped_by = f"{path} cannot be made: {_words(answer)}"
                 return
 
     def _write(self, plan: Plan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
@@ -188,7 +214,7 @@ class _Writer:
 
     def _why(self, plan: Plan, answer: Result) -> str:
         if not isinstance(answer, MultiFailed):
-            return words_of(answer)
+            return _words(answer)
         at = answer.failed - len(self._control)
         if at < 0:
             return "the group's control znode changed: a migration is under way"
@@ -199,12 +225,19 @@ class _Writer:
             case NotEmpty():
                 return f"{paths.offset(self._group, tp)} has children, so it is no offset of a consumer"
             case error:
-                return words_of(error)
+                return _words(error)
 
     def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
         """The nodes of topics that have no offset left; one that has, or is gone, is left alone."""
         topics = sorted({tp.topic for tp in partitions})
         self._session.ask([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics])
+
+
+def _words(answer: Result) -> str:
+    words = words_of(answer)
+    if isinstance(answer, NoAuth):
+        words += ": the node is another login's; log in as its makers do, with zookeeper.auth in a --config file"
+    return words
 
 
 def _changed(tp: TopicPartition) -> str:
