@@ -460,7 +460,8 @@ def show(command: do.Command) -> str:
             return f"fetch offsets {_names(partitions)} within {timeout_ms}"
         case do.CommitToKafka(offsets=offsets, attempts=attempts):
             words = [f"{tp}={offset}" for tp, offset in offsets.items()]
-            return f"tell kafka {' '.join(words)}{f' in {attempts} attempts' if attempts > 1 else ''}"
+            told = f"tell kafka {' '.join(words)}{f' in {attempts} attempts' if attempts > 1 else ''}"
+            return "; ".join([told, *_control(command)])
         case do.CancelKafka():
             return "cancel kafka"
         case do.Claim():
@@ -511,7 +512,7 @@ def _show_release(tp: TopicPartition, part: do.ReleaseOf) -> str:
     return " ".join(words)
 
 
-def _control(command: do.Claim | do.Release | do.Commit) -> list[str]:
+def _control(command: do.Claim | do.Release | do.Commit | do.CommitToKafka) -> list[str]:
     return [] if command.control_version is None else [f"control@{command.control_version}"]
 
 

@@ -18,6 +18,7 @@ from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import Control, format_control
 
 GROUP = "g1"
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -445,3 +446,19 @@ def test_a_group_of_two_loses_and_repeats_nothing_in_a_clean_rebalance(
     seen += [(message.partition, message.offset) for message in take_all(others())]
     seen += [(message.partition, message.offset) for message in take_all(stream)]
     assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(20)]
+
+
+def test_a_commit_to_kafka_alone_is_checked_against_the_control_znode(
+    world: FakeWorld, topic: str, connect: MakeConnector
+) -> None:
+    control = paths.control(GROUP)
+    world.zookeeper.ensure(control, format_control(Control("m1", 1, "planned", "zookeeper", "stop")))
+    connector = connect(**KAFKA)
+    take(stream_of(connector), 40)
+    connector.commit_offsets({A: 7})
+    assert in_kafka(world) == {0: 7}
+    world.zookeeper.hold("events")
+    world.zookeeper.ensure(control, format_control(Control("m1", 2, "moved", "kafka", "stop")))
+    with pytest.raises(OffsetsNotCommitted, match="Kafka: the control znode of the group changed"):
+        connector.commit_offsets({A: 20}, retry_on_failure=False)
+    assert in_kafka(world) == {0: 7}

@@ -168,10 +168,13 @@ OFTEN = {"auto.commit.interval.ms": "200"}
 LAB_PARTITIONS = 7
 PER_SECOND = 200
 
+# Not 0.9.0.1: its producer, which makes the load, lets batches expire on a busy machine, and so loses what it counted.
+LAB_PAIRS = [("0.8.2.2", "0.8.2.2"), ("0.10.2.2", "0.10.2.2"), ("1.1.1", "1.1.1"), ("3.9.1", "1.1.1")]
+
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("storage", [DUAL, ALONE], ids=["dual", "kafka"])
-@pytest.mark.parametrize(("broker", "scala"), PAIRS)
+@pytest.mark.parametrize(("broker", "scala"), LAB_PAIRS)
 def test_a_group_of_both_kinds_lives_through_every_change(
     clusters: Clusters, names: tuple[str, str], tmp_path: Path, broker: str, scala: str, storage: dict[str, str]
 ) -> None:

@@ -213,13 +213,14 @@ class Commit:
 class CommitToKafka:
     """Tell the group's coordinator these offsets of partitions that we own, in so many attempts at most.
 
-    Kafka knows no condition: lease and owner nodes are looked at immediately before each request.
+    Kafka knows no condition: lease, owner nodes and control znode are looked at immediately before each request.
     """
 
     ticket: int
     session_id: int
     offsets: Mapping[TopicPartition, int]
     attempts: int
+    control_version: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class _Round:
 
     ticket: int
     session_id: int
+    control_version: int | None
     attempts: int
     call: CommitWanted | None
     refused: dict[TopicPartition, NotWritten]
@@ -110,7 +111,9 @@ class Commits:
                 for_kafka[tp] = to_kafka
         if not offsets and not for_kafka:
             return [] if call is None else [do.CompleteCommit(call.call, refused)]
-        self._round = _Round(self._new_ticket(), session_id, attempts, call, refused, for_kafka)
+        self._round = _Round(
+            self._new_ticket(), session_id, control_version, attempts, call, refused, for_kafka
+        )
         self.in_flight = {tp: self._partitions[tp].resets for tp in (*offsets, *for_kafka)}
         if offsets:
             return [do.Commit(self._round.ticket, session_id, offsets, control_version)]
@@ -224,7 +227,9 @@ class Commits:
     def _tell_kafka(self, now: _Round) -> list[Command]:
         now.in_kafka = True
         self.in_flight = {tp: self.in_flight[tp] for tp in now.for_kafka}
-        return [do.CommitToKafka(now.ticket, now.session_id, dict(now.for_kafka), now.attempts)]
+        return [
+            do.CommitToKafka(now.ticket, now.session_id, dict(now.for_kafka), now.attempts, now.control_version)
+        ]
 
     def _finish(self, now: _Round) -> list[Command]:
         self._round, self.in_flight = None, {}

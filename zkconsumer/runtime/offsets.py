@@ -1,8 +1,9 @@
 """``KafkaHalf``: does what the core says about offsets in Kafka, beside ``ZooKeeperHalf``.
 
 A commit to Kafka cannot have a condition, so what it would have said is looked at immediately before each request: that
-the lease holds, and that the owner nodes are of the session in which the commit was decided (one pipelined round, in
-that session or not at all).  What can still go wrong is as long as one request.
+the lease holds, that the owner nodes are of the session in which the commit was decided, and that the group's control
+znode is as it was (one pipelined round, in that session or not at all).  What can still go wrong is as long as one
+request.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class KafkaHalf:
         def done(results: Mapping[TopicPartition, KafkaWritten]) -> None:
             self._control.call(partial(self._committed, command, results))
 
-        check = partial(self._look, command.session_id)
+        check = partial(self._look, command.session_id, command.control_version)
         self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
 
     def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaWritten]) -> None:
@@ -80,7 +81,9 @@ class KafkaHalf:
         self._jobs.pop(ticket, None)
         self._control.feed(event)
 
-    def _look(self, session_id: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaWritten]:
+    def _look(
+        self, session_id: int, control_version: int | None, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaWritten]:
         """What must not be committed, and why; on the channel's thread."""
         wanted = list(partitions)
         answers: list[list[Result]] = []
@@ -90,7 +93,9 @@ class KafkaHalf:
             answers.append(results)
             settled.set()
 
-        self._store.submit(session_id, [GetMany(tuple(paths.owner(self._group, tp) for tp in wanted))], done)
+        control = () if control_version is None else (paths.control(self._group),)
+        asked = (*control, *(paths.owner(self._group, tp) for tp in wanted))
+        self._store.submit(session_id, [GetMany(asked)], done)
         if not settled.wait(LOOK_TIMEOUT_MS / 1000):
             silent = KafkaWritten(Outcome.FAILED, f"ZooKeeper did not show the owner nodes within {LOOK_TIMEOUT_MS} ms")
             return dict.fromkeys(wanted, silent)
@@ -98,6 +103,11 @@ class KafkaHalf:
         assert isinstance(nodes, list), "reading many gives a list"
         if not self._lease.holds:
             return dict.fromkeys(wanted, KafkaWritten(Outcome.FAILED, "the ZooKeeper session is in doubt"))
+        if control_version is not None:
+            told, *nodes = nodes
+            if not isinstance(told, Node) or told.stat.version != control_version:
+                changed = KafkaWritten(Outcome.FAILED, "the control znode of the group changed")
+                return dict.fromkeys(wanted, changed)
         found: dict[TopicPartition, KafkaWritten] = {}
         for tp, node in zip(wanted, nodes, strict=True):
             if isinstance(node, Node) and node.stat.ephemeral_owner == session_id:
