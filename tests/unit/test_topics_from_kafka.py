@@ -310,3 +310,25 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
     assert answers == ["", ""], "what is known is told at once"
     finder.ask_to_stop()
     assert finder.join(5_000)
+
+
+def test_a_question_that_another_one_follows_is_answered_all_the_same() -> None:
+    cluster = FakeCluster()
+    answers: list[str] = []
+    finder = TopicFinder(
+        "m",
+        AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
+        60_000,
+        SYSTEM_CLOCK,
+        on_brokers=lambda _: None,
+        on_change=lambda: None,
+        on_refused=lambda _: None,
+        on_death=lambda name, error: answers.append(f"{name} died: {error}"),
+    )
+    finder.want(["one"], answers.append)
+    finder.want(["two"], answers.append)
+    wait_until(lambda: len(answers) == 2, "both are answered", DEADLINE_MS)
+    finder.ask_to_stop()
+    assert finder.join(5_000)
+    assert answers == ["", ""]
+    assert len(cluster.requests) < 10, "nobody is asked again and again"

@@ -66,6 +66,7 @@ class AnyBroker:
         self._nobody = nobody
         self._clock = clock
         self._connection: Connection | None = None
+        self._has_answered = False
 
     def interrupt(self) -> None:
         """Let the question under way end with ``ConnectorClosed``."""
@@ -99,13 +100,16 @@ class AnyBroker:
                 if timeout_ms <= 0:
                     break
             try:
-                return self._ask_one(broker, question, is_stopped, timeout_ms)
+                answer = self._ask_one(broker, question, is_stopped, timeout_ms)
             except ConnectorClosed:
                 raise
             except AuthenticationException as error:
                 trouble, refused = str(error), refused or self._diagnosed(broker, error) or error
             except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
                 trouble, refused = str(error), refused or self._diagnosed(broker, error)
+            else:
+                self._has_answered = True
+                return answer
         raise NoBrokerAnswers(f"none of {len(brokers)} brokers answers; the last one: {refused or trouble}", refused)
 
     def _ask_one(
@@ -127,4 +131,7 @@ class AnyBroker:
             connection.close()
 
     def _diagnosed(self, broker: BrokerAddress, error: Exception) -> AuthenticationException | None:
-        return None if self._diagnose is None else self._diagnose(broker.host, broker.port, error)
+        """Once a broker has answered, the settings fit: what closes connections then is a broker that goes down."""
+        if self._diagnose is None or self._has_answered:
+            return None
+        return self._diagnose(broker.host, broker.port, error)

@@ -180,7 +180,7 @@ class SaslTransport:
 
     def _exchange(self, mechanism: Mechanism, version: int, deadline_ms: int) -> int:
         """SaslAuthenticate until both sides are content; gives the lifetime of the login, 0 for ever."""
-        message: bytes | None = mechanism.first()
+        message = self._answer(mechanism, None)
         for _ in range(CHALLENGES_MAX):
             assert message is not None, "asked again only with something to say"
             request = SaslAuthenticateRequest(auth_bytes=message)
@@ -194,7 +194,7 @@ class SaslTransport:
 
     def _exchange_bare(self, mechanism: Mechanism, deadline_ms: int) -> None:
         """The mechanism's messages without Kafka's protocol around them; a refusal is a closed connection."""
-        message: bytes | None = mechanism.first()
+        message = self._answer(mechanism, None)
         for _ in range(CHALLENGES_MAX):
             assert message is not None, "asked again only with something to say"
             self._below.send_all(len(message).to_bytes(SIZE_BYTES, "big") + message, deadline_ms)
@@ -214,10 +214,10 @@ class SaslTransport:
                 return
         raise self._endless()
 
-    def _answer(self, mechanism: Mechanism, challenge: bytes) -> bytes | None:
-        """What the mechanism says next; None when the login is complete."""
+    def _answer(self, mechanism: Mechanism, challenge: bytes | None) -> bytes | None:
+        """What the mechanism says to a challenge, or first of all; None when the login is complete."""
         try:
-            message = mechanism.answer(challenge)
+            message = mechanism.first() if challenge is None else mechanism.answer(challenge)
         except AuthenticationException as error:
             raise type(error)(f"{self._where}: {error}") from error.__cause__
         except RemoteProtocolError as error:

@@ -102,7 +102,7 @@ class TopicFinder:
         self._due_ms: int | None = None
         self._worker: Worker | None = None
         self._is_closed = False
-        self._said = ""
+        self._has_complained = False
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -194,8 +194,9 @@ class TopicFinder:
                     self._changed.wait(None if wait_ms is None else wait_ms / 1000)
                     continue
                 self._due_ms = None
-                names = None if self._wants_all else sorted(self._wanted)
                 waiting, self._waiting = self._waiting, []
+                asked = self._wanted.union(*(each.names for each in waiting if each.names is not None))
+                names = None if self._wants_all else sorted(asked)
             self._ask(names, waiting, stop)
 
     def _ask(self, names: list[str] | None, waiting: list[_Waiting], stop: StopSignal) -> None:
@@ -215,11 +216,9 @@ class TopicFinder:
             has_changed = self._take(told, names)
             first = self._answered_at_ms is None
             self._answered_at_ms = self._clock.now_ms()
-            self._said = ""
-            answered = [each for each in waiting if self._is_known(each)]
-            self._waiting += [each for each in waiting if each not in answered]
+            self._has_complained = False
             self._plan(is_answered=True)
-        for each in answered:
+        for each in waiting:
             each.done("")
         if has_changed and not first:
             self._on_change()
@@ -228,7 +227,8 @@ class TopicFinder:
         with self._changed:
             self._plan(is_answered=False)
             has_answered = self._answered_at_ms is not None
-            is_news, self._said = self._said != str(error), str(error)
+            # The text names the broker that was asked last, which is another one every time.
+            is_news, self._has_complained = not self._has_complained, True
         if isinstance(error, NoBrokerAnswers) and error.refused is not None and not has_answered:
             self._on_refused(error.refused)
         if is_news:
@@ -243,13 +243,8 @@ class TopicFinder:
             pause_ms = min(pause_ms, ABSENCE_POLL_MS)
         elif any(self._known[name].partitions is None for name in self._wanted if name in self._known):
             pause_ms = min(pause_ms, MISSING_POLL_MS)
-        due_ms = self._clock.now_ms() + (0 if self._waiting else pause_ms)
+        due_ms = self._clock.now_ms() + pause_ms
         self._due_ms = due_ms if self._due_ms is None else min(self._due_ms, due_ms)
-
-    def _is_known(self, waiting: _Waiting) -> bool:
-        if waiting.names is None:
-            return self._knows_all
-        return all(name in self._known for name in waiting.names)
 
     # --- an answer ----------------------------------------------------------------------------------------------
 
