@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 import pytest
 
@@ -13,6 +14,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_reader import GroupReader
+from zkconsumer.zk.procedures import Elsewhere, Procedure
 from zkconsumer.zk.registration import Registration, format_registration
 from zkconsumer.zk.requests import (
     Children,
@@ -23,6 +25,7 @@ from zkconsumer.zk.requests import (
     NoAuth,
     NoNode,
     Request,
+    SessionGone,
     StoreEvent,
     WatchFired,
 )
@@ -468,3 +471,50 @@ def test_a_view_tells_when_topics_were_created(server: FakeZooKeeper, reading: R
     server.remove(paths.topic("t1"))
     create_topic(server, "t1", 1)
     assert reading.read(OURS).births["t1"] > first
+# --- topics from elsewhere ----------------------------------------------------------------------------------------
+
+
+class Slow:
+    """A source of topics that waits for somebody else."""
+
+    births: ClassVar[dict[str, int]] = {}
+
+    def read(self, topics: Iterable[str]) -> Procedure[dict[str, tuple[int, ...] | None]]:
+        yield Elsewhere(lambda done: None)
+        return dict.fromkeys(topics, (0,))
+
+    def read_all(self) -> Procedure[tuple[str, ...]]:
+        yield Elsewhere(lambda done: None)
+        return ()
+
+    def invalidate(self, path: str) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+def test_a_reading_that_ends_in_the_middle_of_the_next_one_disturbs_nothing() -> None:
+    """It waited for Kafka when its session ended; what fires now is kept for the end of the reading under way."""
+    reader = GroupReader(GROUP, Slow())
+    own = Subscription("static", {TOPIC: 1})
+    missing = NoNode(paths.ids(GROUP))
+    late = reader.read(own, whole_group=False, with_owners=False)
+    next(late)
+    assert isinstance(late.send([missing]), Elsewhere)
+    reader.forget()
+    now = reader.read(own, whole_group=False, with_owners=False)
+    next(now)
+    with pytest.raises(StopIteration) as ended:
+        late.send([])
+        late.send([SessionGone(paths.control(GROUP))])
+    assert isinstance(ended.value.value, str)
+    assert isinstance(now.send([missing]), Elsewhere)
+    look_at_control = now.send([])
+    reader.invalidate(paths.control(GROUP))
+    with pytest.raises(StopIteration) as ended:
+        now.send([None])
+    assert isinstance(ended.value.value, GroupView)
+    assert ended.value.value.topics == {TOPIC: (0,)}
+    again = reader.read(own, whole_group=False, with_owners=False)
+    next(again)
+    again.send([missing])
+    assert again.send([]) == look_at_control, "what fired in between is read again"

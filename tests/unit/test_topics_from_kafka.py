@@ -140,6 +140,17 @@ def test_a_member_that_starts_before_its_brokers_goes_on_when_they_come(
     wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
 
 
+def test_a_member_that_waits_for_its_brokers_leaves_at_once(world: FakeWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.cluster.stop_broker(0)
+    one = member(world, zookeeper_session_timeout_ms=200)
+    one.create_message_streams({TOPIC: 1})
+    began_ms = SYSTEM_CLOCK.now_ms()
+    one.close()
+    assert SYSTEM_CLOCK.now_ms() - began_ms < 3_000
+    assert "close-incomplete" not in caplog.text
+    assert "group-unreadable" not in caplog.text, "that brokers are down is said once, in its own words"
+
+
 def test_an_outage_of_the_brokers_moves_no_partition(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
     one = member(world)
@@ -310,6 +321,33 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
     assert answers == ["", ""], "what is known is told at once"
     finder.ask_to_stop()
     assert finder.join(5_000)
+
+
+def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 10)
+    monkeypatch.setattr(topic_finder, "PATIENCE_MS", 200)
+    cluster = FakeCluster(2)
+    for broker_id in range(2):
+        cluster.stop_broker(broker_id)
+    answers: list[str] = []
+    finder = TopicFinder(
+        "m",
+        AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
+        60_000,
+        SYSTEM_CLOCK,
+        on_brokers=lambda _: None,
+        on_change=lambda: None,
+        on_refused=lambda _: None,
+        on_death=lambda name, error: answers.append(f"{name} died: {error}"),
+    )
+    finder.want(["t"], answers.append)
+    wait_until(lambda: len(answers) == 1, "patience ends", DEADLINE_MS)
+    finder.ask_to_stop()
+    assert finder.join(5_000)
+    assert answers[0].startswith("none of 2 brokers answers")
+    assert caplog.text.count("topics-unanswered") == 1
 
 
 def test_a_question_that_another_one_follows_is_answered_all_the_same() -> None:

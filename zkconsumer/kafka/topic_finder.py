@@ -41,7 +41,10 @@ FRESH_MS = 1_000
 """An answer of this age is as good as a new one."""
 
 ASK_LIMIT_MS = 8_000
-"""How long brokers are asked, one after the other, before the question counts as unanswered."""
+"""How long brokers are asked, one after the other, before they are asked anew."""
+
+PATIENCE_MS = 30_000
+"""How long somebody who wants to know waits for brokers that do not answer before he is told so."""
 
 log = logging.getLogger("zkconsumer.topics")
 
@@ -64,6 +67,7 @@ class _Known:
 class _Waiting:
     """Somebody who wants to know these (None: all topics)."""
 
+    since_ms: int
     names: frozenset[str] | None
     done: Callable[[str], None]
 
@@ -107,7 +111,7 @@ class TopicFinder:
     # --- questions ----------------------------------------------------------------------------------------------
 
     def want(self, names: Iterable[str] | None, done: Callable[[str], None]) -> None:
-        """Call ``done("")`` once these topics (None: all) are known, at once if they are, or ``done(why)``.
+        """Call ``done("")`` once these topics (None: all) are known, or ``done(why)`` after ``PATIENCE_MS``.
 
         What is wanted now takes the place of what was wanted before; whoever wanted all topics once is told of every
         change for good.
@@ -116,11 +120,11 @@ class TopicFinder:
             if names is None:
                 self._wants_all = True
                 is_known = self._knows_all
-                waiting = _Waiting(None, done)
+                waiting = _Waiting(self._clock.now_ms(), None, done)
             else:
                 self._wanted = frozenset(names)
                 is_known = all(name in self._known for name in self._wanted)
-                waiting = _Waiting(self._wanted, done)
+                waiting = _Waiting(self._clock.now_ms(), self._wanted, done)
             if is_known:
                 if self._answered_at_ms is None or self._clock.now_ms() - self._answered_at_ms > FRESH_MS:
                     self._ask_soon()
@@ -225,6 +229,8 @@ class TopicFinder:
 
     def _unanswered(self, error: WorldError, waiting: list[_Waiting]) -> None:
         with self._changed:
+            now_ms = self._clock.now_ms()
+            self._waiting += [each for each in waiting if now_ms - each.since_ms < PATIENCE_MS]
             self._plan(is_answered=False)
             has_answered = self._answered_at_ms is not None
             # The text names the broker that was asked last, which is another one every time.
@@ -234,7 +240,8 @@ class TopicFinder:
         if is_news:
             log.warning("topics-unanswered why=%r", str(error))
         for each in waiting:
-            each.done(str(error))
+            if now_ms - each.since_ms >= PATIENCE_MS:
+                each.done(str(error))
 
     def _plan(self, *, is_answered: bool) -> None:
         """When to ask next; with the lock held."""

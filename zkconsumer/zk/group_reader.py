@@ -79,7 +79,9 @@ class GroupReader:
         except Unreadable as error:
             return str(error)
         finally:
-            self._fired = None
+            # A reading that waited for Kafka may end in the middle of the next one, of another session.
+            if self._fired is fired:
+                self._fired = None
             for path in fired:
                 self.invalidate(path)
 
