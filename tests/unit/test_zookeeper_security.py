@@ -25,6 +25,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import login as login_module
 from zkconsumer.zk import paths, writes
 from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.login import AUTH_XID, SASL_ROUNDS_MAX, LoginRefused, Packet, check_libraries, log_in
 from zkconsumer.zk.procedures import ROUNDS_MAX, Claims
 from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, CreateOp, GetAcl, Multi, Request
@@ -256,6 +257,21 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     for login in (SaslDigestMd5("a", "b"), SaslGssapi()):
         with pytest.raises(UsageError, match=r"pip install 'zkconsumer\[zookeeper-"):
             check_libraries(login)
+
+
+def test_a_login_that_is_refused_later_is_told_once_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """A password that was changed under a running member: it waits for a person, and the log is not filled."""
+    store = KazooStore("127.0.0.1:1", 4_000, security=ZkSecurity(SaslDigestMd5("alice", "hush-hush")))
+    store._on_login_refused("h:1: before the first session")
+    words = "ZooKeeper refused sasl:alice at h:1: before the first session; correct zookeeper.auth"
+    assert str(store._refusal) == words
+    assert caplog.text == ""
+    for reason in ("h:1: wrong", "h:1: wrong", "h:2: wrong"):
+        store._on_login_refused(reason)
+    store.close(100)
+    told = [record.getMessage() for record in caplog.records]
+    assert [words.partition(":")[0] for words in told] == ["zookeeper-login-refused who='sasl"] * 2
+    assert "hush" not in caplog.text
 
 
 # --- lists on what is made ------------------------------------------------------------------------------------------
