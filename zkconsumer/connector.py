@@ -494,7 +494,8 @@ class ZookeeperConsumerConnector:
             raise ForkedError(
                 f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
             )
-        if self._closed:
+        # A close waits for a rebalance listener that is being called, so that it can finish what it is there for.
+        if self._closed and not self._member.listener.is_waited_for_here:
             raise ConnectorClosed(f"{self.consumer_id} is closed")
         if self._member.failure is not None:
             raise self._member.failure

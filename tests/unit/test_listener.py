@@ -14,7 +14,7 @@ from tests.fix_world import MakeConnector, our_threads, run_in_thread, take, wai
 from zkconsumer import javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.subscription import ConsumerThreadId
-from zkconsumer.errors import MessageStreamsExistException, UsageError
+from zkconsumer.errors import ConnectorClosed, MessageStreamsExistException, UsageError
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
 
@@ -263,7 +263,7 @@ def test_a_close_waits_for_the_listener_that_is_being_called(
         if call == 2:
             is_called.set()
             let_go.wait(10)
-            connector._member.commit({TopicPartition(TOPIC, 1): 2}, 5_000)
+            connector.commit_offsets()
 
     recorder = Recorder(work)
     connector = listening(connect, recorder, auto_commit_enable=False)
@@ -279,7 +279,7 @@ def test_a_close_waits_for_the_listener_that_is_being_called(
     let_go.set()
     closing()
     joining()
-    assert world.offsets(GROUP, TOPIC) == {1: 2}
+    assert world.offsets(GROUP, TOPIC)[1] == 2, "what the listener commits while the close waits is accepted"
     assert not [record for record in caplog.records if record.getMessage().startswith("close-incomplete")]
 
 
@@ -289,7 +289,16 @@ def test_a_listener_that_never_returns_does_not_stop_a_close_and_is_not_called_a
     caplog.set_level(logging.INFO)
     world.create_topic(TOPIC)
     let_go = threading.Event()
-    recorder = Recorder(lambda _: let_go.wait(60))
+    errors: list[Exception] = []
+
+    def work(_: int) -> None:
+        let_go.wait(60)
+        try:
+            connector.commit_offsets()
+        except ConnectorClosed as error:
+            errors.append(error)
+
+    recorder = Recorder(work)
     connector = listening(connect, recorder, rebalance_listener_timeout_ms=20)
     connector.create_message_streams({TOPIC: 1})
     connector.close()
@@ -297,6 +306,7 @@ def test_a_listener_that_never_returns_does_not_stop_a_close_and_is_not_called_a
     let_go.set()
     wait_until(lambda: not our_threads(), "its thread ends when it returns")
     assert recorder.calls == [{}]
+    assert len(errors) == 1, "it is told at once that it comes too late"
 
 
 def test_what_was_held_when_the_session_expired_is_named_in_no_call(world: FakeWorld, connect: MakeConnector) -> None:

@@ -36,6 +36,7 @@ class ListenerCalls:
         self._control = control
         self._thread = CallbackThread(f"{member}-listener", CALLS_MAX, on_death)
         self._running: ev.ListenerReturned | None = None
+        self._closed = False
 
     def set(self, listener: ConsumerRebalanceListener) -> None:
         """Call this one from now on."""
@@ -64,8 +65,14 @@ class ListenerCalls:
             running, self._running = self._running, None
             self._control.post(running)
 
+    @property
+    def is_waited_for_here(self) -> bool:
+        """Whether the caller is in a call for which the rebalance, or a close, still waits."""
+        return self._thread.is_current and self._running is not None and not self._closed
+
     def close(self) -> None:
         """Call nobody any more."""
+        self._closed = True
         self._thread.close()
 
     def join(self, timeout_ms: int) -> bool:
