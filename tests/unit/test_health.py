@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import stat
 import threading
@@ -283,6 +284,24 @@ def test_a_flood_of_questions_is_one_look(
     for _ in range(100):
         ask(place, 3_000)
     assert len(looks) == 1
+
+
+def test_a_process_with_thousands_of_descriptors_answers_too(
+    world: FakeWorld, connect: MakeConnector, place: Path
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, limits[1]), limits[1]))
+    many: list[int] = []
+    try:
+        while not many or many[-1] < 1_100:
+            many.append(os.open(os.devnull, os.O_RDONLY))
+        connector = connect(group_id="g", health_socket=str(place))
+        assert ask(place, 3_000)["alive"]
+        connector.close()
+    finally:
+        for descriptor in many:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 # --- where --------------------------------------------------------------------------------------------------------

@@ -88,9 +88,12 @@ class HealthServer:
         log.error("health-thread-died thread=%s", name, exc_info=error)
 
     def _serve(self, stop: StopSignal) -> None:
+        waiting = select.poll()  # select() cannot wait for descriptors above 1023
+        waiting.register(self._socket, select.POLLIN)
+        waiting.register(self._wake_in, select.POLLIN)
         while not stop.is_set():
-            ready = select.select([self._socket, self._wake_in], [], [])[0]
-            if self._socket not in ready or stop.is_set():
+            ready = {descriptor for descriptor, _ in waiting.poll()}
+            if self._socket.fileno() not in ready or stop.is_set():
                 continue
             try:
                 asking, _ = self._socket.accept()
