@@ -10,6 +10,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import prometheus_client
 import pytest
 
 from tests.fix_world import MakeConnector, run_in_thread, take, wait_until
@@ -20,6 +21,7 @@ from zkconsumer.observe import metric_names as names
 from zkconsumer.observe.dump import write_metrics
 from zkconsumer.observe.metric_names import ROWS, Kind
 from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, Timer
+from zkconsumer.observe.prometheus import ConnectorCollector
 from zkconsumer.runtime.metrics import KNOWN_MS, MemberMetrics
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import FakeWorld
@@ -368,9 +370,6 @@ def test_a_dump_is_whole_or_not_there(tmp_path: Path, world: FakeWorld, connect:
 def test_prometheus_shows_every_row_with_labels_that_tell_connectors_apart(
     world: FakeWorld, connect: MakeConnector
 ) -> None:
-    prometheus_client = pytest.importorskip("prometheus_client")
-    from zkconsumer.observe.prometheus import ConnectorCollector
-
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 0, [b"value"] * 3)
     members = [connect(group_id=GROUP, client_id="same", consumer_id=name) for name in ("a", "b")]
