@@ -39,8 +39,8 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.chunks import ChunkQueue
+from zkconsumer.kafka.coordinator_lookup import ChannelSettings
 from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.kafka.offsets_channel import ChannelSettings
 from zkconsumer.observe.dump import write_metrics
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.health import HealthServer, hide, show

@@ -14,7 +14,8 @@ from zkconsumer.base.threads import live_threads
 from zkconsumer.core.events import KafkaWritten, Outcome
 from zkconsumer.errors import WorldError
 from zkconsumer.kafka import versions
-from zkconsumer.kafka.offsets_channel import ChannelSettings, Fetched, Job, OffsetsChannel
+from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+from zkconsumer.kafka.offsets_channel import Fetched, Job, OffsetsChannel
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold, PartitionError
 from zkconsumer.testing.fake_releases import RELEASES

@@ -22,9 +22,10 @@ from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.chunks import ChunkQueue, ShutdownMarker
+from zkconsumer.kafka.coordinator_lookup import ChannelSettings
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.offsets_channel import ChannelSettings, OffsetsChannel
+from zkconsumer.kafka.offsets_channel import OffsetsChannel
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
 from zkconsumer.observe.metrics import TICK_MS, Registry

@@ -1,0 +1,237 @@
+"""``CoordinatorLookup``: finds the broker that keeps a group's offsets, and holds the conversation with it.
+
+    any broker --FindCoordinator--> the coordinator --negotiate--> Coordinator (address, connection, versions)
+
+One thread looks and talks; ``interrupt`` may come from any other, and ends whatever that one is blocked in.  How long
+it may take, and how to wait, is the ``Turn``'s: the original looks without end, and without a pause between its rounds.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from zkconsumer.errors import ConnectorClosed, WorldError
+from zkconsumer.kafka.connection import ConnectionFailed, PeerTrouble, Reason
+from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.kafka.group_offsets import find_coordinator
+from zkconsumer.kafka.offset_errors import NEVER_TOLD, in_words
+from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.types import BrokerAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkconsumer.kafka.connection import Connect, Connection
+
+LOOKUP_TIMEOUT_MS = 3_000
+"""How long one broker may take to say who the coordinator is; the original's fixed time-out of this channel."""
+
+LOOKUP_SHARE_MS_MIN = 250
+"""The least that each broker gets when the time is divided among them."""
+
+SAY_FROM_ROUND = 2
+"""From which round of a job on trouble is told: the first group that ever commits finds no coordinator, because the
+brokers make the topic of the offsets only then."""
+
+UNSUPPORTED = (
+    "offsets.storage=kafka needs brokers from 0.8.2 on, and none of the {} brokers of this cluster knows "
+    "FindCoordinator: set offsets.storage=zookeeper for every member, or upgrade the brokers"
+)
+
+log = logging.getLogger("zkconsumer.offsets")
+
+
+class Turn(Protocol):
+    """Whoever looks now."""
+
+    def left_ms(self) -> int:
+        """How long it may still take; raises what ends it."""
+
+    def pause(self, why: str) -> None:
+        """Wait before the next try; ``why`` is told if there is none.  Raises what ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """How a group's coordinator is asked; times in ms."""
+
+    group: str
+    client_id: str
+    socket_timeout_ms: int
+    backoff_ms: int
+
+
+class GivenUp(Exception):
+    """The turn's time is over; the text says what stood in its way last."""
+
+
+class Unsupported(Exception):
+    """No broker of the cluster knows what a coordinator is."""
+
+
+class Refused(Exception):
+    """The coordinator refuses the whole group, and will go on doing so."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(in_words(code))
+        self.code = code
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """An open conversation with the coordinator."""
+
+    address: BrokerAddress
+    connection: Connection
+    ranges: ApiRanges = field(repr=False)
+
+
+class CoordinatorLookup:
+    """The conversation with the coordinator, as long as there is one."""
+
+    def __init__(
+        self, settings: ChannelSettings, connect: Connect, find_brokers: Callable[[], Sequence[BrokerAddress]]
+    ) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._find_brokers = find_brokers
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        """Under the lock: what the thread may be blocked in."""
+        self._coordinator: Coordinator | None = None
+        self._silent: set[BrokerAddress] = set()
+        self._said_coordinator: BrokerAddress | None = None
+        self._said_trouble = ""
+
+    def interrupt(self) -> None:
+        """End whatever the thread is blocked in; from any thread."""
+        with self._lock:
+            connection = self._connection
+        if connection is not None:
+            connection.close()
+
+    def connected(self, turn: Turn) -> Coordinator:
+        """The conversation with the coordinator; looks for it as long as the turn lasts.
+
+        One that the broker has ended meanwhile (it went down, or nothing was said for long) costs no attempt.
+        """
+        if self._coordinator is not None and has_ended(self._coordinator.connection):
+            self.drop()
+        rounds = 0
+        while self._coordinator is None:
+            turn.left_ms()
+            try:
+                brokers = list(self._find_brokers())
+            except WorldError as error:
+                turn.pause(f"the brokers cannot be looked up: {error}")
+                continue
+            # Whoever did not answer the last time is asked last.
+            brokers.sort(key=lambda broker: (broker in self._silent, random.random()))
+            trouble = self._ask_around(turn, brokers)
+            if self._coordinator is None:
+                rounds += 1
+                if rounds >= SAY_FROM_ROUND:
+                    self._say_trouble(trouble)
+                turn.pause(trouble)
+        return self._coordinator
+
+    def _ask_around(self, turn: Turn, brokers: Sequence[BrokerAddress]) -> str:
+        """Ask one broker after the other who the coordinator is, and connect to that; why not, if that failed."""
+        trouble = "no broker is registered in ZooKeeper (/brokers/ids)"
+        too_old = 0
+        for number, broker in enumerate(brokers):
+            # One that swallows packets must leave time for the others.
+            share_ms = max(LOOKUP_SHARE_MS_MIN, turn.left_ms() // (len(brokers) - number))
+            try:
+                found = self._ask_one(turn, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
+                self._silent.discard(broker)
+            except PeerTrouble as error:
+                self.drop()
+                self._silent.add(broker)
+                trouble = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
+                continue
+            if found is None:
+                too_old += 1
+                trouble = f"{broker} is older than 0.8.2, and keeps no offsets"
+            elif isinstance(found, ErrorCode):
+                if found in NEVER_TOLD:
+                    raise Refused(found)
+                return f"{broker} was asked for the coordinator of group {self._settings.group}: {found}"
+            else:
+                return self._go_to(turn, found, broker)
+        if brokers and too_old == len(brokers):
+            raise Unsupported(UNSUPPORTED.format(len(brokers)))
+        return trouble
+
+    def _ask_one(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> BrokerAddress | ErrorCode | None:
+        """Who the coordinator is; None when the broker does not know such a question (0.8.0, 0.8.1)."""
+        for _ in range(2):
+            connection = self._open(turn, broker, timeout_ms)
+            ranges = negotiate(connection, timeout_ms)
+            self._coordinator = Coordinator(broker, connection, ranges)
+            try:
+                found = find_coordinator(connection, ranges, self._settings.group, timeout_ms)
+            except ConnectionFailed as error:
+                # Before 0.8.2 a broker closes the connection on a question that it does not know; so does one that
+                # is just going down: it is asked twice.
+                if not ranges.is_assumed or error.reason is not Reason.CLOSED:
+                    raise
+                self.drop()
+            else:
+                if not isinstance(found, BrokerAddress) or found[1:] != broker[1:]:
+                    self.drop()
+                return found
+        return None
+
+    def _go_to(self, turn: Turn, found: BrokerAddress, asked: BrokerAddress) -> str:
+        """Connect to the coordinator, unless it is the one that was asked."""
+        if self._coordinator is None:
+            timeout_ms = min(self._settings.socket_timeout_ms, turn.left_ms())
+            try:
+                connection = self._open(turn, found, timeout_ms)
+                self._coordinator = Coordinator(found, connection, negotiate(connection, timeout_ms))
+            except PeerTrouble as error:
+                self.drop()
+                return f"{asked} named {found} as the coordinator: {error}"
+        self._said_trouble = ""
+        if found != self._said_coordinator:
+            self._said_coordinator = found
+            log.info("coordinator-found group=%s broker=%s", self._settings.group, found)
+        return ""
+
+    def _open(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> Connection:
+        self.drop()
+        connection = self._connect(
+            broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
+        )
+        with self._lock:
+            self._connection = connection
+        # Whoever cancelled it may have come before there was a connection to close.
+        turn.left_ms()
+        return connection
+
+    def drop(self) -> None:
+        """End the conversation: the coordinator is looked for anew."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        self._coordinator = None
+        if connection is not None:
+            connection.close()
+
+    def _say_trouble(self, why: str) -> None:
+        shape = "".join(char for char in why if not char.isdigit())
+        if shape != self._said_trouble:
+            self._said_trouble = shape
+            log.warning("no-coordinator group=%s why=%r", self._settings.group, why)
+
+
+def has_ended(connection: Connection) -> bool:
+    """Whether the other side has ended a conversation in which no answer is due."""
+    try:
+        return connection.has_answer(0)
+    except (*PeerTrouble, ConnectorClosed):
+        return True

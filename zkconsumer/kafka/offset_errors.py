@@ -1,0 +1,49 @@
+"""What the errors of a group's coordinator mean to somebody who keeps offsets there without being a member.  Pure."""
+
+from __future__ import annotations
+
+from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.kafka import error_codes as codes
+from zkconsumer.kafka.error_codes import ErrorCode
+
+MODERN_GROUP = frozenset(
+    {codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION, codes.REBALANCE_IN_PROGRESS, codes.STALE_MEMBER_EPOCH}
+)
+"""What a coordinator answers to somebody outside, while members of the modern kind are in a group of this name."""
+
+MODERN_GROUP_HINT = (
+    "members of the modern kind (KafkaConsumer) are alive in a group of this name, and the coordinator takes offsets "
+    "from them alone: stop them, or give this group another group.id"
+)
+
+HINTS = {
+    codes.UNKNOWN_TOPIC_OR_PARTITION: "the brokers do not know the partition: its topic was deleted",
+    codes.OFFSET_METADATA_TOO_LARGE: "the note beside the offset is longer than offset.metadata.max.bytes",
+    codes.INVALID_COMMIT_OFFSET_SIZE: "the broker cannot store a commit of this size",
+    codes.INVALID_GROUP_ID: "the brokers do not take this group.id",
+    codes.TOPIC_AUTHORIZATION_FAILED: "the brokers' ACLs do not let this user read the topic",
+    codes.GROUP_AUTHORIZATION_FAILED: "the brokers' ACLs do not let this user use the group",
+}
+"""Errors after which committing again is in vain, and what they mean."""
+
+NEVER_TOLD = frozenset({codes.INVALID_GROUP_ID, codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED})
+"""Errors after which asking again is in vain.  Not so UNKNOWN_TOPIC_OR_PARTITION: brokers of 0.8.2 answer it until they
+have learnt of the topic, also right after a restart, and then there may be an offset."""
+
+
+def is_final(code: ErrorCode) -> bool:
+    """Whether committing again is in vain as long as things are as they are."""
+    return code in MODERN_GROUP or code in HINTS
+
+
+def in_words(code: ErrorCode) -> str:
+    """The code's name and number, and what it means."""
+    hint = MODERN_GROUP_HINT if code in MODERN_GROUP else HINTS.get(code)
+    return f"{code}: {hint}" if hint else str(code)
+
+
+def refusal(code: ErrorCode) -> KafkaWritten:
+    """What became of a commit that was answered with this code."""
+    if code == codes.NONE:
+        return KafkaWritten(Outcome.DONE)
+    return KafkaWritten(Outcome.FAILED, in_words(code), is_final(code), code in MODERN_GROUP)
