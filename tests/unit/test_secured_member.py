@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.fix_security import PASSWORD, TLS, USER
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import (
+    ConsumerTimeoutException,
     InvalidConfigException,
     SaslAuthenticationException,
     SecurityProtocolMismatch,
@@ -101,6 +103,31 @@ def test_a_refusal_before_anything_was_read_ends_every_stream(world: FakeWorld) 
             next(iter(stream))
     with pytest.raises(SaslAuthenticationException):
         member.commit_offsets()
+
+
+def test_a_login_that_was_accepted_once_is_tried_again(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has just started may not know its users yet."""
+    security = world.cluster.security
+    assert security is not None
+    member = connector(world, consumer_timeout_ms=500)
+    check = member._member.check_brokers
+
+    def check_and_forget() -> None:
+        check()
+        security.users[USER] = "not loaded yet"
+
+    monkeypatch.setattr(member._member, "check_brokers", check_and_forget)
+    [stream] = member.create_message_streams({"clicks": 1})["clicks"]
+    with pytest.raises(ConsumerTimeoutException):
+        next(iter(stream))
+    security.users[USER] = PASSWORD
+
+    def reads() -> bool:
+        with suppress(ConsumerTimeoutException):
+            return next(iter(stream)).topic == "clicks"
+        return False
+
+    wait_until(reads, "it reads", DEADLINE_MS)
 
 
 def test_a_refusal_after_something_was_read_is_said_and_tried_again(

@@ -68,6 +68,11 @@ class AnyBroker:
         self._connection: Connection | None = None
         self._has_answered = False
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether some broker has answered a question since this was made."""
+        return self._has_answered
+
     def interrupt(self) -> None:
         """Let the question under way end with ``ConnectorClosed``."""
         connection = self._connection

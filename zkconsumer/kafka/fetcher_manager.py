@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import AuthenticationException, ConnectorClosed, WorldError
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, SaslAuthenticationException, WorldError
 from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
@@ -203,9 +203,11 @@ class ConsumerFetcherManager:
     def _on_refusal(self, error: AuthenticationException) -> None:
         """Somebody refuses for good.  As long as nothing was ever read, the settings are wrong: the member ends.
 
-        Later it is the brokers that have changed, perhaps one of them and for a moment: it is said and tried again.
+        Later it is the brokers that have changed, perhaps one of them and for a moment: it is said and tried again.  So
+        it is with a login once any broker has accepted it: one that has just started may not know its users yet.
         """
-        if not self._has_read:
+        is_login = isinstance(error, SaslAuthenticationException)
+        if not self._has_read and not (is_login and self._brokers.has_answered):
             self._on_refused(error)
 
     def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: Leaders) -> None:
