@@ -184,9 +184,7 @@ class Partition(Machine):
         """
         if position < 0 or position == self.stored.offset or not self.position_counts:
             return None
-        if position < max(self.stored.offset, self.in_kafka) and not self.was_reset:
-            return None
-        return position
+        return None if self._goes_back(position) else position
 
     def offset_for_kafka(self, position: int, *, repeats: bool) -> int | None:
         """What a commit should tell Kafka.
@@ -196,9 +194,16 @@ class Partition(Machine):
         """
         if position < 0 or (position == self.in_kafka and not repeats) or not self.position_counts:
             return None
-        if position < max(self.stored.offset, self.in_kafka) and self.resets == self._resets_in_kafka:
-            return None
-        return position
+        return None if self._goes_back(position) else position
+
+    def _goes_back(self, position: int) -> bool:
+        """Whether a store is known to hold more than this since the last reset.
+
+        What a store holds of before the reset counts for nothing, also not in the way of the other one: a coordinator
+        that is away keeps its old offset for as long.
+        """
+        behind_kafka = position < self.in_kafka and self.resets == self._resets_in_kafka
+        return behind_kafka or (position < self.stored.offset and not self.was_reset)
 
     @leads_to(PartitionState.CLAIMED)
     def _won(self, event: Won) -> tuple[PartitionState, list[Any]]:
