@@ -269,9 +269,9 @@ class ConsumerIterator(Generic[K, V]):
         log.warning("poison-skipped partition=%s from=%d next=%d why=%r", *place, str(poison.error))
         if next_position < chunk.complete_bytes:
             # Cut, and not only read from there on: whoever opens the chunk again must not meet the message again.
-            chunk.info.opened = chunk.behind(next_position)
+            rest = chunk.info.opened = chunk.behind(next_position)
             chunk.info.move_past(poison.next_offset, chunk.resets)
-            self._open = self._opened(chunk.info.opened)
+            self._open = self._opened(rest)
             return poison
         if chunk.complete_bytes:
             chunk.info.move_past(max(poison.next_offset, chunk.next_offset), chunk.resets)

@@ -406,6 +406,25 @@ def test_what_was_skipped_is_skipped_for_the_stream_that_goes_on_with_the_chunk_
     assert offsets(there, 2) == [1, 2]
 
 
+def test_a_partition_may_leave_in_the_middle_of_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = Lane()
+    info, other = lane.info(), lane.info(tp=OTHER)
+    lane.put(info, damaged(records_of([0])) + records_of([1]))
+    lane.put(other, records_of([7]))
+    with pytest.raises(InvalidMessageException):
+        next(lane.iterator)
+    move_past = PartitionTopicInfo.move_past
+
+    def lost_just_then(moved: PartitionTopicInfo, next_offset: int, resets: int) -> None:
+        move_past(moved, next_offset, resets)
+        moved.kill()
+
+    monkeypatch.setattr(PartitionTopicInfo, "move_past", lost_just_then)
+    lane.iterator.skip_poison()
+    monkeypatch.undo()
+    assert offsets(lane, 1) == [7], "the stream goes on with what is left"
+
+
 def test_nothing_is_skipped_that_was_not_raised_or_that_left() -> None:
     lane = Lane()
     info, other = lane.info(), lane.info(tp=OTHER)
