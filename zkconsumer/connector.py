@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.core.group import GroupSettings
 from zkconsumer.core.planner import SharePlanner
-from zkconsumer.core.stores import Source, Stores
+from zkconsumer.core.stores import NotWritten, Source, Stores
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
 from zkconsumer.core.view import STATIC, Subscription
@@ -345,14 +345,16 @@ class ZookeeperConsumerConnector:
         it is passed over.
 
         ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
-        apart, for partitions that are still ours, and where another try can help.  (Documented so in the original, and
-        turned round since 0.9.)
+        apart, where another try can help, for partitions that stayed ours, in the same stream, and were not reset:
+        after that an offset of before may be one of other records.  (Documented so in the original, and turned round
+        since 0.9.)
 
         Raises ``OffsetsNotCommitted``, with the store and the reason for each partition, when something was not
         written: it is then handed out again, here or elsewhere.  (The original returned normally.)  Raises
         ``UsageError`` for what is no partition or no offset, before anything is written.
         """
         self._check_usable()
+        ownerships = self._ownerships()
         positions = self._consumed() if offsets is None else _checked_offsets(offsets)
         timeout_ms = COMMIT_TIMEOUT_MS
         if self._stores().in_kafka:
@@ -360,13 +362,27 @@ class ZookeeperConsumerConnector:
             timeout_ms += 3 * self.config.offsets_channel_socket_timeout_ms
         refused = self._member.commit(positions, timeout_ms)
         for _ in range(self.config.offsets_commit_max_retries if retry_on_failure else 0):
-            again = {tp: positions[tp] for tp, why in refused.items() if not why.is_final and tp in self.assignment}
-            if not again or self._closing.wait(self.config.offsets_channel_backoff_ms / 1000):
+            if not self._to_try_again(refused, ownerships):
+                break
+            if self._closing.wait(self.config.offsets_channel_backoff_ms / 1000):
+                break
+            again = {tp: positions[tp] for tp in self._to_try_again(refused, ownerships)}
+            if not again:
                 break
             refused = {tp: why for tp, why in refused.items() if tp not in again}
             refused |= self._member.commit(again, timeout_ms)
         if refused:
             raise OffsetsNotCommitted({tp: str(why) for tp, why in refused.items()})
+
+    def _to_try_again(
+        self, refused: Mapping[TopicPartition, NotWritten], ownerships: dict[TopicPartition, tuple[object, int]]
+    ) -> list[TopicPartition]:
+        same = self._ownerships().items() & ownerships.items()
+        return [tp for tp, _ in same if tp in refused and not refused[tp].is_final]
+
+    def _ownerships(self) -> dict[TopicPartition, tuple[object, int]]:
+        """What is ours, and how often it was reset: as long as that is the same, a position means the same."""
+        return {tp: (info, info.resets) for tp, info in self._member.streams.held().items() if info.is_live}
 
     def _consumed(self) -> dict[TopicPartition, int]:
         """What is on its way out is committed with its release; without automatic commits only this can do it."""

@@ -47,7 +47,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import CheckOp, ChildrenOf, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
+from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildrenOf, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Control, format_control
 
@@ -838,6 +838,37 @@ def test_a_failed_commit_is_tried_again_as_often_as_the_settings_say(world: Fake
         connector.commit_offsets({tp: 5}, retry_on_failure=False)
     assert connector.counters["commits_failed"] == 5
     assert connector.assignment, "it is held and read on"
+
+
+@pytest.mark.parametrize("happens", ["reset", "lost and won again"])
+def test_a_failed_commit_is_not_tried_again_when_its_offset_may_mean_other_records(
+    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, happens: str
+) -> None:
+    """Between two tries the broker says where the partition begins now: an offset of before would lose records."""
+    world.create_topic(TOPIC, 1)
+    tp = TopicPartition(TOPIC, 0)
+    world.zookeeper.ensure(paths.offset(GROUP, tp), b"0")
+    connector = connect(group_id=GROUP, offsets_commit_max_retries=3)
+    streams_of(connector)
+    old = infos(connector)[0]
+    world.zookeeper.set_acl(paths.offset(GROUP, tp), ())
+
+    class Pause:
+        def wait(self, _: float) -> bool:
+            world.zookeeper.set_acl(paths.offset(GROUP, tp), OPEN_ACL)
+            if happens == "reset":
+                old.reset(0)
+                connector._member.streams.on_reset(old, 0)
+            else:
+                world.zookeeper.remove(paths.owner(GROUP, tp))
+                wait_until(lambda: infos(connector).get(0) not in (None, old), "it is won again")
+            return False
+
+    monkeypatch.setattr(connector, "_closing", Pause())
+    with pytest.raises(OffsetsNotCommitted, match="NoAuth"):
+        connector.commit_offsets({tp: 5})
+    assert world.offsets(GROUP, TOPIC) == {0: 0}
+    monkeypatch.undo()
 
 
 def test_a_commit_is_bound_to_the_owner_node(world: FakeWorld, connect: MakeConnector) -> None:
