@@ -763,7 +763,7 @@ def test_a_commit_in_the_middle_of_a_release_complains_of_nothing(
     first = connect(group_id=GROUP, consumer_id="a", auto_commit_enable=auto_commit)
     [stream1] = streams_of(first)
     take(stream1, 2)
-    wait_until(lambda: infos(first)[0].consumed_offset == 0, "the empty partition is placed, so nothing is left to write")
+    wait_until(lambda: infos(first)[0].consumed_offset == 0, "what is empty has its place, too")
     first.commit_offsets()
     stream1.iterator().has_next()
     store = world.store_of(first)
