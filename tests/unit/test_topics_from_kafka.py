@@ -236,6 +236,43 @@ def test_a_broker_that_tells_no_id_makes_no_other_topic_of_it() -> None:
     assert bench.finder.generation("t") == 1
 
 
+def test_a_broker_that_has_not_learnt_of_the_new_topic_yet_does_not_make_it_new_again() -> None:
+    bench = Bench()
+    bench.told(["t"], t=a_topic(0, 1, 2))
+    assert bench.told(["t"], t=a_topic(0, topic_id=b"2"))
+    assert not bench.told(["t"], t=a_topic(0, 1, 2)), "an id that was replaced never comes back"
+    assert not bench.told(["t"], t=a_topic(0, topic_id=b"2"))
+    assert (bench.finder.partitions("t"), bench.finder.generation("t")) == ((0,), 1)
+
+
+def test_a_topic_that_brokers_had_only_forgotten_for_a_while_comes_back() -> None:
+    bench = Bench()
+    bench.told(["t"], t=a_topic(0))
+    for _ in range(ABSENCES_MIN):
+        bench.told(["t"])
+    assert bench.told(["t"], t=a_topic(0)), "the same id"
+    assert bench.finder.partitions("t") == (0,)
+
+
+def test_a_stop_that_comes_just_before_the_finder_waits_is_not_missed() -> None:
+    class JustThen:
+        """Set between the look at it and the lock: whoever set it has found nobody to wake."""
+
+        looks = 0
+
+        def is_set(self) -> bool:
+            self.looks += 1
+            return self.looks > 1
+
+    bench = Bench()
+    running = threading.Thread(target=bench.finder._run, args=(JustThen(),), daemon=True)
+    running.start()
+    running.join(DEADLINE_MS / 1000)
+    is_over = not running.is_alive()
+    bench.finder._wake()
+    assert is_over
+
+
 @pytest.mark.parametrize("names", [["t"], None])
 def test_a_topic_is_gone_only_when_answers_in_a_row_say_so(names: list[str] | None) -> None:
     bench = Bench()

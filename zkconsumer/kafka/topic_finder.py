@@ -54,13 +54,14 @@ class _Known:
     """``partitions`` None: there is no such topic.
 
     ``generation`` grows when a topic comes into being again; ``absences``: answers in a row that lacked one that was
-    there.
+    there; ``former_id``: of the topic in whose place this one came.
     """
 
     partitions: tuple[int, ...] | None
     topic_id: bytes
     generation: int = 0
     absences: int = 0
+    former_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,8 @@ class TopicFinder:
     def _run(self, stop: StopSignal) -> None:
         while not stop.is_set():
             with self._changed:
+                if stop.is_set():  # whoever set it may have come before there was anybody to wake
+                    return
                 wait_ms = None if self._due_ms is None else self._due_ms - self._clock.now_ms()
                 if wait_ms is None or wait_ms > 0:
                     self._changed.wait(None if wait_ms is None else wait_ms / 1000)
@@ -276,13 +279,16 @@ class TopicFinder:
                 return False
             before.absences += 1
             if before.absences >= ABSENCES_MIN:
-                self._known[name] = _Known(None, b"", before.generation)
+                self._known[name] = _Known(None, b"", before.generation, former_id=before.former_id)
                 return True
             return False
         if told.error is not None and not told.partitions:
             # It exists, but this broker cannot say more of it now.
             return False
-        partitions, generation = told.partitions, before.generation
+        if told.topic_id != NO_UUID and told.topic_id == before.former_id:
+            # This broker has not learnt yet that it was deleted and made anew; a topic's id never comes back.
+            return False
+        partitions, generation, former_id = told.partitions, before.generation, before.former_id
         # Brokers before 2.8 tell no id.  In a cluster that is being upgraded some do and some do not.
         topic_id = before.topic_id if told.topic_id == NO_UUID else told.topic_id
         is_same = topic_id == before.topic_id or before.topic_id in (b"", NO_UUID)
@@ -290,5 +296,6 @@ class TopicFinder:
             partitions = tuple(sorted({*before.partitions, *partitions}))
         elif not is_first:
             generation += 1
-        after = self._known[name] = _Known(partitions, topic_id, generation)
+            former_id = former_id if is_same else before.topic_id
+        after = self._known[name] = _Known(partitions, topic_id, generation, former_id=former_id)
         return is_first or (before.partitions, before.generation) != (after.partitions, after.generation)
