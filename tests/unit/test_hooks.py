@@ -20,6 +20,7 @@ from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.records import Record
+from zkconsumer.zk import paths
 
 TOPIC, GROUP = "topic1", "group1"
 ALL_HOOKS = sorted(name for name in vars(Hooks) if not name.startswith("_"))
@@ -91,6 +92,23 @@ def test_a_life_is_told_in_its_order(world: FakeWorld, connect: MakeConnector) -
     names = [name for name, _ in recorder.calls]
     assert names.index("session_connected") < names.index("share_held") < names.index("partitions_revoked")
     assert not our_threads() or not [name for name in our_threads() if name.endswith("-hooks") and "_a-" in name]
+
+
+def test_an_offset_that_a_release_may_not_write_is_told_as_refused(world: FakeWorld) -> None:
+    world.create_topic(TOPIC, 1)
+    world.cluster.append(TOPIC, 0, [b"a"] * 5)
+    at = TopicPartition(TOPIC, 0)
+    world.zookeeper.ensure(paths.offset(GROUP, at), b"0")
+    recorder = Recorder()
+    connector = hooked(world, recorder)
+    [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    take(stream, 2)
+    world.zookeeper.set_acl(paths.offset(GROUP, at), ())
+    connector.close()
+    assert world.owners(GROUP, TOPIC) == {}, "it is given back all the same"
+    [(store, written, refused)] = recorder.of("commit_settled")
+    assert (store, written, list(refused)) == ("zookeeper", {}, [at])
+    assert "NoAuth" in refused[at]
 
 
 def test_offsets_that_move_back_are_told(world: FakeWorld) -> None:

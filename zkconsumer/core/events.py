@@ -233,7 +233,8 @@ class Written:
     """How a commit or a release of one partition ended, and what the offset znode is known to hold now.
 
     ``rewound_from`` is the lower value that somebody else had written over ours, and that we wrote over again.
-    ``handed_over`` says that the owner node now names the other thread that the release asked for.
+    ``handed_over`` says that the owner node now names the other thread that the release asked for.  ``why`` beside
+    ``DONE``: the partition was given back, and its offset could not be written.
     """
 
     outcome: Outcome

@@ -84,7 +84,7 @@ class Observing:
         """A commit, or a release with its last commit, came back; ``asked`` None where there was nothing to commit."""
         offsets = {tp: offset for tp, offset in asked.items() if offset is not None}
         answered: Mapping[TopicPartition, Written | KafkaWritten] = {tp: results[tp] for tp in offsets if tp in results}
-        written = {tp: offsets[tp] for tp, result in answered.items() if result.outcome is Outcome.DONE}
+        written = {tp: offsets[tp] for tp, result in answered.items() if _is_written(result)}
         meter = self.metrics.zookeeper_commits if store == ZOOKEEPER else self.metrics.kafka_commits
         # The original counts what it wrote to ZooKeeper, and what it tried to write to Kafka.
         meter.mark(len(written if store == ZOOKEEPER else offsets))
@@ -109,3 +109,8 @@ class Observing:
     def poisoned(self, partition: TopicPartition, why: str) -> None:
         """A stream cannot hand out what comes next; on the thread of the program that reads it."""
         self.hooks.call("record_poisoned", partition, why)
+
+
+def _is_written(result: Written | KafkaWritten) -> bool:
+    """Whether the offset stands there now; a partition may be given back without (``why``)."""
+    return result.outcome is Outcome.DONE and not result.why

@@ -14,7 +14,7 @@ all partitions in one multi.  When it fails, owners and offsets are read again a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.events import Outcome, StoredOffset, Written
@@ -99,6 +99,7 @@ class Writes:
         self._session_id = session_id
         self._writes = writes
         self._control = control_check(group, control_version)
+        self._without_offset: set[TopicPartition] = set()
 
     def run(self) -> Procedure[None]:
         """At most three rounds of writing, each followed by a look at what failed; at last, why what was denied was."""
@@ -109,6 +110,8 @@ class Writes:
             denial = next(filter(None, map(self._denials.under, nodes)), None)
             if written.outcome is Outcome.FAILED and denial is not None:
                 self._settle([tp], Outcome.FAILED, denial.words)
+            elif denial is not None and tp in self._without_offset:
+                self.results[tp] = replace(written, why=denial.words)
 
     def _write(self) -> Procedure[None]:
         unverified = [tp for tp, write in self._writes.items() if write.verify]
@@ -143,6 +146,7 @@ class Writes:
         """A partition is given back all the same, or nobody would read it; its records come again elsewhere."""
         if self._writes[tp].releases:
             self._writes[tp].offset = None
+            self._without_offset.add(tp)
         else:
             self._settle([tp], Outcome.FAILED, why)
 
