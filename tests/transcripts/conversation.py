@@ -371,7 +371,9 @@ class Conversation:
 
     def _hear_commit(self, rest: str) -> ev.Event:
         self._calls += 1
-        return ev.CommitWanted(self._calls, _positions(rest))
+        positions, _, within_ms = rest.partition(" within ")
+        until_ms = self.now_ms + int(within_ms) if within_ms else None
+        return ev.CommitWanted(self._calls, _positions(positions), until_ms)
 
     def _hear_reset(self, rest: str) -> ev.Event:
         [(tp, offset)] = _positions(rest).items()

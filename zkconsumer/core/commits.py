@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 NOT_OURS = NotWritten("the partition is not ours any more")
+TOO_LATE = NotWritten("its turn did not come in time")
 COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED)
 
 
@@ -118,6 +119,12 @@ class Commits:
         if offsets:
             return [do.Commit(self._round.ticket, session_id, offsets, control_version)]
         return self._tell_kafka(self._round)
+
+    def overdue(self, now_ms: int) -> list[Command]:
+        """Forget the calls whose callers do not wait any longer: they were told that nothing was written."""
+        late = [call for call in self.calls if call.until_ms is not None and call.until_ms <= now_ms]
+        self.calls = [call for call in self.calls if call not in late]
+        return [do.CompleteCommit(call.call, dict.fromkeys(call.positions, TOO_LATE)) for call in late]
 
     def settled(self, event: CommitSettled) -> tuple[list[Command], list[TopicPartition]]:
         """Take ZooKeeper's answer in; gives back the commands, and the partitions that turned out not to be ours."""

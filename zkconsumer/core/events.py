@@ -75,10 +75,14 @@ class LeaveWanted:
 
 @dataclass(frozen=True, slots=True)
 class CommitWanted:
-    """``commit_offsets()`` was called; ``call`` is answered by a ``CompleteCommit``."""
+    """``commit_offsets()`` was called; ``call`` is answered by a ``CompleteCommit``.
+
+    ``until_ms``: how long the caller waits; what has not begun by then is not written any more.  None: for ever.
+    """
 
     call: int
     positions: Mapping[TopicPartition, int]
+    until_ms: int | None = None
 
 
 # --- registration -----------------------------------------------------------------------------------------------

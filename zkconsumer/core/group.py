@@ -259,6 +259,7 @@ class Group:
             self._advance_rebalance()
         elif self.membership.state is not MembershipState.LEAVING and self.partitions:
             self._advance_leftovers()
+        self._say(*self.commits.overdue(self._now_ms))
         while self.commits.calls and not self.commits.is_busy:
             call = self.commits.calls.pop(0)
             self._say(*self.commits.send(call.positions, self._session_id, self._control_version, call))
@@ -806,6 +807,7 @@ class Group:
         if self.session.live is None or self.has_failed:
             self._say(do.CompleteCommit(event.call, dict.fromkeys(event.positions, NOT_OURS)))
         else:
+            self._say(*self.commits.overdue(self._now_ms))
             self.commits.calls.append(event)
 
     def _commit_settled(self, commands: Iterable[Command], lost: Iterable[TopicPartition]) -> None:

@@ -224,7 +224,7 @@ class Member:
             self._calls_made += 1
             number = self._calls_made
             self._calls[number] = (done, refused)
-        self.control.post(ev.CommitWanted(number, dict(positions)))
+        self.control.post(ev.CommitWanted(number, dict(positions), self._clock.now_ms() + timeout_ms))
         if not done.wait(timeout_ms / 1000):
             with self._calls_lock:
                 self._calls.pop(number, None)
