@@ -11,10 +11,11 @@ import pytest
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.topic_filter import Whitelist
-from zkconsumer.errors import AuthenticationException, RemoteProtocolError
+from zkconsumer.errors import AuthenticationException, BrokerUnreachable, ConnectorClosed, RemoteProtocolError
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.any_broker import AnyBroker
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
+from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.metadata import Topic, fetch_topics
 from zkconsumer.kafka.topic_finder import ABSENCES_MIN, TopicFinder
 from zkconsumer.kafka.versions import negotiate
@@ -252,6 +253,20 @@ def test_a_topic_that_brokers_had_only_forgotten_for_a_while_comes_back() -> Non
         bench.told(["t"])
     assert bench.told(["t"], t=a_topic(0)), "the same id"
     assert bench.finder.partitions("t") == (0,)
+
+
+def test_a_question_that_is_taken_back_goes_to_no_further_broker() -> None:
+    """Of brokers that swallow packets each would take its whole time-out, long after the connector was closed."""
+    tried: list[int] = []
+
+    def connect(_: str, port: int, **__: object) -> Connection:
+        tried.append(port)
+        raise BrokerUnreachable("nobody answers")
+
+    brokers = [BrokerAddress(n, "h", n) for n in range(5)]
+    with pytest.raises(ConnectorClosed):
+        AnyBroker(connect, lambda: brokers, "g", 1_000).ask(lambda *_: None, lambda: bool(tried))
+    assert len(tried) == 1
 
 
 def test_a_stop_that_comes_just_before_the_finder_waits_is_not_missed() -> None:

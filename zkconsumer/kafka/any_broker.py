@@ -89,7 +89,8 @@ class AnyBroker:
         """``question(connection, ranges, timeout_ms)`` of the first broker that answers it.
 
         ``limit_ms``: no further broker is asked after that time, and none is given longer.  Raises what
-        ``find_brokers`` raises (``WorldError``), ``NoBrokerAnswers``, and ``ConnectorClosed`` when it was interrupted.
+        ``find_brokers`` raises (``WorldError``), ``NoBrokerAnswers``, and ``ConnectorClosed`` when it was interrupted
+        or ``is_stopped``.
         """
         brokers = list(self._find_brokers())
         if not brokers:
@@ -99,6 +100,8 @@ class AnyBroker:
         trouble = ""
         refused: AuthenticationException | None = None
         for broker in brokers:
+            if is_stopped():
+                raise ConnectorClosed("the question was taken back")
             timeout_ms = self._timeout_ms
             if deadline_ms is not None:
                 timeout_ms = min(timeout_ms, deadline_ms - self._clock.now_ms())
