@@ -21,10 +21,16 @@ from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.artifacts import SETS
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.records import Record
+from zkconsumer.wire.schemas import PRODUCE
+from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 TIMEOUT_MS = 10_000
 REAL_ALWAYS = ("0.8.2.2", "0.10.2.2", "1.1.1", "3.9.1")
 ZOOKEEPER_MODE_BEFORE = (4,)
+WITHOUT_PRODUCER = ("0.8.1.1",)
+"""Releases without the producer that the sandbox drives (it came with 0.8.2)."""
 
 _numbers = itertools.count()
 
@@ -140,7 +146,29 @@ class RealTopics:
             member.close()
 
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
-        self._sandbox.produce(topic, 0, values, codec=codec)
+        if self._sandbox.brokers[0].release in WITHOUT_PRODUCER:
+            self._produce_by_hand(topic, values, codec)
+        else:
+            self._sandbox.produce(topic, 0, values, codec=codec)
+
+    def _produce_by_hand(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
+        host, port = self._sandbox.brokers[0].address.split(":")
+        numbers = {name: number for number, name in compression.NAMES.items()}
+        records = [Record(offset, -1, -1, None, value) for offset, value in enumerate(values)]
+        row = ProducePartition(index=0, records=build_record_set(records, 0, numbers[codec]))
+        body = ProduceRequest(
+            acks=1, timeout_ms=TIMEOUT_MS, topic_data=[ProduceTopic(name=topic, partition_data=[row])]
+        )
+        connection = BlockingConnection(host, int(port))
+        try:
+            wait_until(lambda: _is_taken(connection, body), f"{topic} has a leader that takes records", TIMEOUT_MS)
+        finally:
+            connection.close()
+
+
+def _is_taken(connection: Connection, body: ProduceRequest) -> bool:
+    response = connection.request(PRODUCE, 0, body, TIMEOUT_MS)
+    return response.responses[0].partition_responses[0].error_code == 0
 
 
 @contextmanager

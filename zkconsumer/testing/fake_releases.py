@@ -32,7 +32,7 @@ NEWEST = "3.9.1"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How the brokers of one release behave; every line was seen on a real one (0.8.1.1: read in its source).
+    """How the brokers of one release behave; every line was seen on a real one.
 
     ``magic``: the message format of their logs.
     """
