@@ -332,6 +332,18 @@ def test_a_made_up_consumer_id_is_as_the_original_makes_it(world: FakeWorld, con
     assert len(random) == 8
 
 
+@pytest.mark.parametrize("name", ["", "a b/c", "kiste\u00e4.lan"])
+def test_a_machine_without_a_name_of_its_own_starts_all_the_same(
+    name: str, world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is resolved, and what cannot stand in a path is replaced."""
+    monkeypatch.setattr("zkconsumer.connector.socket.gethostname", lambda: name)
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP)
+    streams_of(connector)
+    assert world.owners(GROUP, TOPIC) == {0: f"{connector.consumer_id}-0"}
+
+
 def test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread(
     world: FakeWorld, connect: MakeConnector
 ) -> None:

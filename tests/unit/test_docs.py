@@ -27,11 +27,10 @@ DOCS = ROOT / "migration_docs"
 HOW_TO = DOCS / "how-to"
 PARITY = REFERENCE / "parity.md"
 NAMES = ROOT / "tests" / "data" / "original-names.txt"
+OPTIONS = ROOT / "tests" / "data" / "original-options.txt"
 DEFECTS = 60
 
-VERDICTS = ("kept", "fixed", "ported", "dropped", "not in this release")
-UNTESTED = "none yet"
-"""What stands in the last column of something that is fixed, and that no test of its own shows."""
+VERDICTS = ("kept", "fixed", "ported", "dropped")
 
 NOT_YET = frozenset({"zkconsumer migrate status"})
 """A command of a later release that the sentence of ``MigrationError`` names."""
@@ -274,19 +273,33 @@ def test_every_name_of_the_original_has_a_row() -> None:
 def test_a_row_of_the_parity_page_names_what_there_is(name: str) -> None:
     verdict, here, test = parity_rows()[name]
     files = [ROOT / path for path in FILE.findall(here)]
-    if verdict == "kept":
+    if verdict in ("kept", "fixed"):
         assert files, "where?"
-    if verdict == "fixed":
-        assert files, "where?"
-        assert test == UNTESTED or FILE.findall(test), "which test shows it?"
-    if verdict == "ported":
-        assert FILE.findall(test), "which test is it?"
+    if verdict == "dropped":
+        assert here, "why?"
+    else:
+        assert FILE.findall(test), "which test shows it?"
     source = "\n".join(path.read_text("utf-8") for path in files if path.is_file())
     for code in code_in(here):
         last = code.rpartition(".")[2]
         is_a_name = re.fullmatch(r"[A-Za-z_]\w*", last) and not FILE.match(code) and not code.startswith("zkconsumer ")
         if files and is_a_name and code not in known_keys():
             assert re.search(rf"\b{last}\b", source), f"{code} is not in {files}"
+
+
+def option_sections() -> dict[str, str]:
+    """The text below each head "Options of …", by head."""
+    text = PARITY.read_text("utf-8")
+    return dict(re.findall(r"(?ms)^### Options of ([^\n]+)\n(.*?)(?=^##)", text))
+
+
+@pytest.mark.parametrize("line", [line for line in OPTIONS.read_text("utf-8").splitlines() if line[0] != "#"])
+def test_every_option_of_a_tool_is_accounted_for(line: str) -> None:
+    tool, *options = line.split()
+    head = f"{tool} {options.pop(0)}" if options[0] == "--reset-offsets" else tool
+    [text] = [text for heads, text in option_sections().items() if head in re.split(r", | and ", heads)]
+    missing = [option for option in options if not re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text)]
+    assert not missing, f"{head}: the page does not say what became of these"
 
 
 def test_every_known_defect_has_a_row() -> None:
@@ -296,11 +309,10 @@ def test_every_known_defect_has_a_row() -> None:
 @pytest.mark.parametrize("number", list(defect_rows()))
 def test_a_row_of_a_defect_says_where_and_by_which_test(number: int) -> None:
     what, where, test = defect_rows()[number]
-    if what.startswith(("fixed", "partly")):
+    assert what.startswith(("fixed", "kept", "does not arise")), what
+    if not what.startswith("does not arise"):
         assert FILE.findall(where), "where?"
-        assert test == UNTESTED or FILE.findall(test), "which test shows it?"
-    else:
-        assert what.startswith(("kept", "not fixed", "does not arise")), what
+        assert FILE.findall(test), "which test shows it?"
 
 
 def test_what_is_better_names_its_test() -> None:
