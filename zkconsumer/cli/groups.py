@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -24,6 +23,7 @@ from zkconsumer.cli.common import (
     tell,
     when,
 )
+from zkconsumer.cli.lazy import LazyGroup
 
 Output = Literal["table", "json"]
 
@@ -35,21 +35,7 @@ LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 
 
-class GroupsCommands(click.Group):
-    """``list`` and ``describe`` from here, the others from ``LATER``."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *LATER]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in LATER:
-            module, _, attribute = LATER[cmd_name].partition(":")
-            found: click.Command = getattr(import_module(module), attribute)
-            return found
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=GroupsCommands)
+@click.group(cls=LazyGroup, later=LATER)
 def groups() -> None:
     """Look at groups in ZooKeeper, find what is wrong with one, delete what is dead."""
 

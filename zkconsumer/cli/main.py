@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
+from zkconsumer.cli.lazy import LazyGroup, load
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
+class Commands(LazyGroup):
     """The commands of ``COMMANDS``, loaded when they are called, and those of plug-ins."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,24 +61,9 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            module, _, attribute = COMMANDS[cmd_name].target.partition(":")
-            command = getattr(import_module(module), attribute)
-        elif (plug_in := _plug_ins().get(cmd_name)) is not None:
-            command = _loaded(plug_in)
-        else:
-            return None
-        assert isinstance(command, click.Command), f"{cmd_name} is no click command"
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        known = self.list_commands(ctx)
-        if name not in known and not name.startswith("-"):
-            near = get_close_matches(name, known, 1)
-            ctx.fail(f"There is no command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
+            return load(COMMANDS[cmd_name].target)
+        plug_in = _plug_ins().get(cmd_name)
+        return None if plug_in is None else _loaded(plug_in)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

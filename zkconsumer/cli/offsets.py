@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +25,7 @@ from zkconsumer.cli.common import (
     print_table,
     tell,
 )
+from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
     STORES,
     as_convention,
@@ -48,21 +48,7 @@ LATER = {
 DIFF_SCHEMA = "zkconsumer/offsets-diff/1"
 
 
-class OffsetsCommands(click.Group):
-    """``export`` and ``diff`` from here, the others from ``LATER``."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *LATER]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in LATER:
-            module, _, attribute = LATER[cmd_name].partition(":")
-            found: click.Command = getattr(import_module(module), attribute)
-            return found
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=OffsetsCommands)
+@click.group(cls=LazyGroup, later=LATER)
 def offsets() -> None:
     """Save, compare, move and set the offsets of groups, in ZooKeeper and in Kafka."""
 

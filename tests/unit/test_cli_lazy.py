@@ -1,0 +1,32 @@
+"""Commands below commands: found when they are called, and named when they are nearly called."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from zkconsumer.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [("grups", "groups"), ("groups docter", "doctor"), ("offsets exprt", "export"), ("sandbox dwn", "down")],
+)
+def test_a_slip_of_the_pen_is_told_the_nearest_command(words: str, near: str) -> None:
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 2
+    assert f"Did you mean {near!r}?" in done.output
+
+
+def test_what_is_near_to_nothing_is_only_refused() -> None:
+    done = CliRunner().invoke(main, ["groups", "xyzzy"])
+    assert done.exit_code == 2
+    assert "There is no command 'xyzzy'." in done.output
+    assert "Did you mean" not in done.output
+
+
+@pytest.mark.parametrize("words", ["groups delete", "groups doctor", "offsets import", "offsets set", "offsets delete"])
+def test_a_command_that_is_loaded_later_tells_its_help(words: str) -> None:
+    done = CliRunner().invoke(main, [*words.split(), "--help"])
+    assert done.exit_code == 0
+    assert done.output.startswith("Usage:")

@@ -1,0 +1,42 @@
+"""A group of commands, some of which are loaded when they are called; a slip of the pen is told the nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """``later``: name -> ``module:attribute`` of a click command, after those that are added in the usual way."""
+
+    def __init__(self, *args: Any, later: Mapping[str, str] | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._later = dict(later or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *self._later]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return load(self._later[cmd_name]) if cmd_name in self._later else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            near = get_close_matches(name, known, 1)
+            ctx.fail(f"There is no command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+def load(target: str) -> click.Command:
+    """The click command that ``module:attribute`` names."""
+    module, _, attribute = target.partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, click.Command), f"{target} is no click command"
+    return command
