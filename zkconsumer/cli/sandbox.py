@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
+from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.errors import SandboxError
 
 P = ParamSpec("P")
@@ -42,7 +43,7 @@ def _topics(context: click.Context, parameter: click.Parameter, values: tuple[st
     return found
 
 
-@click.group("sandbox")
+@click.group("sandbox", cls=LazyGroup)
 def sandbox() -> None:
     """A real ZooKeeper with real Kafka brokers on this machine, for trying things out.
 
