@@ -133,6 +133,8 @@ class Listener(Machine):
         """Partitions left without a release: when they come back the listener must hear of it."""
         if self.state is ListenerState.QUIET:
             self._told = None
+        elif self.state is ListenerState.STARTING:
+            self._telling = None
 
     # --- asking -------------------------------------------------------------------------------------------------
 
