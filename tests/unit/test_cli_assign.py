@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -242,6 +243,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         (InvalidConfigException("a\n  b"), 2, "zkconsumer: a\n  b\n"),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 141, ""),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            1,
+            "zkconsumer: the output cannot be written: No space left on device\n",
+        ),
     ],
 )
 def test_errors_become_words_and_exit_codes(failing: Any, error: BaseException, code: int, words: str) -> None:
@@ -263,6 +269,15 @@ def test_a_reader_that_goes_away_ends_the_command_silently(tmp_path: Path) -> No
     )
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device is Linux's")
+def test_a_full_disk_is_a_sentence_and_no_traceback(tmp_path: Path) -> None:
+    groups = tmp_path / "groups.jsonl"
+    groups.write_text(LINES)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([SCRIPT, "assign", groups], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "zkconsumer: the output cannot be written: No space left on device\n")
 
 
 def test_plug_ins_add_commands_and_a_broken_one_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

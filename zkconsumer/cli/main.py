@@ -9,6 +9,7 @@ not hold and nothing was changed, 130 interrupted, 141 the reader of the output 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -29,6 +30,9 @@ EXIT_USAGE = 2
 EXIT_PRECONDITION = 4
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+
+OUTPUT_TROUBLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a write to standard output may be told by a disk."""
 
 
 class Command(NamedTuple):
@@ -92,6 +96,12 @@ class Commands(LazyGroup):
         except BrokenPipeError:
             _forget_output()
             ctx.exit(EXIT_BROKEN_PIPE)
+        except OSError as error:
+            if error.errno not in OUTPUT_TROUBLE:
+                raise
+            _forget_output()
+            click.echo(f"zkconsumer: the output cannot be written: {error.strerror}", err=True)
+            ctx.exit(EXIT_ERROR)
         return result
 
 
