@@ -252,6 +252,13 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
         "REFUSED: its log cannot be looked at: there is no such topic",
     ]
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+    assert result.stderr.splitlines()[:5] == [
+        "Group g1: 4 offsets cannot be set:",
+        "  clicks/0: 9 is before the start of the log (10)",
+        "  clicks/1: 101 is beyond the end of the log (100)",
+        "  clicks/9: its log cannot be looked at: topic clicks has no such partition",
+        "  views/0: its log cannot be looked at: there is no such topic",
+    ]
     assert result.stderr.rstrip().endswith("--allow-out-of-range")
     assert imported(offsets, tmp_path, text, "--group", "g1", "--execute", "--allow-out-of-range").exit_code == 0
     assert world.offsets("g1", "clicks") == {0: 9, 1: 101}
@@ -472,10 +479,20 @@ def test_diff_compares_by_value(kafka: FakeWorld, offsets: RunTool) -> None:
         ["g1", "clicks", "1", "50", "60", "10"],
         ["g1", "clicks", "2", "-", "70", "-"],
     ]
-    assert result.stderr == "Group g1: 1 partitions are equal in zookeeper and kafka, 2 differ.\n"
+    assert result.stderr == "Group g1: 1 partition is equal in zookeeper and kafka, 2 differ.\n"
     put(kafka, {1: 60, 2: 70})
     equal = offsets("diff", "g1")
     assert (equal.exit_code, equal.stdout) == (0, "")
+
+
+def test_a_group_without_offsets_is_not_called_equal(kafka: FakeWorld, offsets: RunTool) -> None:
+    for output in "table", "json":
+        result = offsets("diff", "g1-mistyped", "-o", output)
+        assert result.exit_code == 1
+        assert result.stderr == (
+            "Group g1-mistyped has no offsets in zookeeper or kafka: nothing was compared. "
+            "The groups: zkconsumer groups list\n"
+        )
 
 
 def test_diff_with_a_file(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
@@ -560,7 +577,12 @@ def test_all_topics_are_those_with_an_offset(world: FakeWorld, offsets: RunTool)
 
 
 def test_a_topic_that_is_gone_is_refused(world: FakeWorld, offsets: RunTool) -> None:
-    assert offsets("set", "g1", "--topic", "views", "--to-latest").exit_code == 4
+    unknown = offsets("set", "g1", "--topic", "views", "--to-latest")
+    assert unknown.exit_code == 4
+    assert unknown.stderr.endswith("the topics of this group: zkconsumer groups describe g1\n")
+    beyond = offsets("set", "g1", "--topic", "clicks:0,99", "--to-offset", "50")
+    assert beyond.exit_code == 4
+    assert "Nothing was changed. Leave these partitions out" in beyond.stderr
     world.zookeeper.ensure("/consumers/g1/offsets/gone/0", b"7")
     result = offsets("set", "g1", "--all-topics", "--to-latest", "--execute")
     assert result.exit_code == 4

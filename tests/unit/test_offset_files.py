@@ -174,6 +174,7 @@ def test_a_head_that_says_something_else_is_refused(wrong: str, problem: str) ->
 
 def test_a_file_that_was_cut_off_is_noticed() -> None:
     assert "it announces 3 offsets and 2 lines follow" in why(JSON.rsplit("\n", 2)[0] + "\n")
+    assert "it announces 3 offsets and 1 line follows" in why(JSON.rsplit("\n", 3)[0] + "\n")
 
 
 def test_a_second_line_about_a_partition_is_refused_unless_it_says_the_same() -> None:

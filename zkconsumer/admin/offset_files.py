@@ -240,15 +240,19 @@ class _Reading:
     def _compare_count(self, head: Head | None) -> None:
         if head is not None and head.count != len(self.lines) - 1:
             self.problems.append(
-                f"line 1: it announces {head.count} offsets and {len(self.lines) - 1} lines follow: the file was cut "
+                f"line 1: it announces {head.count} offsets and {_lines_follow(len(self.lines) - 1)}: the file was cut "
                 "off, or lines were taken out (then correct the number)"
             )
+
+
+def _lines_follow(count: int) -> str:
+    return "1 line follows" if count == 1 else f"{count} lines follow"
 
 
 def _checked(line: str, number: int, count: int) -> str:
     if not line.strip():
         raise BadLine(
-            f"it is empty, and {count - number} lines follow: the original's import stops here without a word; "
+            f"it is empty, and {_lines_follow(count - number)}: the original's import stops here without a word; "
             "take the empty line out"
         )
     if len(line) > LINE_CHARS_MAX:

@@ -61,14 +61,14 @@ class OffsetPlan:
         """The rows that cannot be carried out."""
         return [row for row in self.rows if row.refusal]
 
-    def refusal_words(self) -> str:
+    def refusal_lines(self) -> list[str]:
         """Which rows cannot be carried out, and why; a line a reason, not too many."""
         by_reason: dict[str, list[TopicPartition]] = {}
         for row in self.refused:
             by_reason.setdefault(row.refusal, []).append(row.tp)
         lines = [f"{named(tps)}: {why}" for why, tps in list(by_reason.items())[:REFUSALS_SHOWN_MAX]]
         more = len(by_reason) - len(lines)
-        return "\n  ".join([*lines, *([f"and {more} more reasons"] if more else [])])
+        return [*lines, *([f"and {more} more reasons"] if more else [])]
 
 
 Currents: TypeAlias = "Mapping[Store, Mapping[TopicPartition, int | None]]"

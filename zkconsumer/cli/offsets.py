@@ -45,6 +45,7 @@ LATER = {
 }
 """Loaded when they are called."""
 
+GROUPS = "zkconsumer groups list"
 DIFF_SCHEMA = "zkconsumer/offsets-diff/1"
 
 
@@ -83,7 +84,7 @@ def export(
     offset could not be read (the others are written), or there is none at all (nothing is written).
     """
     if bool(groups) == all_groups:
-        raise UsageError("name the groups, or give --all")
+        raise UsageError("name the groups, or give --all, and not both")
     session = open_session(context, zookeeper, config_file)
     names = sorted(set(group_names(session) if all_groups else groups))
     found: list[Exported] = []
@@ -101,7 +102,7 @@ def export(
             tell(f"{path}: left out, that is no topic or partition")
         unreadable += len(seen.unreadable) if store == "zookeeper" else 0
     if not found:
-        tell(f"There are no offsets in {store} to export; nothing was written. The groups: zkconsumer groups list")
+        tell(f"There are no offsets in {store} to export; nothing was written. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     now_ms = session.clock.wall_ms()
     text = format_file(Format(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
@@ -109,7 +110,8 @@ def export(
         click.echo(text, nl=False)
     else:
         _write_whole(file, text)
-        tell(f"{counted(len(found))} of {len({each.group for each in found})} group(s) written to {file}.")
+        count = len({each.group for each in found})
+        tell(f"{counted(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}.")
     context.exit(EXIT_FAILED if unreadable else 0)
 
 
@@ -169,7 +171,7 @@ def diff(
 ) -> None:
     """Compare a group's offsets in ZooKeeper with those in Kafka, or with those of FILE, partition by partition.
 
-    Only what differs is shown. Exit codes: 0 equal, 3 something differs.
+    Only what differs is shown. Exit codes: 0 equal, 1 there is nothing to compare, 3 something differs.
     """
     if file is None and (format_ != "auto" or convention is not None or store != "zookeeper"):
         raise UsageError("--format, --offset-convention and --store belong to FILE: without it, stores are compared")
@@ -204,8 +206,13 @@ def diff(
             ("GROUP", "TOPIC", "PARTITION", heads[names[0]], heads[names[1]], "DIFFERENCE"),
             ((group, tp.topic, tp.partition, one, other, _difference(one, other)) for tp, one, other in rows),
         )
+    if not partitions:
+        tell(f"Group {group} has no offsets in {names[0]} or {names[1]}: nothing was compared. The groups: {GROUPS}")
+        context.exit(EXIT_FAILED)
     equal = len(partitions) - len(rows)
-    tell(f"Group {group}: {equal} partitions are equal in {names[0]} and {names[1]}, {len(rows)} differ.")
+    are = "1 partition is" if equal == 1 else f"{equal} partitions are"
+    differ = "1 differs" if len(rows) == 1 else f"{len(rows)} differ"
+    tell(f"Group {group}: {are} equal in {names[0]} and {names[1]}, {differ}.")
     context.exit(EXIT_DIFFERS if rows else 0)
 
 

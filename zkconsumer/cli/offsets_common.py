@@ -203,8 +203,9 @@ def _judge(
     """The exit code when nothing is to be written; None: go on."""
     refused = [job for job in jobs if job.plan.refused]
     for job in refused:
-        refusals = f"{counted(len(job.plan.refused))} cannot be set:\n  {job.plan.refusal_words()}"
-        tell(f"Group {job.plan.group}: {refusals}")
+        tell(f"Group {job.plan.group}: {counted(len(job.plan.refused))} cannot be set:")
+        for line in job.plan.refusal_lines():
+            tell(f"  {line}")
     if refused:
         tell(f"Nothing was changed. {hint}")
         return EXIT_PRECONDITION

@@ -120,7 +120,7 @@ def set_(
     elif output == "table":
         show_table(plan, changes_only=False)
     gone = sorted({row.tp.topic for row in plan.refused if row.log == NO_SUCH_TOPIC})
-    hint = f"Then: {again_words(context)}"
+    hint = f"Leave these partitions out, or put right what is wrong with them; then: {again_words(context)}"
     if gone:
         hint = f"Name other topics, or delete what is left of this: zkconsumer offsets delete {group} --topic {gone[0]}"
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
@@ -179,7 +179,9 @@ def _partitions(
     partitions: list[TopicPartition] = []
     for topic, numbers in sorted(scope.items()):
         if numbers is None and topic not in known:
-            raise PreconditionFailed(f"there is no topic {topic}; see zkconsumer offsets export {seen.group}")
+            raise PreconditionFailed(
+                f"there is no topic {topic}; the topics of this group: zkconsumer groups describe {seen.group}"
+            )
         if numbers is None and known[topic].problem:
             raise PreconditionFailed(f"the znode of topic {topic} cannot be read: {known[topic].problem}; repair it")
         wanted_numbers = known[topic].partitions if numbers is None else sorted(numbers)
