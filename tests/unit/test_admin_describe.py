@@ -310,6 +310,14 @@ def test_lag_of_each_partition_and_in_all(world: FakeWorld, tool: RunTool) -> No
     ]  # fmt: skip
     told = json.loads(tool("lag", "g1", "-o", "json").stdout)
     assert (told["schema"], told["total"], told["partitions_not_known"]) == ("zkconsumer/lag/1", 2, 1)
+    assert tool("lag", "g1", "--topic", "clisk").stderr == "g1 has nothing of the topic clisk\n"
+
+
+def test_without_an_address_the_options_are_named() -> None:
+    for words in (["lag", "g1"], ["groups", "list"], ["offsets", "diff", "g1"]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 2
+        assert result.stderr == "zkconsumer: say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE\n"
 
 
 def test_a_member_that_reads_has_no_lag_left(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:

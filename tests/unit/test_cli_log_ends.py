@@ -51,6 +51,12 @@ def test_the_ends_and_the_beginnings(world: FakeWorld) -> None:
         assert done.stdout == "t:0:0\nt:1:0\nt:2:1\n"
 
 
+def test_a_time_that_means_nothing_is_refused(world: FakeWorld) -> None:
+    done = run(world, "--topic", "t", "--time", "-3", *bootstrap(world))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--time -3: there are -1" in done.stderr
+
+
 def test_some_partitions_and_several_offsets(world: FakeWorld) -> None:
     done = run(world, "--topic", "t", "--partitions", "2,1", "--offsets", "5", *bootstrap(world))
     assert done.stdout == "t:1:1,0\nt:2:2,0\n"

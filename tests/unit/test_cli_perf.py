@@ -195,7 +195,7 @@ def test_a_file_wins_over_defaults_and_options_over_the_file(configs: list[Consu
     """In the original the defaults of the options overwrite the file, its group.id too."""
     file = tmp_path / "consumer.properties"
     file.write_text("group.id=from-file\nfetch.message.max.bytes=7000\nauto.offset.reset=largest\n")
-    perf("--consumer.config", str(file), "--timeout", "50", "--fetch-size", "8000")
+    perf("--config", str(file), "--timeout", "50", "--fetch-size", "8000")
     [config] = configs
     assert (config.group_id, config.fetch_message_max_bytes, config.auto_offset_reset) == ("from-file", 8000, "largest")
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from zkconsumer.admin.session import chunks, expect, words_of
+from zkconsumer.admin.words import registered
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -127,7 +128,7 @@ def _is_below(path: str, top: str) -> bool:
 
 def _judged(session: AdminSession, target: Target, members: int) -> Target:
     if members:
-        return replace(target, verdict="active", why=f"{members} members are registered")
+        return replace(target, verdict="active", why=registered(members))
     if session.get(paths.control(target.group)) is not None:
         why = f"{paths.control(target.group)} says that it is on the move"
         return replace(target, verdict="moving", why=why)

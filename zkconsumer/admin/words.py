@@ -29,3 +29,8 @@ def age(ms: int) -> str:
 def count_of(number: int, noun: str) -> str:
     """``1 partition``, ``2 partitions``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def registered(members: int) -> str:
+    """``1 member is registered``, ``2 members are registered``."""
+    return f"{count_of(members, 'member')} {'is' if members == 1 else 'are'} registered"

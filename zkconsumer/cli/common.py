@@ -17,6 +17,7 @@ import click
 
 from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
 EXIT_DIFFERS = 3
@@ -59,6 +60,8 @@ def open_session(context: click.Context, zookeeper: str | None, config_file: Pat
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    if zookeeper is None and config_file is None:
+        raise UsageError("say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE")
     word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
     try:
         session = AdminSession.open(zookeeper, config_file, context.find_object(Doors))

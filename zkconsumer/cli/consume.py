@@ -230,7 +230,8 @@ def consume(
     finally:
         connector.close()
         dump.write()
-    click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} messages", err=True)
+    messages = "message" if printer.printed == 1 else "messages"
+    click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} {messages}", err=True)
     if printer.error is not None:
         raise printer.error
 

@@ -122,9 +122,7 @@ def describe_(
     rows = describe(look.state, look.ends, look.kafka.offsets, storage, topics)
     for words in look.words:
         tell(words)
-    for topic in topics:
-        if topic not in look.state.group_topics:
-            tell(f"{group} has nothing of the topic {topic}")
+    say_what_is_not_there(look, topics)
     for words in remarks(look, storage):
         tell(words)
     if output == "json":
@@ -157,6 +155,13 @@ def _member_json(look: Look, name: str) -> dict[str, object]:
         "since_ms": member.stat.ctime_ms,
         "problem": member.problem or None,
     }
+
+
+def say_what_is_not_there(look: Look, topics: Sequence[str]) -> None:
+    """A word for each ``--topic`` that the group does not know."""
+    for topic in topics:
+        if topic not in look.state.group_topics:
+            tell(f"{look.state.group} has nothing of the topic {topic}")
 
 
 def storage_of(session: AdminSession) -> Storage:

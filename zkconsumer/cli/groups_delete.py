@@ -12,7 +12,7 @@ import click
 
 from zkconsumer.admin.delete import Target, execute, plan_group, plan_topic
 from zkconsumer.admin.listing import GroupLine, group_names, is_console_group, list_groups
-from zkconsumer.admin.words import age
+from zkconsumer.admin.words import age, registered
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
@@ -94,7 +94,7 @@ def delete(
         _print_done(targets, groups, topic)
     else:
         _print_plan(session, targets)
-    _say_refused(targets)
+    _say_refused(targets, is_named=bool(groups))
     context.exit(_exit_code(targets, is_named=bool(groups), do_it=do_it))
 
 
@@ -125,7 +125,7 @@ def _litter(session: AdminSession, older_than_ms: int) -> list[Target]:
 
     def target(line: GroupLine) -> Target:
         if line.is_active:
-            return Target(line.group, None, "active", why=f"{line.members} members are registered")
+            return Target(line.group, None, "active", why=registered(line.members))
         written_ms = now_ms - line.last_write_ms
         if written_ms < older_than_ms:
             return Target(line.group, None, "too young", why=f"it was written to {age(written_ms)} ago")
@@ -175,10 +175,12 @@ def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | N
         click.echo(f"Deleted consumer group information for {spared} for topic {topic} in zookeeper.")
 
 
-def _say_refused(targets: Sequence[Target]) -> None:
+def _say_refused(targets: Sequence[Target], *, is_named: bool) -> None:
     for each in targets:
         if each.verdict == "active":
             tell(f"Delete for group {each.group} failed because its consumers are still active.")
+            if is_named:
+                tell(f"Stop them first. Where they run: zkconsumer groups describe {each.group}")
         elif each.verdict == "too young":
             tell(f"{each.group} is left alone: {each.why}.")
         elif each.verdict in ("moving", "refused", "missing"):

@@ -17,7 +17,7 @@ from zkconsumer.admin.describe import Row, Storage, describe
 from zkconsumer.admin.look import Look, look_at
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import NOTHING, cluster_options, open_session, output_option, table_lines, tell, when
-from zkconsumer.cli.groups import no_such_group, storage_of
+from zkconsumer.cli.groups import no_such_group, say_what_is_not_there, storage_of
 from zkconsumer.errors import WorldError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def lag(
     look = look_at(session, group, topics or None)
     if look is None:
         no_such_group(context, session, group)
+    say_what_is_not_there(look, topics)
     storage = storage_of(session)
     if not watch:
         _say(look.words)

@@ -23,7 +23,7 @@ from zkconsumer.kafka.error_codes import NONE
 from zkconsumer.kafka.security import connect_of
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import OffsetRequest, PartitionOffsetRequestInfo, TopicMetadata, TopicMetadataRequest
-from zkconsumer.types import LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,8 @@ def log_ends(
     if there is no such); later ones tell the first offset at or after it.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    if time < EARLIEST_TIME:
+        raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
     wanted = _numbers(numbers)
     seeds, connect = _brokers(context, servers, zookeeper, config_file)
     metadata = _metadata(seeds, connect, topic)

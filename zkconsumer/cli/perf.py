@@ -186,7 +186,7 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
 @click.option("--reporting-interval", type=click.IntRange(min=1), default=5_000, show_default=True, metavar="MS")
 @click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="As SimpleDateFormat's.")
 @click.option("--hide-header", is_flag=True, help="Do not print the names of the columns.")
-@click.option("--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
               help="A .properties file; options that are given win over it.")
 def perf(
     zookeeper: str | None,

@@ -202,7 +202,8 @@ def render_text(verdict: Verdict) -> Iterator[str]:
     if verdict.ok:
         yield f"ok: {counts.records} records in {counts.partitions} partitions, {counts.lines} lines of history"
     else:
-        yield f"NOT OK: {len(verdict.findings)} findings in {counts.lines} lines of history"
+        found = "1 finding" if len(verdict.findings) == 1 else f"{len(verdict.findings)} findings"
+        yield f"NOT OK: {found} in {counts.lines} lines of history"
     for finding in verdict.findings[:TEXT_FINDINGS_MAX]:
         yield f"{finding.code:<20} {_sentence(finding.text, finding.evidence)}"
     if len(verdict.findings) > TEXT_FINDINGS_MAX:
