@@ -203,8 +203,8 @@ def test_help_loads_no_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() in (
-        "0 ['zkconsumer.cli', 'zkconsumer.cli.main']",
-        "0 ['zkconsumer.cli', 'zkconsumer.cli.main', 'zkconsumer.errors']",
+        "0 ['zkconsumer.cli', 'zkconsumer.cli.lazy', 'zkconsumer.cli.main']",
+        "0 ['zkconsumer.cli', 'zkconsumer.cli.lazy', 'zkconsumer.cli.main', 'zkconsumer.errors']",
     )
 
 
