@@ -60,10 +60,10 @@ def test_a_wrong_number_of_threads_is_refused(text: str) -> None:
         (["--whitelist", ""], "the pattern is empty"),
         (["--blacklist", " "], "the pattern is empty"),
         (["--whitelist", "t", "--streams", "0"], "0 is not in the range"),
-        (["--topic", "t", "--group", "g"], "zookeeper.connect"),
+        (["--topic", "t", "--group", "g"], "say where ZooKeeper is: --zookeeper"),
         (["--topic", "t", "--zookeeper", "localhost:1"], "group.id"),
         (["--topic", "t", "--set", "novalue"], "KEY=VALUE"),
-        (["--topic", "t", "--group", "g", "--set", "fetch.mim.bytes=1"], "fetch.min.bytes"),
+        (["--topic", "t", "--zookeeper", "localhost:1", "--set", "fetch.mim.bytes=1"], "fetch.min.bytes"),
         (["--topic", "t", "--config", "/no/such/file"], "/no/such/file"),
     ],
 )

@@ -56,12 +56,17 @@ def output_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def nowhere_to_go() -> UsageError:
+    """No command has a default for the address: the wrong cluster would be the likeliest one."""
+    return UsageError("say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE")
+
+
 def open_session(context: click.Context, zookeeper: str | None, config_file: Path | None) -> AdminSession:
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     if zookeeper is None and config_file is None:
-        raise UsageError("say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE")
+        raise nowhere_to_go()
     word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
     try:
         session = AdminSession.open(zookeeper, config_file, context.find_object(Doors))

@@ -18,6 +18,7 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.cli.common import nowhere_to_go
 from zkconsumer.cli.console_format import console_format
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -319,5 +320,7 @@ def _config(
         overrides["group.id"] = group
     if from_beginning:
         overrides["auto.offset.reset"] = "smallest"
+    if config_file is None and "zookeeper.connect" not in overrides:
+        raise nowhere_to_go()
     overrides["consumer.timeout.ms"] = str(LOOK_MS)
     return ConsumerConfig.from_files(config_file, overrides)

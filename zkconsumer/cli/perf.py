@@ -20,6 +20,7 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import spawn
+from zkconsumer.cli.common import nowhere_to_go
 from zkconsumer.cli.java_dates import DateFormat, compile_date_format
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -249,6 +250,8 @@ def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> C
     for key in _keys_of(file):
         settings.pop(key, None)
     settings |= options
+    if file is None and "zookeeper.connect" not in settings:
+        raise nowhere_to_go()
     settings["consumer.timeout.ms"] = str(min(LOOK_MS, timeout_ms))
     return ConsumerConfig.from_files(file, settings)
 

@@ -1,4 +1,4 @@
-"""Commands below commands: found when they are called, and named when they are nearly called."""
+"""What all commands have in common: how they are found, and what they say when they are called wrongly."""
 
 from __future__ import annotations
 
@@ -30,3 +30,12 @@ def test_a_command_that_is_loaded_later_tells_its_help(words: str) -> None:
     done = CliRunner().invoke(main, [*words.split(), "--help"])
     assert done.exit_code == 0
     assert done.output.startswith("Usage:")
+
+
+@pytest.mark.parametrize(
+    "words", ["consume --group g --topic t", "perf --topic t --messages 1", "groups list", "lag g", "offsets export g"]
+)
+def test_without_an_address_every_command_says_how_to_give_it(words: str) -> None:
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 2
+    assert "say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE" in done.output
