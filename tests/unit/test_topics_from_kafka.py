@@ -375,16 +375,9 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
     assert finder.join(5_000)
 
 
-def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 10)
-    monkeypatch.setattr(topic_finder, "PATIENCE_MS", 200)
-    cluster = FakeCluster(2)
-    for broker_id in range(2):
-        cluster.stop_broker(broker_id)
-    answers: list[str] = []
-    finder = TopicFinder(
+def finder_on(cluster: FakeCluster, answers: list[str]) -> TopicFinder:
+    """A finder whose end by an error is one of the answers."""
+    return TopicFinder(
         "m",
         AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
         60_000,
@@ -394,6 +387,18 @@ def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
         on_refused=lambda _: None,
         on_death=lambda name, error: answers.append(f"{name} died: {error}"),
     )
+
+
+def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 10)
+    monkeypatch.setattr(topic_finder, "PATIENCE_MS", 200)
+    cluster = FakeCluster(2)
+    for broker_id in range(2):
+        cluster.stop_broker(broker_id)
+    answers: list[str] = []
+    finder = finder_on(cluster, answers)
     finder.want(["t"], answers.append)
     wait_until(lambda: len(answers) == 1, "patience ends", DEADLINE_MS)
     finder.ask_to_stop()
@@ -405,16 +410,7 @@ def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
 def test_a_question_that_another_one_follows_is_answered_all_the_same() -> None:
     cluster = FakeCluster()
     answers: list[str] = []
-    finder = TopicFinder(
-        "m",
-        AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
-        60_000,
-        SYSTEM_CLOCK,
-        on_brokers=lambda _: None,
-        on_change=lambda: None,
-        on_refused=lambda _: None,
-        on_death=lambda name, error: answers.append(f"{name} died: {error}"),
-    )
+    finder = finder_on(cluster, answers)
     finder.want(["one"], answers.append)
     finder.want(["two"], answers.append)
     wait_until(lambda: len(answers) == 2, "both are answered", DEADLINE_MS)
