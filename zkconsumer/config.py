@@ -156,6 +156,11 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a configuration does not change; with_overrides({…}) makes another")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled with its secrets, which another process of the same program needs."""
+        given = {key: self.values[key] for key in SETTINGS if key in self.given}
+        return _restored, (type(self), given, dict(self.ignored))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConsumerConfig) and self.values == other.values
 
@@ -180,6 +185,12 @@ SETTINGS: dict[str, Setting[Any]] = {
     setting.key: setting for table in TABLES for setting in vars(table).values() if isinstance(setting, Setting)
 }
 """Key -> setting, in the order of the tables; a default that follows from another stands below it."""
+
+
+def _restored(kind: type[ConsumerConfig], given: dict[str, object], ignored: dict[str, str]) -> ConsumerConfig:
+    config = kind.__new__(kind)
+    config._fill(given, [], ignored)
+    return config
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

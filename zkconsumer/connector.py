@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
-import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -24,9 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.core.group import GroupSettings
-from zkconsumer.core.planner import SharePlanner
-from zkconsumer.core.stores import NotWritten, Source, Stores
+from zkconsumer.core.stores import NotWritten, Source
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
 from zkconsumer.core.view import STATIC, Subscription
@@ -39,10 +35,16 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.chunks import ChunkQueue
-from zkconsumer.kafka.coordinator_lookup import ChannelSettings
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.observe.dump import write_metrics
 from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.runtime.from_config import (
+    channel_settings_of,
+    group_settings_of,
+    make_consumer_id,
+    planner_of,
+    stores_of,
+)
 from zkconsumer.runtime.health import HealthServer, hide, show
 from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
@@ -66,9 +68,6 @@ SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
 COMMIT_TIMEOUT_MS = 10_000
 """How long ZooKeeper may take for a commit."""
 
-CLOSE_IN_KAFKA_MS_MAX = 10_000
-"""How long the last commit may wait for Kafka when the connector is closed, however often it may be tried."""
-
 OFFSET_MAX = 2**63 - 1
 
 log = logging.getLogger("zkconsumer.connector")
@@ -86,17 +85,6 @@ class Position(NamedTuple):
     offset: int
     started_at: int
     source: Source
-
-
-def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
-    """``group_host-millis-8 hex digits``, or ``group_<consumer.id>`` (0.8.0 to 1.1).
-
-    A machine that cannot resolve its own name has ``localhost`` here; the original did not start there.
-    """
-    if consumer_id:
-        return f"{group}_{consumer_id}"
-    host = "".join(c if c.isalnum() or c in "._-" else "-" for c in socket.gethostname()) or "localhost"
-    return f"{group}_{host}-{clock.wall_ms()}-{uuid.uuid4().hex[:8]}"
 
 
 class ZookeeperConsumerConnector:
@@ -139,13 +127,8 @@ class ZookeeperConsumerConnector:
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self._member = Member(
             config.group_id,
-            self._group_settings(),
-            SharePlanner(
-                self.consumer_id,
-                config.partition_assignment_strategy,
-                config.roundrobin_compatibility,
-                exclude_internal_topics=config.exclude_internal_topics,
-            ),
+            group_settings_of(config, self.consumer_id),
+            planner_of(config, self.consumer_id),
             self._fetch_settings(),
             num_fetchers=config.num_consumer_fetchers,
             store=self.store,
@@ -154,7 +137,7 @@ class ZookeeperConsumerConnector:
             ),
             clock=clock,
             security=security,
-            channel=self._channel_settings(),
+            channel=channel_settings_of(config),
             hooks=hooks,
         )
         for key, why in config.ignored.items():
@@ -357,7 +340,7 @@ class ZookeeperConsumerConnector:
         ownerships = self._ownerships()
         positions = self._consumed() if offsets is None else _checked_offsets(offsets)
         timeout_ms = COMMIT_TIMEOUT_MS
-        if self._stores().in_kafka:
+        if stores_of(self.config).in_kafka:
             # The coordinator is looked for, and asked, and each may take that long.
             timeout_ms += 3 * self.config.offsets_channel_socket_timeout_ms
         refused = self._member.commit(positions, timeout_ms)
@@ -523,49 +506,6 @@ class ZookeeperConsumerConnector:
         )
         for stream in self._streams:
             stream.iterator().fail(forked)
-
-    def _group_settings(self) -> GroupSettings:
-        config = self.config
-        return GroupSettings(
-            member=self.consumer_id,
-            rebalance_backoff_ms=config.rebalance_backoff_ms,
-            debounce_ms=config.rebalance_debounce_ms,
-            drain_timeout_ms=config.rebalance_drain_timeout_ms,
-            settle_ms=config.release_settle_ms,
-            auto_commit=config.auto_commit_enable,
-            auto_commit_interval_ms=config.auto_commit_interval_ms,
-            diagnose_after_ms=max(
-                config.rebalance_max_retries * config.rebalance_backoff_ms, 2 * config.zookeeper_session_timeout_ms
-            ),
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            new_from_beginning=config.new_partitions_from_beginning,
-            ignores_older_offsets=config.offsets_older_than_topic == "ignore",
-            listener_timeout_ms=config.rebalance_listener_timeout_ms,
-            stores=self._stores(),
-            kafka_timeout_ms=config.rebalance_offsets_timeout_ms,
-            kafka_close_timeout_ms=min(
-                config.rebalance_offsets_timeout_ms
-                + config.offsets_commit_max_retries * config.offsets_channel_backoff_ms,
-                CLOSE_IN_KAFKA_MS_MAX,
-            ),
-            kafka_close_attempts=1 + config.offsets_commit_max_retries,
-        )
-
-    def _stores(self) -> Stores:
-        if self.config.offsets_storage == "zookeeper":
-            return Stores.ZOOKEEPER
-        return Stores.BOTH if self.config.dual_commit_enabled else Stores.KAFKA
-
-    def _channel_settings(self) -> ChannelSettings | None:
-        config = self.config
-        if not self._stores().in_kafka:
-            return None
-        return ChannelSettings(
-            config.group_id,
-            config.client_id,
-            config.offsets_channel_socket_timeout_ms,
-            config.offsets_channel_backoff_ms,
-        )
 
     def _fetch_settings(self) -> FetchSettings:
         config = self.config

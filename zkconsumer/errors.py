@@ -141,6 +141,14 @@ class UnsupportedCodec(PeerError):
     """A message has a codec or format that is not known here; a newer producer wrote it, or the bytes are corrupt."""
 
 
+class GroupRewound(PeerError):
+    """Somebody set the group back below what a Spark query claimed; say with ``onGroupRewind`` what shall be done."""
+
+
+class GroupNotExclusive(PeerError):
+    """Others are members of a group that one Spark query was to take over alone; stop them, or join them."""
+
+
 class ConsumerIdInUse(PeerError):
     """Another live session holds this ``consumer.id``; stop that process, or choose another id."""
 

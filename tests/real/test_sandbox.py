@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.fix_sandbox import require_releases, require_zookeeper
 from zkconsumer.cli.sandbox import sandbox as sandbox_command
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox import Sandbox, runs, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, ScalaHost, runs, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.probe import zookeeper_version
 from zkconsumer.testing.sandbox.waiting import free_port
 
@@ -128,6 +128,29 @@ def test_a_member_paused_beyond_its_session_learns_of_it_when_it_wakes(
     member.wait_for(lambda: member.count("session_expired"), 15_000, "learns that its session is gone")
     member.wait_registered()
     member.stop()
+
+
+def test_many_original_members_in_one_process_read_only_what_they_may(shared_cluster: Sandbox, fresh_name: str) -> None:
+    shared_cluster.create_topic(fresh_name, 2)
+    for partition in range(2):
+        shared_cluster.produce(fresh_name, partition, RECORDS)
+    host = ScalaHost(shared_cluster.run, "1.1.1")
+    try:
+        for name in ("one", "two"):
+            host.start(f"{name}-{fresh_name}", fresh_name, fresh_name, shared_cluster.zookeeper_connect, allowed=0)
+        host.wait_started(f"one-{fresh_name}", f"two-{fresh_name}")
+        wait_until(lambda: len(shared_cluster.admin.owners(fresh_name, fresh_name)) == 2, "both own one", 15_000)
+        assert not host.handed(fresh_name)
+        host.allow(f"one-{fresh_name}", 7)
+        wait_until(lambda: len(host.handed(fresh_name)) == 7, "seven messages", 15_000)
+        host.stop(f"one-{fresh_name}")
+        assert sorted(shared_cluster.admin.offsets(fresh_name, fresh_name).values())[-1] == 7
+        host.allow(f"two-{fresh_name}")
+        wait_until(lambda: len(host.handed(fresh_name)) == 2 * RECORDS, "all messages", 15_000)
+        assert len({(one.partition, one.offset) for one in host.handed(fresh_name)}) == 2 * RECORDS
+        assert {one.thread for one in host.handed(fresh_name)} == {0, 1}
+    finally:
+        host.close()
 
 
 def test_a_killed_member_stays_registered_until_its_session_ends_and_comes_back(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -326,7 +326,7 @@ class Conversation:
         for tp, part in command.partitions.items():
             written = _written(given.get(tp, "done"), part.offset, part.stored)
             handed_over = written.outcome is Outcome.DONE and part.next_owner is not None
-            results[tp] = Written(written.outcome, written.stored, written.why, written.rewound_from, handed_over)
+            results[tp] = replace(written, handed_over=handed_over, czxid=command.ticket if handed_over else 0)
         return ev.ReleaseSettled(command.ticket, results)
 
     def _hear_committed(self, rest: str) -> ev.Event:
@@ -482,7 +482,7 @@ def show(command: do.Command) -> str:
             return f"give up drain {_names(partitions)}"
         case do.Drop(partitions, why):
             return f"drop {_names(partitions)}: {why}"
-        case do.StartFetching(positions, threads, _):
+        case do.StartFetching(positions, threads):
             return "fetch " + " ".join(f"{tp}@{at}>{threads[tp]}" for tp, at in positions.items())
         case do.MoveThread(threads):
             return "move " + " ".join(f"{tp}>{thread}" for tp, thread in threads.items())

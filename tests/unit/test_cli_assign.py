@@ -195,17 +195,18 @@ def test_every_command_of_the_table_is_there_and_says_something() -> None:
         assert found.help
 
 
-def test_help_loads_no_command() -> None:
+def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     program = (
         "import sys, zkconsumer; before = set(sys.modules); from click.testing import CliRunner; "
         "from zkconsumer.cli import main; print(CliRunner().invoke(main, ['--help']).exit_code, "
-        "sorted(m for m in set(sys.modules) - before if m.startswith(('zkconsumer', 'bridge', 'rich', 'pyspark'))))"
+        "*sorted(m for m in set(sys.modules) - before if m.startswith(('zkconsumer', 'bridge', 'rich', 'pyspark'))))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() in (
-        "0 ['zkconsumer.cli', 'zkconsumer.cli.lazy', 'zkconsumer.cli.main']",
-        "0 ['zkconsumer.cli', 'zkconsumer.cli.lazy', 'zkconsumer.cli.main', 'zkconsumer.errors']",
-    )
+    code, *loaded = done.stdout.split()
+    doors = {"bridge", "bridge.commands", "bridge.commands.spark"}  # of a plug-in, whose first sentence is shown
+    finders = {"zkconsumer.cli", "zkconsumer.cli.lazy", "zkconsumer.cli.main", "zkconsumer.errors"}
+    assert code == "0"
+    assert set(loaded) <= finders | doors
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -13,20 +13,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fix_admin import RunTool, doors
+from tests.fix_admin import RunTool, doors, fill_clicks, join, put
 from zkconsumer.admin import stores
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.admin.stores import WriteReport
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.group_offsets import commit_offsets
 from zkconsumer.testing.fake_faults import GroupError, PartitionError
-from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, LIST_OFFSETS, METADATA, OFFSET_COMMIT
-from zkconsumer.zk import paths, procedures
-from zkconsumer.zk.requests import PERM_READ, Acl, Create, Multi
-from zkconsumer.zk.store import call
+from zkconsumer.zk import procedures
+from zkconsumer.zk.requests import PERM_READ, Acl, Multi
 from zkconsumer.zk.znodes import Control, format_control
 
 HEADS = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"]
@@ -34,12 +32,7 @@ HEADS = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-STA
 
 @pytest.fixture
 def world(world: FakeWorld) -> FakeWorld:
-    """clicks: three partitions of 100 records, those of partition 0 from 10 on; g1 stands at 42, 50 and nowhere."""
-    world.create_topic("clicks", 3)
-    for partition in range(3):
-        world.cluster.append("clicks", partition, [b"x"] * 100, timestamp_ms=1_000)
-    world.cluster.delete_before("clicks", 0, 10)
-    put(world, {0: 42, 1: 50})
+    fill_clicks(world)
     return world
 
 
@@ -56,19 +49,6 @@ def kafka(world: FakeWorld) -> FakeWorld:
 def offsets(tool: RunTool) -> RunTool:
     """Runs ``zkconsumer offsets <words>``."""
     return lambda *words: tool("offsets", *map(str, words))
-
-
-def put(world: FakeWorld, stored: dict[int, int | bytes], group: str = "g1") -> None:
-    for partition, offset in stored.items():
-        data = offset if isinstance(offset, bytes) else b"%d" % offset
-        world.zookeeper.ensure(paths.offset(group, TopicPartition("clicks", partition)), data)
-
-
-def join(world: FakeWorld, consumer: str = "a", group: str = "g1") -> None:
-    store = FakeZkStore(world.zookeeper)
-    store.start(1_000)
-    world.zookeeper.ensure(paths.ids(group))
-    call(store, [Create(f"{paths.ids(group)}/{group}_{consumer}", b"{}", ephemeral=True)], 1_000)
 
 
 def rows(result: Result) -> list[list[str]]:

@@ -337,7 +337,7 @@ def test_a_machine_without_a_name_of_its_own_starts_all_the_same(
     name: str, world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is resolved, and what cannot stand in a path is replaced."""
-    monkeypatch.setattr("zkconsumer.connector.socket.gethostname", lambda: name)
+    monkeypatch.setattr("zkconsumer.runtime.from_config.socket.gethostname", lambda: name)
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP)
     streams_of(connector)

@@ -162,7 +162,7 @@ def test_a_member_that_an_error_ended_is_neither_healthy_nor_alive(
     member: ZookeeperConsumerConnector, place: Path
 ) -> None:
     member.create_message_streams({TOPIC: 1})
-    member._member._thread_died("some-thread", ValueError("it broke"))
+    member._member.membership.thread_died("some-thread", ValueError("it broke"))
     answer, told = health(place)
     assert (answer["healthy"], answer["alive"]) == (False, False)
     assert "some-thread" in told["problems"][0]

@@ -183,7 +183,7 @@ def test_a_caller_that_does_not_come_back_and_a_thread_that_dies_are_told(
     wait_until(lambda: recorder.of("drain_timed_out"), "nobody came back")
     assert recorder.of("drain_timed_out") == [((TopicPartition(TOPIC, 1),),)]
     error = ValueError("a bug")
-    connector._member._thread_died("some-thread", error)
+    connector._member.membership.thread_died("some-thread", error)
     wait_until(lambda: recorder.of("member_failed"), "the end is told")
     assert recorder.of("thread_died") == [("some-thread", error)], "it was told before"
     [(failure,)] = recorder.of("member_failed")

@@ -254,8 +254,9 @@ def test_a_hand_over_inside_goes_on_with_the_other_thread_and_owes_no_look() -> 
     partition = fetching()
     walked(partition, part.Revoked(), part.Drained(15), part.ReleaseSent(), part.NotReleased(unsure=True))
     assert partition.is_unsure
-    walked(partition, part.ReleaseSent(), part.HandedOver("me-1"))
+    walked(partition, part.ReleaseSent(), part.HandedOver("me-1", 8))
     assert (partition.state, partition.thread, partition.is_unsure) == (PartitionState.FETCHING, "me-1", False)
+    assert partition.czxid == 8, "it is another node, and so another ownership"
     assert partition.position == 15
 
 

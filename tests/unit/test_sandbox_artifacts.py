@@ -13,10 +13,22 @@ import pytest
 
 import tests.fix_sandbox
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox import Run, artifacts, cache, java, missing_for, reap, runs, wait_until
+from zkconsumer.testing.sandbox import (
+    Run,
+    artifacts,
+    cache,
+    ensure_spark_jars,
+    java,
+    missing_for,
+    missing_for_spark_jars,
+    reap,
+    runs,
+    wait_until,
+)
 from zkconsumer.testing.sandbox.broker import _listening
 from zkconsumer.testing.sandbox.events import EventFile
 from zkconsumer.testing.sandbox.process import properties
+from zkconsumer.testing.sandbox.spark_jars import COORDINATES
 
 RELEASE = "1.1.1"
 JARS = artifacts.SETS[RELEASE].jars
@@ -188,6 +200,28 @@ def test_every_pom_excludes_what_cannot_be_had(wanted: artifacts.ArtifactSet) ->
     dependencies = pom.count("<dependency>")
     assert dependencies == 1 + len(wanted.extra)
     assert all(pom.count(f"<groupId>{group}</groupId>") == dependencies for group, _ in artifacts.EXCLUDED)
+
+
+def test_the_jars_of_spark_are_fetched_one_by_one_and_once(tools: Tools) -> None:
+    tools.java()
+    tools.maven(jars=len(COORDINATES))
+    jars = ensure_spark_jars()
+    (tools.folder / "mvn").unlink()
+    assert ensure_spark_jars() == jars
+    assert len(jars) == len(COORDINATES)
+    assert missing_for_spark_jars() is None
+    assert ":copy " in tools.calls.read_text(), "copy-dependencies would resolve the poms of Spark"
+
+
+def test_without_maven_the_jars_of_spark_are_missing_and_it_is_said(tools: Tools) -> None:
+    tools.java()
+    assert "no 'mvn' in PATH" in (missing_for_spark_jars() or "")
+
+
+def test_maven_that_does_not_bring_the_jars_of_spark_is_quoted(tools: Tools) -> None:
+    tools.maven(code=1)
+    with pytest.raises(SandboxError, match="could not fetch Spark's Kafka source"):
+        ensure_spark_jars()
 
 
 # --- skipping ---

@@ -37,12 +37,19 @@ class Brokers:
     """The brokers of one cluster.  One thread."""
 
     def __init__(
-        self, find: Callable[[], Sequence[BrokerAddress]], connect: Connect, clock: Clock, *, client_id: str
+        self,
+        find: Callable[[], Sequence[BrokerAddress]],
+        connect: Connect,
+        clock: Clock,
+        *,
+        client_id: str,
+        nobody: str = "no broker is known: start one, or correct the chroot",
     ) -> None:
         self._find = find
         self._connect = connect
         self._clock = clock
         self._client_id = client_id
+        self._nobody = nobody
         self._open: dict[tuple[str, int], tuple[Connection, ApiRanges]] = {}
 
     def at(self, host: str, port: int) -> tuple[Connection, ApiRanges]:
@@ -89,8 +96,7 @@ class Brokers:
         """
         brokers = self._find()
         if not brokers:
-            where = "no broker is registered in ZooKeeper (/brokers/ids)"
-            raise BrokerUnreachable(f"{where}: start one, or correct the chroot")
+            raise BrokerUnreachable(self._nobody)
         give_up_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
         trouble = ""
         tried = 0

@@ -16,6 +16,7 @@ from zkconsumer.admin.groups import GroupState, read_group
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 
 if TYPE_CHECKING:
+    from zkconsumer.admin.describe import Storage
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
@@ -65,6 +66,16 @@ def look_at(session: AdminSession, group: str, topics: Iterable[str] | None = No
     if kafka.problem:
         words.append(f"offsets in Kafka are not known: {kafka.problem}")
     return Look(state, ranges, unknown, kafka, tuple(words))
+
+
+def storage_of(session: AdminSession) -> Storage:
+    """Where the members are told to store, if the file that was given says so."""
+    config = session.config
+    if "offsets.storage" not in config.given:
+        return "unknown"
+    if config.offsets_storage == "kafka":
+        return "dual" if config.dual_commit_enabled else "kafka"
+    return "zookeeper"
 
 
 def _grouped(unknown: Mapping[TopicPartition, str]) -> list[str]:

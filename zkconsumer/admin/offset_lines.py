@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -20,6 +20,13 @@ Convention: TypeAlias = Literal["next", "last"]
 """``next``: the offset to be read next, as Kafka and the original have it.  ``last``: the last one that was read."""
 
 Store: TypeAlias = Literal["zookeeper", "kafka"]
+
+STORES: Mapping[str, tuple[Store, ...]] = {
+    "zookeeper": ("zookeeper",),
+    "kafka": ("kafka",),
+    "both": ("zookeeper", "kafka"),
+}
+"""What may be asked for -> the stores that it means, in the order in which they are written."""
 
 
 class BadLine(Exception):

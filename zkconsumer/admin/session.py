@@ -87,7 +87,9 @@ class AdminSession:
         self.clock = doors.clock
         self._store = (doors.store or secured(config))(config.zookeeper_connect, SESSION_TIMEOUT_MS)
         access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
-        self.brokers = Brokers(access.find, access.connect, doors.clock, client_id=config.client_id)
+        self.brokers = Brokers(
+            access.find, access.connect, doors.clock, client_id=config.client_id, nobody=access.nobody
+        )
         self.has_topics_in_zookeeper = access.bootstrap is None
         """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
 

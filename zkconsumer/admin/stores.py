@@ -60,12 +60,13 @@ MISSING = -1
 class OffsetWrite:
     """One offset znode: what to make of it, and the version that it must have (``MISSING``: none at all).
 
-    ``offset`` None: delete it.
+    ``offset`` None: delete it.  ``also``: what is done with it in the same multi, or neither is.
     """
 
     tp: TopicPartition
     offset: int | None
     version: int
+    also: tuple[Op, ...] = ()
 
 
 @dataclass(slots=True)
@@ -87,14 +88,17 @@ def write_offsets(
     control_version: int | None,
     report: WriteReport,
     acl: tuple[Acl, ...] | None = None,
+    *,
+    allow_members: bool = False,
 ) -> None:
     """Carry the writes out in their order, until the first thing that stands in the way; ``report`` says how far.
 
     ``control_version``: that of the group's control znode, which every multi then checks; None if there is none.
     ``acl``: of the offset nodes that are made, and of their parents below the group; None is open to the world.
+    ``allow_members``: go on though somebody is in the group; for partitions that nobody owns.
     Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
     """
-    writer = _Writer(session, group, control_version, report, acl)
+    writer = _Writer(session, group, control_version, report, acl, allow_members=allow_members)
     writer.run(writes)
 
 
@@ -117,8 +121,11 @@ class _Writer:
         control_version: int | None,
         report: WriteReport,
         acl: tuple[Acl, ...] | None,
+        *,
+        allow_members: bool,
     ) -> None:
         self._session = session
+        self._allow_members = allow_members
         self._acl = acl
         self._group = group
         self._control = control_check(group, control_version)
@@ -131,13 +138,16 @@ class _Writer:
         self._make_parents(write.tp for write in writes if write.version == MISSING)
         if self._report.stopped_by:
             return
-        for plan in packed([(write.tp, [self._op(write)]) for write in writes], self._control, singly=False):
+        ops = [(write.tp, [self._op(write), *write.also]) for write in writes]
+        for plan in packed(ops, self._control, singly=False):
             self._write(plan, by_tp)
             if self._report.stopped_by or self._is_stopped_by_members():
                 return
         self._remove_parents(write.tp for write in writes if write.offset is None)
 
     def _is_stopped_by_members(self) -> bool:
+        if self._allow_members:
+            return False
         members = members_of(self._session, self._group)
         if members:
             self._report.stopped_by = words_of_members(members)
@@ -218,8 +228,10 @@ class _Writer:
         at = answer.failed - len(self._control)
         if at < 0:
             return "the group's control znode changed: a migration is under way"
-        tp = plan[at][0]
+        tp, op = [(tp, op) for tp, ops in plan for op in ops][at]
         match answer.error:
+            case BadVersion() | NodeExists() | NoNode() if op.path != paths.offset(self._group, tp):
+                return f"{op.path} was changed by somebody else after it was read"
             case BadVersion() | NodeExists() | NoNode():
                 return _changed(tp)
             case NotEmpty():

@@ -11,7 +11,7 @@ import click
 
 from zkconsumer.admin.describe import COLUMNS, Row, Storage, describe, differing
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
-from zkconsumer.admin.look import Look, look_at
+from zkconsumer.admin.look import Look, look_at, storage_of
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import (
     EXIT_FAILED,
@@ -162,16 +162,6 @@ def say_what_is_not_there(look: Look, topics: Sequence[str]) -> None:
     for topic in topics:
         if topic not in look.state.group_topics:
             tell(f"{look.state.group} has nothing of the topic {topic}")
-
-
-def storage_of(session: AdminSession) -> Storage:
-    """Where the members are told to store, if the file that was given says so."""
-    config = session.config
-    if "offsets.storage" not in config.given:
-        return "unknown"
-    if config.offsets_storage == "kafka":
-        return "dual" if config.dual_commit_enabled else "kafka"
-    return "zookeeper"
 
 
 def remarks(look: Look, storage: Storage) -> list[str]:

@@ -12,6 +12,7 @@ from zkconsumer.admin.doctor import Facts, Finding, examine
 from zkconsumer.admin.doctor.collect import collect
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
 from zkconsumer.admin.doctor.owners import verified
+from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
@@ -22,7 +23,7 @@ from zkconsumer.cli.common import (
     printable,
     tell,
 )
-from zkconsumer.cli.groups import no_such_group, storage_of
+from zkconsumer.cli.groups import no_such_group
 
 SCHEMA = "zkconsumer/groups-doctor/1"
 LOOK_FOR_S = 5.0

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from zkconsumer.admin.describe import Row, Storage, describe
-from zkconsumer.admin.look import Look, look_at
+from zkconsumer.admin.look import Look, look_at, storage_of
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import NOTHING, cluster_options, open_session, output_option, table_lines, tell, when
-from zkconsumer.cli.groups import no_such_group, say_what_is_not_there, storage_of
+from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
 from zkconsumer.errors import WorldError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import click
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.listing import group_names
 from zkconsumer.admin.offset_files import Exported, Format, format_file
-from zkconsumer.admin.offset_lines import Store
+from zkconsumer.admin.offset_lines import STORES, Store
 from zkconsumer.admin.offset_plan import offsets_of_group
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
@@ -27,7 +27,6 @@ from zkconsumer.cli.common import (
 )
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
-    STORES,
     as_convention,
     convention_option,
     counted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -21,7 +21,7 @@ from zkconsumer.admin.offset_files import (
     OffsetFile,
     parse_file,
 )
-from zkconsumer.admin.offset_lines import Convention, Store
+from zkconsumer.admin.offset_lines import STORES, Convention, Store
 from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other, named
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STORES: Mapping[str, tuple[Store, ...]] = {
-    "zookeeper": ("zookeeper",),
-    "kafka": ("kafka",),
-    "both": ("zookeeper", "kafka"),
-}
 
 PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
 

@@ -8,10 +8,10 @@ from typing import Literal
 import click
 
 from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.offset_lines import STORES
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
 from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
 from zkconsumer.cli.offsets_common import (
-    STORES,
     Job,
     again_words,
     as_convention,

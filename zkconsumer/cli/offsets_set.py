@@ -10,7 +10,7 @@ import click
 
 from zkconsumer.admin.group_stores import NO_SUCH_TOPIC, GroupStores, SeenGroup
 from zkconsumer.admin.offset_files import Exported, Format, format_file
-from zkconsumer.admin.offset_lines import Store
+from zkconsumer.admin.offset_lines import STORES, Store
 from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
 from zkconsumer.admin.offset_targets import (
     Scope,
@@ -30,7 +30,6 @@ from zkconsumer.admin.offset_targets import (
 )
 from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
 from zkconsumer.cli.offsets_common import (
-    STORES,
     Job,
     again_words,
     execute_option,

@@ -263,19 +263,25 @@ BEGINNING = -2
 class StartFetching:
     """Fetch these partitions for these threads from these offsets (-1: ask the reset policy; or ``BEGINNING``).
 
-    ``sources`` says which store told each offset.
+    ``sources`` says which store told each offset.  ``epochs`` names each ownership: while it is the same, nobody else
+    had the partition (in ZooKeeper the czxid of our owner node).
     """
 
     positions: Mapping[TopicPartition, int]
     threads: Mapping[TopicPartition, str]
     sources: Mapping[TopicPartition, Source]
+    epochs: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class MoveThread:
-    """Give a drained partition, with what was not handed out, to another stream of this member."""
+    """Give a drained partition, with what was not handed out, to another stream of this member.
+
+    ``epochs``: what the ownership is called from here on, see ``StartFetching``.  Nobody else had it in between.
+    """
 
     threads: Mapping[TopicPartition, str]
+    epochs: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)

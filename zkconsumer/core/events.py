@@ -237,8 +237,8 @@ class Written:
     """How a commit or a release of one partition ended, and what the offset znode is known to hold now.
 
     ``rewound_from`` is the lower value that somebody else had written over ours, and that we wrote over again.
-    ``handed_over`` says that the owner node now names the other thread that the release asked for.  ``why`` beside
-    ``DONE``: the partition was given back, and its offset could not be written.
+    ``handed_over`` says that the owner node now names the other thread that the release asked for; ``czxid`` names
+    that node.  ``why`` beside ``DONE``: the partition was given back, and its offset could not be written.
     """
 
     outcome: Outcome
@@ -246,6 +246,7 @@ class Written:
     why: str = ""
     rewound_from: int | None = None
     handed_over: bool = False
+    czxid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +310,14 @@ class OffsetReset:
 
     partition: TopicPartition
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsPlaced:
+    """Somebody of ours put these offsets into their znodes, under our ownership, and not by a commit; they may be less
+    than before.  What is committed from here on is bound to them."""
+
+    stored: Mapping[TopicPartition, StoredOffset]
 
 
 # --- from the rebalance listener --------------------------------------------------------------------------------
@@ -377,6 +386,7 @@ Event: TypeAlias = (
     | PartitionsDrained
     | PositionsCollected
     | OffsetReset
+    | OffsetsPlaced
     | ListenerReturned
     | TimerFired
 )

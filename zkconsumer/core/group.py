@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.core.commands import Command
+    from zkconsumer.core.events import StoredOffset
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.view import GroupView, Subscription
     from zkconsumer.types import TopicPartition
@@ -161,13 +162,13 @@ class Group:
         self.subscription: Subscription | None = None
         self.view: GroupView | None = None
         self.share: dict[TopicPartition, str] = {}
-        self._own_topics: frozenset[str] = frozenset()
+        self.own_topics: frozenset[str] = frozenset()
         self.assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self.refused: dict[TopicPartition, str] = {}
         self.is_leaving = False
         self.has_failed = False
         self.tries = 0
-        self._assignment_refused = ""
+        self.assignment_refused = ""
         self._is_waiting = False
         self._withdrawing = False
         self._may_be_registered = self._has_announced_left = False
@@ -234,6 +235,8 @@ class Group:
                 self._auto_commit(positions)
             case ev.OffsetReset(partition, offset):
                 self._offset_reset(partition, offset)
+            case ev.OffsetsPlaced(stored):
+                self._offsets_placed(stored)
             case ev.ListenerReturned():
                 self._listener_returned(event)
             case ev.TimerFired(timer):
@@ -262,7 +265,7 @@ class Group:
         self._say(*self.commits.overdue(self._now_ms))
         while self.commits.calls and not self.commits.is_busy:
             call = self.commits.calls.pop(0)
-            self._say(*self.commits.send(call.positions, self._session_id, self._control_version, call))
+            self._say(*self.commits.send(call.positions, self._session_id, self.control_version, call))
         if self.settings.auto_commit and self.partitions and not self._commit_timer:
             self._commit_timer = True
             self._say(do.StartTimer(Timer.COMMIT, self.settings.auto_commit_interval_ms))
@@ -285,7 +288,7 @@ class Group:
         self._say(*self.listener.ask_before_release(None))
         if self.listener.is_holding:
             return
-        self._say(*self.releases.send({}, self._session_id, self._control_version))
+        self._say(*self.releases.send({}, self._session_id, self.control_version))
         if self.releases.is_pending or self._asked_register or self._asked_claim or self._deregister_later:
             return
         if self._may_be_registered:
@@ -296,7 +299,7 @@ class Group:
 
     def _advance_leftovers(self) -> None:
         """We left, and something could not be given back: it stands in the others' way, so try again and again."""
-        self._say(*self.releases.send({}, self._session_id, self._control_version))
+        self._say(*self.releases.send({}, self._session_id, self.control_version))
         if not self.releases.is_pending and self.partitions and not self._retrying_releases:
             self._retrying_releases = True
             self._say(do.StartTimer(Timer.RETRY, self.settings.rebalance_backoff_ms))
@@ -307,7 +310,7 @@ class Group:
             self._say(*self.listener.ask_before_release(self.assignment))
             # What only changes its thread is claimed anew when there is a listener: both calls must be true of it.
             moves = {} if self.listener.is_set else self.share
-            self._say(*self.releases.send(moves, self._session_id, self._control_version))
+            self._say(*self.releases.send(moves, self._session_id, self.control_version))
             if not self.releases.is_pending and not self.listener.is_holding:
                 self.rebalance.handle(reb.ReleasesDone())
         if self.rebalance.state is RebalanceState.CLAIMING and not self._asked_claim:
@@ -579,14 +582,14 @@ class Group:
         if share.unevaluable:
             self._withdraw(share.unevaluable)
             return
-        if share.refused and share.refused != self._assignment_refused:
+        if share.refused and share.refused != self.assignment_refused:
             self._tell("ERROR", "assignment-refused", share.refused)
-        self._assignment_refused = share.refused
+        self.assignment_refused = share.refused
         self.share = dict(share.mine)
         self.assignment = share.assignment
         self._is_waiting = share.is_waiting
         self._tell_topics(share.topics)
-        self._own_topics = share.topics
+        self.own_topics = share.topics
         if not share.refused:
             self._say(*self.newcomers.viewed(view, share.topics, self.share))
         self.releases.unreleasable.clear()
@@ -599,7 +602,7 @@ class Group:
     def _tell_topics(self, topics: frozenset[str]) -> None:
         """Of a filter, which topics it takes, when that has changed."""
         assert self.subscription is not None, "only a member with a subscription has a view"
-        came, gone = sorted(topics - self._own_topics), sorted(self._own_topics - topics)
+        came, gone = sorted(topics - self.own_topics), sorted(self.own_topics - topics)
         if self.subscription.is_filter and (came or gone):
             words = f"topics={len(topics)} came={len(came)} {came[:TOPICS_TOLD_MAX]} gone={len(gone)}"
             self._tell("INFO", "topics-taken", f"{words} {gone[:TOPICS_TOLD_MAX]}")
@@ -635,7 +638,7 @@ class Group:
                 wanted,
                 look_first=not alone,
                 look_closely=self.tries >= LOOK_CLOSELY_FROM_TRY,
-                control_version=self._control_version,
+                control_version=self.control_version,
             )
         )
 
@@ -688,7 +691,7 @@ class Group:
 
     def _positions_done(self) -> None:
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
-        is_whole = not (self.refused or self._assignment_refused or self._is_waiting)
+        is_whole = not (self.refused or self.assignment_refused or self._is_waiting)
         self.rebalance.handle(reb.PositionsDone(fetching and is_whole))
         if self.rebalance.state is RebalanceState.HELD:
             self._share_held()
@@ -816,7 +819,7 @@ class Group:
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         if self.session.is_connected and not self.commits.is_busy:
-            self._say(*self.commits.send(positions, self._session_id, self._control_version))
+            self._say(*self.commits.send(positions, self._session_id, self.control_version))
 
     def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
         held = self.partitions.get(tp)
@@ -827,6 +830,15 @@ class Group:
                 self._say(do.Count("offsets_reset"))
                 words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
                 self._tell("WARNING", "offset-reset", words, (tp, held.stored.offset, offset))
+
+    def _offsets_placed(self, placed: Mapping[TopicPartition, StoredOffset]) -> None:
+        """A reset by ourselves: what a store holds of before does not count against what is committed next."""
+        for tp, stored in placed.items():
+            held = self.partitions.get(tp)
+            if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
+                held.resets += 1
+                held.wrote(stored, held.resets)
+                self.newcomers.is_placed(tp)
 
     def _timer_fired(self, timer: Timer) -> None:
         match timer:
@@ -875,14 +887,20 @@ class Group:
     @property
     def _topics_watched(self) -> set[str]:
         """Whose owners matter: those of our share, and those that are to tell what our share is."""
-        return {tp.topic for tp in self.share} | (self._own_topics if self._is_waiting else set())
+        return {tp.topic for tp in self.share} | (self.own_topics if self._is_waiting else set())
 
     @property
     def _session_timeout_ms(self) -> int:
         return self.session.live.timeout_ms if self.session.live else 0
 
     @property
-    def _control_version(self) -> int | None:
+    def withdrawn(self) -> str:
+        """Why this member stays out of its group, if it does."""
+        return self._said_withdrawn if self.membership.state is MembershipState.WITHDRAWN else ""
+
+    @property
+    def control_version(self) -> int | None:
+        """The version of the group's control znode in the present view; None when there is none."""
         return self.view.control.version if self.view is not None and self.view.control is not None else None
 
     def _fail(self, kind: str, words: str) -> None:

@@ -108,7 +108,9 @@ class Newcomers:
             self._partitions[tp].position = NO_POSITION
         start = dict.fromkeys(ready, do.BEGINNING if self._from_beginning else NO_POSITION)
         sources = dict.fromkeys(ready, Source.NEITHER)
-        return [do.Drop(tuple(ready), "its topic was created again"), do.StartFetching(start, ready, sources)]
+        epochs = {tp: self._partitions[tp].czxid for tp in ready}
+        again = "its topic was created again"
+        return [do.Drop(tuple(ready), again), do.StartFetching(start, ready, sources, epochs)]
 
     def starts(self, known: Mapping[TopicPartition, Partition]) -> tuple[dict[TopicPartition, int], list[Command]]:
         """Where to read these from, now that their stored offsets are known, and what there is to say about it."""

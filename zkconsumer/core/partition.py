@@ -106,9 +106,10 @@ class NotReleased:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The owner node now names another thread of this member."""
+    """The owner node now names another thread of this member; it is a new one, which ``czxid`` names."""
 
     thread: str
+    czxid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +254,7 @@ class Partition(Machine):
     @leads_to(PartitionState.FETCHING)
     def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
+        self.czxid = event.czxid
         self.is_unsure = self.is_told = False
         self.settling = Settling.NOT_YET
         return PartitionState.FETCHING, []

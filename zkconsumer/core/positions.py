@@ -112,7 +112,8 @@ class Positions:
             out += words
             threads = {tp: held.thread for tp, held in known.items()}
             sources = {tp: held.source for tp, held in known.items()}
-            out.append(do.StartFetching(positions, threads, sources))
+            epochs = {tp: held.czxid for tp, held in known.items()}
+            out.append(do.StartFetching(positions, threads, sources, epochs))
         return out
 
     def forget(self) -> list[Command]:

@@ -153,7 +153,7 @@ class Releases:
                 else:
                     held.wrote(written.stored, held.resets)
                 moved[tp] = parts[tp].next_owner or held.thread
-                held.handle(HandedOver(moved[tp]))
+                held.handle(HandedOver(moved[tp], written.czxid))
             elif written.outcome is Outcome.DONE:
                 held.handle(Released())
                 gone.append(tp)
@@ -174,7 +174,7 @@ class Releases:
         for tp in gone:
             del self._partitions[tp]
         if moved:
-            out.append(do.MoveThread(moved))
+            out.append(do.MoveThread(moved, {tp: self._partitions[tp].czxid for tp in moved}))
         if gone:
             out.append(do.Drop(tuple(gone), RELEASED))
         return out

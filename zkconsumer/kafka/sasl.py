@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import scramp
-
 from zkconsumer.errors import InvalidConfigException, RemoteProtocolError, SaslAuthenticationException
 
 WITH_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -112,7 +110,10 @@ class Scram:
     speaks_last = False
 
     def __init__(self, mechanism: str, username: str, password: str) -> None:
+        import scramp  # here, so that Spark's executors need it only for brokers that want it
+
         self._mechanism = mechanism
+        self._refused: type[Exception] = scramp.ScramException
         self._client = scramp.ScramClient([mechanism], username, password)
         self._steps = 0
         self.is_content = False
@@ -132,7 +133,7 @@ class Scram:
                 self._client.set_server_final(words)
                 self.is_content = True
                 return None
-        except scramp.ScramException as error:
+        except self._refused as error:
             raise SaslAuthenticationException(
                 f"{self._mechanism}: the broker has not proved that it knows the password ({error}); either it is not "
                 "the broker that it seems to be, or it has another password of this user"

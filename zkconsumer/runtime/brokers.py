@@ -26,6 +26,14 @@ UNREGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): start one, 
 UNREACHABLE = "bootstrap.servers names no broker"
 
 
+def nobody_for(protocol: str) -> str:
+    """What to say where ZooKeeper names no broker that can be connected to with this ``security.protocol``."""
+    return (
+        f"no broker is registered in ZooKeeper (/brokers/ids) with an endpoint for security.protocol={protocol}: start "
+        "one, correct the chroot, or set security.protocol to what the brokers have"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
     """``find`` blocks and raises ``WorldError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
@@ -35,6 +43,8 @@ class BrokerAccess:
     bootstrap: BootstrapBrokers | None
     diagnose: Diagnose | None
     metadata_max_age_ms: int
+    nobody: str = UNREGISTERED
+    """What to say when there is none."""
 
     @classmethod
     def of(
@@ -57,13 +67,13 @@ class BrokerAccess:
             connect, diagnose = secure, secure.diagnose
         if config.bootstrap_servers is not None:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
-            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms)
+            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, UNREACHABLE)
         directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol)
-        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms)
+        nobody = nobody_for(config.security_protocol)
+        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
 
     def any_broker(self, client_id: str, timeout_ms: int, clock: Clock) -> AnyBroker:
         """One more that asks, for a thread of its own."""
-        nobody = UNREGISTERED if self.bootstrap is None else UNREACHABLE
         return AnyBroker(
-            self.connect, self.find, client_id, timeout_ms, diagnose=self.diagnose, nobody=nobody, clock=clock
+            self.connect, self.find, client_id, timeout_ms, diagnose=self.diagnose, nobody=self.nobody, clock=clock
         )

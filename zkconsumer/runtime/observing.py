@@ -6,7 +6,7 @@ The shell tells it here once, in the words of the core; who wants to know what o
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.core import commands as do
 from zkconsumer.core.events import Outcome
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.events import KafkaWritten, Written
+    from zkconsumer.observe.metrics import Meter
     from zkconsumer.runtime.hooks import HookCalls
-    from zkconsumer.runtime.metrics import MemberMetrics
     from zkconsumer.types import BrokerAddress, TopicPartition
     from zkconsumer.zk.requests import StoreEvent
 
@@ -29,11 +29,29 @@ ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 """The two offset stores, as hooks call them."""
 
 
+class Meters(Protocol):
+    """What is measured of a membership, whatever is done with its partitions; told on the control thread."""
+
+    @property
+    def zookeeper_commits(self) -> Meter:
+        """Offsets written to ZooKeeper."""
+
+    @property
+    def kafka_commits(self) -> Meter:
+        """Offsets told to Kafka."""
+
+    def share_is_missing(self) -> None:
+        """From now on the share is not known to be whole."""
+
+    def share_is_whole(self) -> None:
+        """The end of a rebalance."""
+
+
 class Observing:
     """Sorts what happened."""
 
     def __init__(
-        self, metrics: MemberMetrics, hooks: HookCalls, assignment: Callable[[], dict[TopicPartition, str]]
+        self, metrics: Meters, hooks: HookCalls, assignment: Callable[[], dict[TopicPartition, str]]
     ) -> None:
         self.metrics = metrics
         self.hooks = hooks

@@ -1,15 +1,13 @@
 """Does what the core says: one small function a command.
 
-``ZooKeeperHalf`` runs the procedures of ``zk`` and turns their results into events; ``StreamsHalf`` starts and stops
-partitions; ``KafkaHalf`` (in ``offsets``) asks the group's coordinator where offsets are kept in Kafka.  None decides,
-and none waits: the answers come back as events.
+``ZooKeeperHalf`` runs the procedures of ``zk`` and turns their results into events; the ``Holder`` (in ``holder``)
+starts and stops partitions; ``KafkaHalf`` (in ``offsets``) asks the group's coordinator where offsets are kept in
+Kafka.  None decides, and none waits: the answers come back as events.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,7 +15,6 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
-from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.runtime.observing import ZOOKEEPER
 from zkconsumer.zk import paths, writes
 from zkconsumer.zk.denials import Denials
@@ -34,21 +31,20 @@ from zkconsumer.zk.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.lease import Lease
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.stores import Source
     from zkconsumer.core.view import GroupView
-    from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.control import Control
+    from zkconsumer.runtime.holder import Holder
     from zkconsumer.runtime.listener import ListenerCalls
     from zkconsumer.runtime.observing import Observing
     from zkconsumer.runtime.offsets import KafkaHalf
     from zkconsumer.runtime.rights import Rights
-    from zkconsumer.types import Tally, TopicPartition
+    from zkconsumer.types import TopicPartition
     from zkconsumer.zk.group_reader import GroupReader
     from zkconsumer.zk.procedures import Procedure
     from zkconsumer.zk.requests import Result, StoreEvent
@@ -233,13 +229,16 @@ class ZooKeeperHalf:
         self._run(procedure, command.session_id, finish)
 
     def _run(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:
-        """Drive a procedure round by round; every step runs on the control thread."""
+        self.run(procedure, session_id, lambda result: self._control.feed(finish(result)))
+
+    def run(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """Drive a procedure round by round; every step, and ``then``, runs on the control thread."""
 
         def step(results: Any) -> None:
             try:
                 requests = procedure.send(results)
             except StopIteration as end:
-                self._control.feed(finish(end.value))
+                then(end.value)
                 return
             if isinstance(requests, Elsewhere):
                 requests.ask(lambda: self._control.call(partial(step, [])))
@@ -251,127 +250,8 @@ class ZooKeeperHalf:
         self._control.call(partial(step, None))
 
 
-class StreamsHalf:
-    """Starts, stops and moves partitions between fetchers and streams."""
-
-    def __init__(
-        self,
-        queue_of: Callable[[str, str], ChunkQueue],
-        fetchers: ConsumerFetcherManager,
-        lease: Lease,
-        control: Control,
-        tally_of: Callable[[str, str], Tally],
-    ) -> None:
-        self._tally_of = tally_of
-        self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
-        self._queue_of = queue_of
-        self._fetchers = fetchers
-        self._lease = lease
-        self._control = control
-
-    def set_lease(self, command: do.SetLease) -> None:
-        self._lease.set(command.until_ms)
-
-    def start_fetching(self, command: do.StartFetching) -> None:
-        started: list[PartitionTopicInfo] = []
-        for tp, offset in command.positions.items():
-            thread = command.threads[tp]
-            info = self._info(tp, thread, offset, command.sources[tp])
-            self.infos[tp] = info
-            started.append(info)
-        self._fetchers.start(started)
-
-    def _info(self, tp: TopicPartition, thread: str, offset: int, source: Source) -> PartitionTopicInfo:
-        queue, tally = self._queue_of(tp.topic, thread), self._tally_of(tp.topic, thread)
-        return PartitionTopicInfo(tp, thread, queue, offset, source, tally)
-
-    def drain(self, command: do.Drain) -> None:
-        """Stop the hand-out; whoever has no record in hand is drained at once, all in one event."""
-        drained: dict[TopicPartition, int] = {}
-        here = threading.get_ident()
-
-        def on_back(info: PartitionTopicInfo) -> None:
-            if threading.get_ident() == here:
-                drained[info.tp] = info.consumed_offset
-            else:
-                self._control.call(partial(self._came_back, info))
-
-        for tp in command.partitions:
-            self.infos[tp].stop(on_back)
-        self._fetchers.wake()
-        self._lease.wake()
-        if drained:
-            self._control.post(ev.PartitionsDrained(drained))
-
-    def _came_back(self, info: PartitionTopicInfo) -> None:
-        if self.infos.get(info.tp) is info:
-            self._control.feed(ev.PartitionsDrained({info.tp: info.consumed_offset}))
-
-    def give_up_drain(self, command: do.GiveUpDrain) -> None:
-        positions = {tp: self.infos[tp].consumed_offset for tp in command.partitions if tp in self.infos}
-        self._control.post(ev.PartitionsDrained(positions))
-
-    def drop(self, command: do.Drop) -> None:
-        queues: set[ChunkQueue] = set()
-        for tp in command.partitions:
-            info = self.infos.pop(tp, None)
-            if info is not None:
-                info.kill()
-                queues.add(info.queue)
-        self._drop_void(queues)
-
-    def move_thread(self, command: do.MoveThread) -> None:
-        """What the old stream did not hand out goes to the front of the new stream's queue."""
-        moved: list[PartitionTopicInfo] = []
-        queues: set[ChunkQueue] = set()
-        for tp, thread in command.threads.items():
-            old = self.infos[tp]
-            # One that was never placed is placed as it would have been: by the reset policy, or at the beginning.
-            offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
-            new = self._info(tp, thread, offset, old.source)
-            new.high_watermark, new.answered_at_ms = old.high_watermark, old.answered_at_ms
-            chunks = []
-            for chunk in old.not_handed_out():
-                if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
-                    chunks.append(replace(chunk, info=new, resets=new.resets))
-                    new.fetch_offset = chunk.next_offset
-            new.queue.put_first(chunks)
-            queues.add(old.queue)
-            self.infos[tp] = new
-            moved.append(new)
-        self._drop_void(queues)
-        self._fetchers.start(moved)
-
-    def held(self) -> dict[TopicPartition, PartitionTopicInfo]:
-        """Everything that is ours, what is on its way out included; from any thread."""
-        return dict(self.infos)
-
-    @property
-    def assignment(self) -> dict[TopicPartition, str]:
-        """What is read now: partition -> thread id; from any thread."""
-        return {tp: info.thread for tp, info in self.held().items() if info.is_live}
-
-    def collect_positions(self) -> None:
-        """Of what is being handed out; what is on its way out is committed with its release."""
-        positions = {tp: info.consumed_offset for tp, info in self.infos.items() if info.is_live}
-        self._control.post(ev.PositionsCollected(positions))
-
-    def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
-        """Called on a fetcher's thread."""
-        self._control.call(partial(self._was_reset, info, offset))
-
-    def _was_reset(self, info: PartitionTopicInfo, offset: int) -> None:
-        if self.infos.get(info.tp) is info:
-            self._control.feed(ev.OffsetReset(info.tp, offset))
-
-    def _drop_void(self, queues: Iterable[ChunkQueue]) -> None:
-        for queue in queues:
-            queue.drop_void()
-        self._fetchers.wake()
-
-
 class Outcomes(Protocol):
-    """What the program waits for; ``Member`` takes it."""
+    """What the program waits for; the membership takes it."""
 
     def commit_completed(self, command: do.CompleteCommit) -> None:
         """A call of ``commit_offsets`` is answered."""
@@ -394,7 +274,8 @@ class Performer:
         member: str,
         zookeeper: ZooKeeperHalf,
         kafka: KafkaHalf | None,
-        streams: StreamsHalf,
+        holder: Holder,
+        lease: Lease,
         listener: ListenerCalls,
         counters: Counters,
         observing: Observing,
@@ -413,13 +294,13 @@ class Performer:
             do.ReadPositions: zookeeper.read_positions,
             do.Commit: zookeeper.commit,
             do.Release: zookeeper.release,
-            do.SetLease: streams.set_lease,
-            do.StartFetching: streams.start_fetching,
-            do.Drain: streams.drain,
-            do.GiveUpDrain: streams.give_up_drain,
-            do.Drop: streams.drop,
-            do.MoveThread: streams.move_thread,
-            do.CollectPositions: lambda _: streams.collect_positions(),
+            do.SetLease: lambda command: lease.set(command.until_ms),
+            do.StartFetching: holder.start_fetching,
+            do.Drain: holder.drain,
+            do.GiveUpDrain: holder.give_up_drain,
+            do.Drop: holder.drop,
+            do.MoveThread: holder.move_thread,
+            do.CollectPositions: lambda _: holder.collect_positions(),
             do.CallBeforeReleasing: listener.before_releasing,
             do.CallBeforeStarting: listener.before_starting,
             do.Tell: self._tell,

@@ -127,16 +127,16 @@ def read_head(record_set: bytes | memoryview) -> Head | None:
     return Head(ENTRY_PREFIX_BYTES + size, last_offset + 1)
 
 
-def walk(record_set: bytes | memoryview) -> Iterator[Entry]:
+def walk(record_set: bytes | memoryview, position: int = 0, offset_before: int = -1) -> Iterator[Entry]:
     """The complete entries of ``record_set``, in order; a tail that is cut off is legal and ends the walk.
+
+    ``position``: the byte at which an entry begins, behind one that covers ``offset_before``.
 
     Raises ``InvalidMessageException`` for a size that no entry can have and for offsets that do not increase (no
     checksum covers them), and ``UnsupportedCodec`` for a format above 2.  Both as soon as the bytes show it, also
     in a tail that is cut off, as the readers of the original do.
     """
     bytes_total = len(record_set)
-    position = 0
-    offset_before = -1
     while position + ENTRY_PREFIX_BYTES <= bytes_total:
         offset, size = OFFSET_AND_SIZE.unpack_from(record_set, position)
         if size < MESSAGE_BYTES_MIN:

@@ -52,22 +52,46 @@ def read_entry(
     ``offset_before`` is the last offset that the entries before cover: a wrapper may not reach back to it.
     Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
     """
-    body = bytes(record_set[entry.position + MAGIC_POSITION : entry.end])
-    if check_crcs and zlib.crc32(body) != _CRC.unpack_from(record_set, entry.position + ENTRY_PREFIX_BYTES)[0]:
-        raise corrupt(entry, "the checksum does not match")
+    body = _checked(record_set, entry, check_crcs)
     if entry.offset < start_offset:
         return
     attributes, timestamp, key, value = _fields(body, entry)
-    is_append_time = body[0] == 1 and attributes & _LOG_APPEND_TIME
     if not attributes & _CODEC_MASK:
-        timestamp_type = -1 if body[0] == 0 else 1 if is_append_time else 0
         tally.count += 1
+        timestamp_type = -1 if body[0] == 0 else 1 if attributes & _LOG_APPEND_TIME else 0
         yield Record(entry.offset, timestamp, timestamp_type, key, value, ())
         return
-    inner = _decompress(attributes & _CODEC_MASK, value, entry, decompressed_bytes_max)
+    inner, append_time = _opened(body, attributes, timestamp, value, entry, decompressed_bytes_max)
     shift = _shift(inner, entry, offset_before)
-    append_time = timestamp if is_append_time else None
     yield from _inner_records(inner, entry, shift, append_time, start_offset, check_crcs, tally)
+
+
+def open_wrapper(
+    record_set: bytes | memoryview, entry: Entry, check_crcs: bool, decompressed_bytes_max: int
+) -> tuple[bytes, int | None]:
+    """The message set inside a compressed message, and the append time that goes before its messages' own, or None.
+
+    Raises as ``read_entry`` does; what is inside is not looked at.
+    """
+    body = _checked(record_set, entry, check_crcs)
+    attributes, timestamp, _, value = _fields(body, entry)
+    return _opened(body, attributes, timestamp, value, entry, decompressed_bytes_max)
+
+
+def _checked(record_set: bytes | memoryview, entry: Entry, check_crcs: bool) -> bytes:
+    """The entry from its magic on."""
+    body = bytes(record_set[entry.position + MAGIC_POSITION : entry.end])
+    if check_crcs and zlib.crc32(body) != _CRC.unpack_from(record_set, entry.position + ENTRY_PREFIX_BYTES)[0]:
+        raise corrupt(entry, "the checksum does not match")
+    return body
+
+
+def _opened(
+    body: bytes, attributes: int, timestamp: int, value: bytes | None, entry: Entry, decompressed_bytes_max: int
+) -> tuple[bytes, int | None]:
+    inner = _decompress(attributes & _CODEC_MASK, value, entry, decompressed_bytes_max)
+    is_append_time = body[0] == 1 and attributes & _LOG_APPEND_TIME
+    return inner, timestamp if is_append_time else None
 
 
 def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:

@@ -7,6 +7,7 @@
     /brokers/topics/T                  a topic's partitions
     /brokers/topics/T/partitions/P/state
     /zkconsumer/groups/G               where the group's authority is, once it began to move
+    /zkconsumer/spark/G/Q/T/P          what the batches of a Spark query claimed of a partition
 
 A path is made here or nowhere, and each name is checked when it goes in: no input leads outside these folders.
 """
@@ -22,12 +23,16 @@ CONSUMERS = "/consumers"
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 CONTROL_GROUPS = "/zkconsumer/groups"
+SPARK_CLAIMS = "/zkconsumer/spark"
 
 TOPIC_CHARS_MAX = 249
 """Kafka's own limit."""
 
 NAME_CHARS_MAX = 1_000
 """Characters of a group, client or consumer id; the original has no limit but ZooKeeper's packet."""
+
+QUERY_CHARS_MAX = 100
+"""Characters of the id that a Spark query gives itself: a UUID has 36."""
 
 PARTITION_MAX = 2**31 - 1
 
@@ -53,6 +58,13 @@ def check_topic(name: str) -> str:
     if not name or name in _DOTS:
         raise UnsafeName(f"topic {name!r} is not a name")
     return _check_charset("topic", name, TOPIC_CHARS_MAX)
+
+
+def check_query(query: str) -> str:
+    """Give the id of a Spark query back, or raise ``UnsafeName``: as a group id, 1 to 100 characters."""
+    if not query or query in _DOTS:
+        raise UnsafeName(f"query id {query!r} is not a name")
+    return _check_charset("query id", query, QUERY_CHARS_MAX)
 
 
 def check_client_id(client_id: str) -> str:
@@ -137,6 +149,26 @@ def offset(group: str, at: TopicPartition) -> str:
 def control(group: str) -> str:
     """Where the group's authority is written down; not under ``/consumers``, where old tools delete."""
     return f"{CONTROL_GROUPS}/{check_group(group)}"
+
+
+def claims(group: str) -> str:
+    """Whose children are the Spark queries that claimed of this group; not under ``/consumers`` either."""
+    return f"{SPARK_CLAIMS}/{check_group(group)}"
+
+
+def claims_of_query(group: str, query: str) -> str:
+    """Whose children are the topics of which a query claimed."""
+    return f"{claims(group)}/{check_query(query)}"
+
+
+def claims_of_topic(group: str, query: str, topic: str) -> str:
+    """Whose children are the partitions of which a query claimed."""
+    return f"{claims_of_query(group, query)}/{check_topic(topic)}"
+
+
+def claims_of_partition(group: str, query: str, at: TopicPartition) -> str:
+    """What a query's last batches claimed of one partition."""
+    return f"{claims_of_topic(group, query, at.topic)}/{_check_partition(at.partition)}"
 
 
 def broker(broker_id: int) -> str:

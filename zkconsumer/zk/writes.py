@@ -200,14 +200,16 @@ class Writes:
         at = len(self._control)
         for tp, ops in plan:
             write = self._writes[tp]
-            stored = write.stored
+            stored, czxid = write.stored, 0
             for op, result in zip(ops, answer.results[at : at + len(ops)], strict=True):
                 if op.path == paths.offset(self._group, tp) and write.offset is not None:
                     version = result.version if isinstance(result, Stat) else FRESH_VERSION
                     stored = StoredOffset(write.offset, version)
+                elif isinstance(op, SetOp) and isinstance(result, Stat):
+                    czxid = result.czxid
             at += len(ops)
             self.results[tp] = Written(
-                Outcome.DONE, stored, rewound_from=write.rewound_from, handed_over=write.next_owner is not None
+                Outcome.DONE, stored, "", write.rewound_from, handed_over=write.next_owner is not None, czxid=czxid
             )
 
     def _look(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:

@@ -203,8 +203,9 @@ class Procedures:
             rewound_from = found.offset if found != known and found.offset < known.offset else None
             self._check_write(tp, found.offset, offset)
             stored = self.server.offsets[tp] = StoredOffset(offset, found.version + 1)
+        czxid = 0
         if releases:
             self.server.delete_owner(tp)
             if next_owner is not None:
-                self.server.create_owner(tp, connection.session_id, next_owner)
-        return Written(Outcome.DONE, stored, "", rewound_from, releases and next_owner is not None)
+                czxid = self.server.create_owner(tp, connection.session_id, next_owner).czxid
+        return Written(Outcome.DONE, stored, "", rewound_from, releases and next_owner is not None, czxid)

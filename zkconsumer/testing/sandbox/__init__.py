@@ -12,7 +12,9 @@ from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import Handed, MemberProcess, ScalaMember
 from zkconsumer.testing.sandbox.python_member import PythonMember
 from zkconsumer.testing.sandbox.runs import Run, reap
+from zkconsumer.testing.sandbox.scala_host import ScalaHost
 from zkconsumer.testing.sandbox.security import Security
+from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars, missing_for_spark_jars
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
@@ -30,6 +32,7 @@ __all__ = [
     "PythonMember",
     "Run",
     "Sandbox",
+    "ScalaHost",
     "ScalaMember",
     "Security",
     "ToolResult",
@@ -37,7 +40,9 @@ __all__ = [
     "ZooKeeperServer",
     "cache",
     "ensure_set",
+    "ensure_spark_jars",
     "missing_for",
+    "missing_for_spark_jars",
     "reap",
     "run_tool",
     "wait_until",

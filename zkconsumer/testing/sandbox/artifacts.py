@@ -11,6 +11,7 @@ import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache
@@ -37,6 +38,19 @@ TOOLS = "-tools"
 """Behind the release in the name of a set that holds only its tools."""
 
 
+class Wanted(Protocol):
+    """A set of jars as Maven is asked for it: a pom, a goal of the dependency plugin, and how many files come."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def goal(self) -> str: ...
+    @property
+    def jars(self) -> int: ...
+    def pom(self) -> str: ...
+    def digest(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ArtifactSet:
     """One release: its broker artifact, what must be added, and what it can play."""
@@ -53,6 +67,14 @@ class ArtifactSet:
     @property
     def version(self) -> tuple[int, ...]:
         return tuple(int(number) for number in self.release.removesuffix(TOOLS).split("."))
+
+    @property
+    def title(self) -> str:
+        return f"Kafka {self.release}"
+
+    @property
+    def goal(self) -> str:
+        return "copy-dependencies"
 
     @property
     def coordinate(self) -> str:
@@ -128,17 +150,20 @@ def ensure_set(release: str) -> Path:
 
     Raises SandboxError if Maven is missing, too old, fails, or brings another number of files than it should.
     """
-    wanted = artifact_set(release)
-    target = cache.folder("kafka") / release
+    return ensure(artifact_set(release), cache.folder("kafka") / release)
+
+
+def ensure(wanted: Wanted, target: Path) -> Path:
+    """The folder with the jars below ``target``; raises what ``ensure_set`` raises."""
     if is_complete(wanted, target):
         return target / "jars"
-    with cache.lock(target.with_name(f".{release}.lock")):
+    with cache.lock(target.with_name(f".{target.name}.lock")):
         if not is_complete(wanted, target):  # another process may have fetched it while we waited
             _fetch(wanted, target)
     return target / "jars"
 
 
-def is_complete(wanted: ArtifactSet, target: Path) -> bool:
+def is_complete(wanted: Wanted, target: Path) -> bool:
     """Whether the folder holds every jar that its marker names, in full, for today's table."""
     try:
         marker = json.loads((target / MARKER).read_text())
@@ -162,23 +187,23 @@ def missing_for(*releases: str) -> str | None:
     return None
 
 
-def _fetch(wanted: ArtifactSet, target: Path) -> None:
+def _fetch(wanted: Wanted, target: Path) -> None:
     mvn = find_maven()
     with cache.building(target) as building:
         pom = building / "pom.xml"
         pom.write_text(wanted.pom())
-        goal = f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN}:copy-dependencies"
-        _run_maven([mvn, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={building / 'jars'}"], wanted.release)
+        goal = f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN}:{wanted.goal}"
+        _run_maven([mvn, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={building / 'jars'}"], wanted.title)
         sizes = {jar.name: jar.stat().st_size for jar in (building / "jars").glob("*.jar")}
         if len(sizes) != wanted.jars:
             raise SandboxError(
-                f"Maven brought {len(sizes)} jars for Kafka {wanted.release} instead of {wanted.jars}:"
+                f"Maven brought {len(sizes)} jars for {wanted.title} instead of {wanted.jars}:"
                 f" {', '.join(sorted(sizes))}; is a mirror or a settings.xml in the way?"
             )
         (building / MARKER).write_text(json.dumps({"pom": wanted.digest(), "jars": sizes}, indent=1))
 
 
-def _run_maven(command: list[str], release: str) -> None:
+def _run_maven(command: list[str], title: str) -> None:
     try:
         done = subprocess.run(
             command,
@@ -191,11 +216,11 @@ def _run_maven(command: list[str], release: str) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise SandboxError(
-            f"Maven did not fetch Kafka {release} within {MAVEN_TIMEOUT_S} s; is the network up?"
+            f"Maven did not fetch {title} within {MAVEN_TIMEOUT_S} s; is the network up?"
         ) from error
     if done.returncode != 0:
         last = "\n".join(done.stdout.splitlines()[-MAVEN_LINES_QUOTED:])
         raise SandboxError(
-            f"Maven could not fetch Kafka {release} (exit code {done.returncode}); it needs Maven Central, or a mirror"
+            f"Maven could not fetch {title} (exit code {done.returncode}); it needs Maven Central, or a mirror"
             f" in ~/.m2/settings.xml. Its last lines:\n{last}"
         )

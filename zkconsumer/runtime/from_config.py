@@ -1,0 +1,87 @@
+"""What a membership takes from a configuration: for connectors and for whatever else is a member."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from typing import TYPE_CHECKING
+
+from zkconsumer.core.group import GroupSettings
+from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.stores import Stores
+from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.config import ConsumerConfig
+
+CLOSE_IN_KAFKA_MS_MAX = 10_000
+"""How long the last commit may wait for Kafka when a member leaves, however often it may be tried."""
+
+
+def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
+    """``group_host-millis-8 hex digits``, or ``group_<consumer.id>`` (0.8.0 to 1.1).
+
+    A machine that cannot resolve its own name has ``localhost`` here; the original did not start there.
+    """
+    if consumer_id:
+        return f"{group}_{consumer_id}"
+    host = "".join(c if c.isalnum() or c in "._-" else "-" for c in socket.gethostname()) or "localhost"
+    return f"{group}_{host}-{clock.wall_ms()}-{uuid.uuid4().hex[:8]}"
+
+
+def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: bool | None = None) -> GroupSettings:
+    """The settings that decisions depend on; ``auto_commit`` wins over ``auto.commit.enable``."""
+    return GroupSettings(
+        member=consumer_id,
+        rebalance_backoff_ms=config.rebalance_backoff_ms,
+        debounce_ms=config.rebalance_debounce_ms,
+        drain_timeout_ms=config.rebalance_drain_timeout_ms,
+        settle_ms=config.release_settle_ms,
+        auto_commit=config.auto_commit_enable if auto_commit is None else auto_commit,
+        auto_commit_interval_ms=config.auto_commit_interval_ms,
+        diagnose_after_ms=max(
+            config.rebalance_max_retries * config.rebalance_backoff_ms, 2 * config.zookeeper_session_timeout_ms
+        ),
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        new_from_beginning=config.new_partitions_from_beginning,
+        ignores_older_offsets=config.offsets_older_than_topic == "ignore",
+        listener_timeout_ms=config.rebalance_listener_timeout_ms,
+        stores=stores_of(config),
+        kafka_timeout_ms=config.rebalance_offsets_timeout_ms,
+        kafka_close_timeout_ms=min(
+            config.rebalance_offsets_timeout_ms
+            + config.offsets_commit_max_retries * config.offsets_channel_backoff_ms,
+            CLOSE_IN_KAFKA_MS_MAX,
+        ),
+        kafka_close_attempts=1 + config.offsets_commit_max_retries,
+    )
+
+
+def planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlanner:
+    """Who computes this member's share."""
+    return SharePlanner(
+        consumer_id,
+        config.partition_assignment_strategy,
+        config.roundrobin_compatibility,
+        exclude_internal_topics=config.exclude_internal_topics,
+    )
+
+
+def stores_of(config: ConsumerConfig) -> Stores:
+    """Where the group's offsets are kept."""
+    if config.offsets_storage == "zookeeper":
+        return Stores.ZOOKEEPER
+    return Stores.BOTH if config.dual_commit_enabled else Stores.KAFKA
+
+
+def channel_settings_of(config: ConsumerConfig) -> ChannelSettings | None:
+    """How the group's coordinator is asked, where it keeps offsets."""
+    if not stores_of(config).in_kafka:
+        return None
+    return ChannelSettings(
+        config.group_id,
+        config.client_id,
+        config.offsets_channel_socket_timeout_ms,
+        config.offsets_channel_backoff_ms,
+    )

@@ -1,0 +1,332 @@
+"""A membership in a ZooKeeper group, put together: session, core, control thread, both offset stores, rights.
+
+``ZooKeeperMembership`` is a ``Membership``: what is done with the partitions is its ``Holder``'s business.  Everything
+that waits here waits with a deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer import errors
+from zkconsumer.base.lease import Lease
+from zkconsumer.base.threads import Worker, spawn
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core.group import Group, GroupSettings
+from zkconsumer.core.stores import NotWritten
+from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.kafka.any_broker import NoBrokerAnswers
+from zkconsumer.kafka.metadata import fetch_leaders
+from zkconsumer.kafka.offsets_channel import OffsetsChannel
+from zkconsumer.kafka.topic_finder import TopicFinder
+from zkconsumer.observe.counters import Counters
+from zkconsumer.runtime.control import Control
+from zkconsumer.runtime.hooks import HookCalls
+from zkconsumer.runtime.listener import ListenerCalls
+from zkconsumer.runtime.observing import Observing
+from zkconsumer.runtime.offsets import KafkaHalf
+from zkconsumer.runtime.perform import Performer, ZooKeeperHalf
+from zkconsumer.runtime.rights import Rights
+from zkconsumer.runtime.topics import KafkaTopics
+from zkconsumer.zk.group_reader import GroupReader
+from zkconsumer.zk.security import OPEN, ZkSecurity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.core.group import Planner
+    from zkconsumer.core.view import Subscription
+    from zkconsumer.errors import AuthenticationException
+    from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+    from zkconsumer.runtime.brokers import BrokerAccess
+    from zkconsumer.runtime.holder import Holder, Membership
+    from zkconsumer.runtime.observing import Meters
+    from zkconsumer.types import Hooks, TopicPartition
+    from zkconsumer.zk.procedures import Procedure
+    from zkconsumer.zk.store import ZkStore
+
+T = TypeVar("T")
+
+LEAVE_GRACE_MS = 2_000
+"""On top of draining and settling: how long a leave may take before the session is ended without it."""
+
+CLOSE_STEP_MS = 1_500
+"""How long each of the last steps of a close may take (holder, session, control thread)."""
+
+BROKER_CHECK_MS = 8_000
+"""How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class ZooKeeperMembership:
+    """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
+
+    def __init__(
+        self,
+        group: str,
+        settings: GroupSettings,
+        planner: Planner,
+        *,
+        client_id: str,
+        socket_timeout_ms: int,
+        store: ZkStore,
+        brokers: BrokerAccess,
+        clock: Clock,
+        lease: Lease,
+        meters: Meters,
+        security: ZkSecurity = OPEN,
+        channel: ChannelSettings | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.id = settings.member
+        self.counters = Counters()
+        self.lease = lease
+        self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.observing = Observing(meters, self.hooks, lambda: self._holder.assignment)
+        self.group = Group(settings, planner)
+        self.any_broker = brokers.any_broker(client_id, socket_timeout_ms, clock)
+        self.inbox = self.control = Control(self.group, clock)
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._holder: Holder
+        self._share_known = threading.Event()
+        self._has_left = threading.Event()
+        self._not_released: tuple[TopicPartition, ...] = ()
+        self._failure: ZkConsumerError | None = None
+        self._giving_up: Worker | None = None
+        self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, NotWritten]]] = {}
+        self._calls_made = 0
+        self._calls_lock = threading.Lock()
+        self.topic_finder: TopicFinder | None = None
+        if brokers.bootstrap is not None:
+            asks = brokers.any_broker(client_id, socket_timeout_ms, clock)
+            self.topic_finder = TopicFinder(
+                self.id,
+                asks,
+                brokers.metadata_max_age_ms,
+                clock,
+                on_brokers=brokers.bootstrap.learn,
+                on_change=lambda: self.control.post(ev.GroupChanged("topics in Kafka")),
+                on_refused=self.refused_by_brokers,
+                on_death=self.thread_died,
+            )
+        topics = KafkaTopics(self.topic_finder) if self.topic_finder is not None else None
+        rights = Rights(security.acl, security.who, lambda: self._holder.holds_nothing, self._not_authorized)
+        self._zookeeper = ZooKeeperHalf(
+            group, self.id, store, GroupReader(group, topics), self.control, clock, self.observing, rights
+        )
+        self.listener = ListenerCalls(self.id, self.control, self.thread_died)
+        self.channel: OffsetsChannel | None = None
+        self._kafka: KafkaHalf | None = None
+        if channel is not None:
+            self.channel = OffsetsChannel(self.id, channel, brokers.connect, brokers.find, clock, self.thread_died)
+            self._kafka = KafkaHalf(group, store, self.channel, self.lease, self.control, self.observing)
+
+    def run_with(self, holder: Holder) -> None:
+        """Start the control thread; ``holder`` is told what is ours."""
+        self._holder = holder
+        halves = self._zookeeper, self._kafka, holder
+        performer = Performer(self.id, *halves, self.lease, self.listener, self.counters, self.observing, self)
+        self.control.start(f"{self.id}-control", performer, self.thread_died)
+        self._store.listen(self._zookeeper.on_store_event)
+
+    # --- what the program asks for ------------------------------------------------------------------------------
+
+    def start(self, timeout_ms: int) -> None:
+        """Connect to ZooKeeper; raises what ``ZkStore.start`` raises, with nothing left running."""
+        try:
+            self._store.start(timeout_ms)
+        except BaseException:
+            self.control.stop(CLOSE_STEP_MS)
+            self._store.close(CLOSE_STEP_MS)
+            self.hooks.close()
+            raise
+
+    def check_brokers(self) -> None:
+        """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
+
+        Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
+        """
+        try:
+            self.any_broker.ask(
+                lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms),
+                limit_ms=BROKER_CHECK_MS,
+            )
+        except NoBrokerAnswers as error:
+            if error.refused is not None:
+                raise error.refused from error
+            log.warning("brokers-silent why=%r", str(error))
+        except WorldError as error:
+            log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")
+
+    def join(self, subscription: Subscription) -> None:
+        """Become a member with this subscription; asked again, the next registration has the new one."""
+        self.control.post(ev.JoinWanted(subscription))
+
+    def wait_for_share(self, timeout_ms: int) -> bool:
+        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        known = self._share_known.wait(timeout_ms / 1000)
+        if self._failure is not None:
+            raise self._failure
+        return known
+
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+        """Write these positions; gives back what was not written, with the reason.
+
+        Raises the error that ended the member, if one did.
+        """
+        if self._failure is not None:
+            raise self._failure
+        done = threading.Event()
+        refused: dict[TopicPartition, NotWritten] = {}
+        with self._calls_lock:
+            self._calls_made += 1
+            number = self._calls_made
+            self._calls[number] = (done, refused)
+        self.control.post(ev.CommitWanted(number, dict(positions), self._clock.now_ms() + timeout_ms))
+        if not done.wait(timeout_ms / 1000):
+            with self._calls_lock:
+                self._calls.pop(number, None)
+            asked = "ZooKeeper" if self.channel is None else "ZooKeeper, or the group's coordinator,"
+            return dict.fromkeys(positions, NotWritten(f"{asked} did not answer within {timeout_ms} ms"))
+        if self._failure is not None:
+            raise self._failure
+        return refused
+
+    def commit_later(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Write these positions, and wait for nothing: what cannot be written is logged and counted."""
+        with self._calls_lock:
+            self._calls_made += 1
+            number = self._calls_made
+        self.control.post(ev.CommitWanted(number, dict(positions)))
+
+    def leave(self) -> bool:
+        """Give everything back and leave the group; False when that could not be done in time.
+
+        A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
+        """
+        self.listener.return_early()
+        self.control.post(ev.LeaveWanted())
+        patience_ms = self._settings.drain_timeout_ms + self._settings.settle_ms + LEAVE_GRACE_MS
+        if self.listener.listener is not None:
+            patience_ms += self._settings.listener_timeout_ms
+        if self.channel is not None:
+            patience_ms += self._settings.kafka_close_timeout_ms
+        return self._has_left.wait(patience_ms / 1000) and not self._not_released
+
+    def close(self) -> bool:
+        """End everything: the holder's work, session, the holder's threads, control thread.  True when nothing was
+        left behind.
+
+        The work first: once the session has ended, others hand these records out.  The session before the threads
+        are waited for, because the leader finder may be waiting for an answer from ZooKeeper.
+        """
+        self._holder.end(None)
+        self.listener.close()
+        self._ask_to_stop()
+        self.control.post(ev.SessionClosed())
+        clean = self._store.close(CLOSE_STEP_MS)
+        clean = (self._giving_up is None or self._giving_up.join(CLOSE_STEP_MS)) and clean
+        clean = self._holder.join(CLOSE_STEP_MS) and clean
+        clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
+        clean = (self.channel is None or self.channel.join(CLOSE_STEP_MS)) and clean
+        clean = self.control.stop(CLOSE_STEP_MS) and clean
+        self._share_known.set()
+        self.hooks.close()
+        if not self.hooks.join(CLOSE_STEP_MS):
+            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
+        if not self.listener.join(CLOSE_STEP_MS):
+            log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
+        return clean
+
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """Run this in that session, or have its requests refused; each step, and ``then``, on the control thread."""
+        self._zookeeper.run(procedure, session_id, then)
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """The session time-out that ZooKeeper granted."""
+        return self._store.negotiated_timeout_ms
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended this membership, if one did."""
+        return self._failure
+
+    # --- what the performer tells (on the control thread) -------------------------------------------------------
+
+    def commit_completed(self, command: do.CompleteCommit) -> None:
+        with self._calls_lock:
+            waiting = self._calls.pop(command.call, None)
+        if waiting is not None:
+            waiting[1].update(command.refused)
+            waiting[0].set()
+
+    def share_held(self, _: do.AnnounceShare) -> None:
+        self._share_known.set()
+
+    def left(self, command: do.AnnounceLeft) -> None:
+        self._not_released = command.not_released
+        self._has_left.set()
+
+    def failed(self, command: do.Fail) -> None:
+        kind = getattr(errors, command.kind, WorldError)
+        self._end(kind(command.words))
+
+    def refused_by_brokers(self, error: AuthenticationException) -> None:
+        """Called on a thread of the fetchers: nothing can be read with these settings."""
+        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        self._end(error)
+
+    def _not_authorized(self, words: str) -> None:
+        self._end(ZkNotAuthorized(words))
+
+    def thread_died(self, name: str, error: BaseException) -> None:
+        """Called in the dying thread: an error on every stream, never silence."""
+        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
+        self.hooks.call("thread_died", name, error)
+        if isinstance(error, Bug):
+            self._end(error)
+        else:
+            died = ThreadDied(f"the thread {name} of {self.id} ended: {type(error).__name__}: {error}")
+            died.__cause__ = error
+            self._end(died)
+
+    def _end(self, error: ZkConsumerError) -> None:
+        """Nothing is handed out any more, so nothing may be held: the session is ended for the sake of the others."""
+        is_first = self._failure is None
+        self._failure = self._failure or error
+        self._holder.end(self._failure)
+        self.lease.set(0)
+        if is_first:
+            self.hooks.call("member_failed", error)
+            self._ask_to_stop()
+            self._giving_up = spawn(f"{self.id}-give-up", lambda _: self._give_up(), self.thread_died)
+        self._share_known.set()
+        self._has_left.set()
+        with self._calls_lock:
+            calls, self._calls = list(self._calls.values()), {}
+        for done, _ in calls:
+            done.set()
+
+    def _ask_to_stop(self) -> None:
+        self._holder.ask_to_stop()
+        if self.topic_finder is not None:
+            self.topic_finder.ask_to_stop()
+        if self.channel is not None:
+            self.channel.ask_to_stop()
+
+    def _give_up(self) -> None:
+        self._store.close(CLOSE_STEP_MS)
+
+
+if TYPE_CHECKING:
+
+    def _is_one(membership: ZooKeeperMembership) -> Membership:
+        return membership

@@ -1,0 +1,87 @@
+"""Spark's own Kafka source for the installed pyspark, fetched as the sandbox fetches Kafka: once, then offline.
+
+    jars = ensure_spark_jars()
+    SparkSession.builder.config("spark.jars", ",".join(map(str, jars)))
+
+Four pinned jars, each taken by itself.  The connector of one release is not whole everywhere as ``spark.jars.packages``
+wants it, and the parent poms of Spark's artifacts name places that are not to be had; so no pom but ours is resolved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import cache
+from zkconsumer.testing.sandbox.artifacts import ensure, is_complete
+from zkconsumer.testing.sandbox.java import find_jdk, find_maven
+
+COORDINATES = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+"""They run with pyspark 4.3.0 (brokers 0.11 to 4.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJars:
+    """The set, as ``artifacts`` fetches one."""
+
+    coordinates: tuple[str, ...] = COORDINATES
+
+    @property
+    def title(self) -> str:
+        return "Spark's Kafka source"
+
+    @property
+    def goal(self) -> str:
+        return "copy"
+
+    @property
+    def jars(self) -> int:
+        return len(self.coordinates)
+
+    def pom(self) -> str:
+        """The whole of what Maven is asked for: files, and none of their dependencies."""
+        items = "".join(
+            "<artifactItem><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></artifactItem>\n".format(
+                *coordinate.split(":")
+            )
+            for coordinate in self.coordinates
+        )
+        return (
+            "<project>\n"
+            "  <modelVersion>4.0.0</modelVersion>\n"
+            "  <groupId>zkconsumer</groupId><artifactId>spark</artifactId><version>1</version>\n"
+            "  <build><plugins><plugin>\n"
+            "    <groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId>\n"
+            f"    <configuration><artifactItems>\n{items}</artifactItems></configuration>\n"
+            "  </plugin></plugins></build>\n"
+            "</project>\n"
+        )
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.pom().encode()).hexdigest()
+
+
+def ensure_spark_jars() -> list[Path]:
+    """The jars, sorted by name; fetched if they are not in the cache or not whole.
+
+    Raises SandboxError if Maven is missing, too old or fails.
+    """
+    return sorted(ensure(SparkJars(), cache.folder("spark") / "kafka-source").glob("*.jar"))
+
+
+def missing_for_spark_jars() -> str | None:
+    """Why they cannot be had here, as a sentence, or None; downloads nothing."""
+    try:
+        find_jdk()
+        if not is_complete(SparkJars(), cache.root() / "spark" / "kafka-source"):
+            find_maven()
+    except SandboxError as error:
+        return str(error)
+    return None
