@@ -8,14 +8,20 @@ HERE = Path(__file__).parent
 
 METRICS = ["prometheus-client>=0.14"]
 
+SPARK = ["numpy>=1.26", "pyarrow>=18", "pyspark>=4.2"]
+
 TEST = [
+    "confluent-kafka>=2.5",
     "hypothesis>=6.100",
     "import-linter>=2.1",
     "kafka-python>=3.0",
     "mypy>=1.11",
+    "psutil>=5.9",
     "pure-sasl>=0.6",
+    "pyspark[connect]>=4.2",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "rich>=13",
     "ruff>=0.6",
     "types-six",
@@ -29,26 +35,35 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*"]),
-    package_data={"zkconsumer": ["py.typed", "testing/java/*.java"], "bridge": ["py.typed"]},
+    packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*", "pyspark_zkconsumer"]),
+    package_data={
+        "zkconsumer": ["py.typed", "testing/java/*.java"],
+        "bridge": ["py.typed"],
+        "pyspark_zkconsumer": ["py.typed"],
+    },
     install_requires=[
         "click>=8.1",
         "cramjam>=2.8",
         "google-crc32c>=1.5",
         "google-re2>=1.1",
-        "kazoo>=2.10",
+        "kazoo>=2.11",
         "scramp>=1.4.5",
         "six>=1.16",
     ],
     extras_require={
+        "bench": [*SPARK, "confluent-kafka>=2.5"],
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
-        "test": [*METRICS, *TEST],
+        "spark": SPARK,
+        "test": [*METRICS, *SPARK, *TEST],
         "watch": ["rich>=13"],
         "zookeeper-kerberos": ["pure-sasl>=0.6", "kerberos>=1.3"],
         "zookeeper-sasl": ["pure-sasl>=0.6"],
     },
-    entry_points={"console_scripts": ["zkconsumer=zkconsumer.cli:main"]},
+    entry_points={
+        "console_scripts": ["zkconsumer=zkconsumer.cli:main"],
+        "zkconsumer.commands": ["spark=bridge.commands.spark:spark"],
+    },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3",

@@ -16,7 +16,19 @@ from typing import Any
 import click
 import pytest
 
-from tests.generate_docs import PAGES, REFERENCE, ROOT, counted_names, logged_lines, loggers, sources, told_lines
+from bridge.spark.claims.records import Claim, Record, format_record
+from bridge.spark.option_table import GROUP, KAFKA, OWN
+from tests.generate_docs import (
+    PAGES,
+    REFERENCE,
+    ROOT,
+    counted_names,
+    logged_lines,
+    loggers,
+    sources,
+    sources_that_log,
+    told_lines,
+)
 from zkconsumer.cli import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.types import TopicPartition
@@ -189,13 +201,13 @@ def test_a_command_that_is_not_known_is_found(wrong: str) -> None:
 
 
 def known_keys() -> set[str]:
-    return {row.key for row in ConsumerConfig.describe()}
+    return {row.key for row in ConsumerConfig.describe()} | OWN.keys() | GROUP.keys() | KAFKA.keys()
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page != REFERENCE / "config.md"], ids=page_id)
 def test_every_setting_that_a_page_names_is_known(page: Path) -> None:
     known = known_keys()
-    first_words = {key.partition(".")[0] for key in known}
+    first_words = {key.partition(".")[0] for key in known} - {"kafka"}
     for code in code_in(page.read_text("utf-8")):
         key = code.partition("=")[0].strip()
         looks_like_one = re.fullmatch(r"[a-z]+(\.[a-z]+)+", key) and key.partition(".")[0] in first_words
@@ -333,7 +345,7 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 
 
 def test_the_log_lines_are_those_of_the_code() -> None:
-    files = sources()
+    files = sources_that_log()
     told = {(line.name, line.level) for line in told_lines(files)}
     logger_of = loggers(files)
     logged = {(line.name, line.level, logger_of[line.path]) for line in logged_lines(files)}
@@ -350,7 +362,7 @@ def test_the_log_lines_are_those_of_the_code() -> None:
 
 
 def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
-    files = sources()
+    files = sources_that_log()
     logged, told = logged_lines(files), told_lines(files)
     for event, _, third, fourth in table_rows(REFERENCE / "log-lines.md", 4):
         is_logged = third.startswith("`zkconsumer.")
@@ -366,14 +378,14 @@ def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
 def test_each_line_that_the_group_tells_is_explained() -> None:
     page = HOW_TO / "when-a-member-has-no-share.md"
     explained = {code for cells in table_rows(page, 4) for code in code_in(cells[0])}
-    assert {line.name for line in told_lines(sources())} - explained == set()
-    known = {line.name for line in told_lines(sources()) | logged_lines(sources())}
+    assert {line.name for line in told_lines(sources_that_log())} - explained == set()
+    known = {line.name for line in told_lines(sources_that_log()) | logged_lines(sources_that_log())}
     assert explained - known == set(), "there are no such lines"
 
 
 def test_the_counters_are_those_of_the_code() -> None:
     shown = [code_in(cells[0])[0] for cells in table_rows(REFERENCE / "counters.md", 4) if "`" in cells[0]]
-    assert sorted(shown) == sorted(counted_names(sources()))
+    assert sorted(shown) == sorted(counted_names(sources_that_log()))
 
 
 def test_the_znodes_are_those_of_the_code() -> None:
@@ -382,7 +394,8 @@ def test_the_znodes_are_those_of_the_code() -> None:
         paths.CONSUMERS, paths.group_root("G"), paths.ids("G"), paths.registration("G", "C"), paths.owners("G"),
         paths.owners_of_topic("G", "T"), paths.owner("G", at), paths.offsets("G"), paths.offsets_of_topic("G", "T"),
         paths.offset("G", at), paths.BROKER_IDS, paths.broker(0), paths.BROKER_TOPICS, paths.topic("T"),
-        paths.partition_state(at), paths.control("G"),
+        paths.partition_state(at), paths.control("G"), paths.SPARK_CLAIMS, paths.claims("G"),
+        paths.claims_of_query("G", "Q"), paths.claims_of_topic("G", "Q", "T"), paths.claims_of_partition("G", "Q", at),
     }  # fmt: skip
     expected = {
         path.replace("/T/partitions/0", "/T/partitions/P").replace("/T/0", "/T/P").replace("/ids/0", "/ids/N")
@@ -400,5 +413,6 @@ def test_the_bytes_of_the_znodes_are_those_of_the_code() -> None:
         format_owner(thread),
         format_offset(42),
         format_control(Control("m1", 1, "planned", "zookeeper", "offline")),
+        format_record(Record(tuple(Claim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)),
     }
     assert {data.decode() for data in written} | {thread.rpartition("-")[0]} == shown

@@ -1,0 +1,22 @@
+"""``zkconsumer spark``: what one needs beside a Spark query that reads for a group.  No command needs pyspark."""
+
+from __future__ import annotations
+
+import click
+
+from zkconsumer.cli.lazy import LazyGroup
+
+LATER = {
+    "starting-offsets": "bridge.commands.spark_starting:starting",
+    "reconcile": "bridge.commands.spark_reconcile:reconcile",
+    "claims": "bridge.commands.spark_claims:claims",
+}
+"""Loaded when they are called."""
+
+
+@click.group(cls=LazyGroup, later=LATER)
+def spark() -> None:
+    """Where Spark starts, what it claimed, and order after a crash."""
+
+
+group_option = click.option("--group", required=True, metavar="G", help="The group in ZooKeeper.")

@@ -1,0 +1,139 @@
+"""``zkconsumer spark claims``: what the Spark queries of a group claimed, and forgetting a query that is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bridge.commands.spark import group_option
+from bridge.spark.claims_list import ListedClaim, forget, list_claims, plan_forget
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.words import age, count_of
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_FAILED,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    print_table,
+    tell,
+    when,
+)
+from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.cli.offsets_common import again_words, execute_option
+from zkconsumer.errors import UsageError
+
+SCHEMA = "zkconsumer/spark-claims/1"
+HEADS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-OFFSET", "OWNER", "AGE", "REMARK"
+
+
+@click.command(short_help="Show or forget what queries claimed.")
+@group_option
+@click.option("--query", metavar="Q", help="Only this query, by the id that its checkpoint has (q).")
+@click.option("--forget", "forget_query", metavar="Q", help="Delete the records of this query, which is gone for good.")
+@execute_option
+@output_option
+@cluster_options
+@click.pass_context
+def claims(
+    context: click.Context,
+    group: str,
+    query: str | None,
+    forget_query: str | None,
+    do_it: bool,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Show the latest claim of each partition by the group's Spark queries, and how the group stands to it.
+
+    With --forget the records of a query are deleted, which only a query may lack that is never started again: they
+    say what its last batch may read. A query that is alive is refused. Without --execute nothing is deleted.
+    Exit codes: 0 shown or deleted, 1 a record cannot be read, 3 would delete something, 4 refused and nothing deleted.
+    """
+    if forget_query is None and do_it:
+        raise UsageError("--execute belongs to --forget")
+    if forget_query is not None and query is not None:
+        raise UsageError("--forget names the query; leave --query away")
+    session = open_session(context, zookeeper, config_file)
+    if forget_query is not None:
+        context.exit(_forget(context, session, group, forget_query, output, do_it=do_it))
+    found = list_claims(session, group, query)
+    _show(session, group, found, output)
+    if not found:
+        of_query = f" of query {query}" if query else ""
+        tell(f"No batch{of_query} has claimed anything of group {group} (group.offsets.commit=claim does).")
+    context.exit(EXIT_FAILED if any(claim.problem for claim in found) else 0)
+
+
+def _forget(
+    context: click.Context, session: AdminSession, group: str, query: str, output: str, *, do_it: bool
+) -> int:
+    planned = plan_forget(session, group, query)
+    _show(session, group, planned.claims, output)
+    count = count_of(len(planned.claims), "record")
+    if planned.alive:
+        tell(f"{planned.alive}. Nothing was deleted.")
+        return EXIT_PRECONDITION
+    if not do_it:
+        tell(f"Nothing was deleted; {count} of query {query} would be. To do it: {again_words(context)}")
+        return EXIT_DIFFERS
+    forget(session, group, planned)
+    tell(f"{count} of query {query} deleted.")
+    return 0
+
+
+def _show(session: AdminSession, group: str, found: list[ListedClaim], output: str) -> None:
+    now_ms = session.clock.wall_ms()
+    if output == "json":
+        print_json({"schema": SCHEMA, "group": group, "claims": [_json(claim) for claim in found]})
+    elif found:
+        print_table(HEADS, (_cells(claim, now_ms) for claim in found))
+    for claim in found:
+        if claim.problem:
+            tell(claim.problem)
+
+
+def _cells(claim: ListedClaim, now_ms: int) -> tuple[object, ...]:
+    latest = claim.latest
+    batch, first, end, since = (None,) * 4 if latest is None else (
+        latest.batch, latest.first, latest.end, age(now_ms - latest.wall_ms)
+    )  # fmt: skip
+    at = claim.tp.topic, claim.tp.partition
+    return claim.query, *at, batch, first, end, claim.group_now, claim.owner, since, remark(claim)
+
+
+def remark(claim: ListedClaim) -> str:
+    """What a person should know of a row."""
+    if claim.problem:
+        return "unreadable"
+    if claim.latest is None:
+        return "nothing claimed yet"
+    if claim.group_now is None or claim.group_now < claim.latest.end:
+        return "the group was set back"
+    if claim.group_now > claim.latest.end:
+        return "others went on"
+    return ""
+
+
+def _json(claim: ListedClaim) -> dict[str, object]:
+    latest = claim.latest
+    return {
+        "query": claim.query,
+        "topic": claim.tp.topic,
+        "partition": claim.tp.partition,
+        "batch": None if latest is None else latest.batch,
+        "first": None if latest is None else latest.first,
+        "end": None if latest is None else latest.end,
+        "epoch": None if latest is None else latest.epoch,
+        "claimed_at": None if latest is None else when(latest.wall_ms),
+        "refused_batch": claim.refused,
+        "group_offset": claim.group_now,
+        "owner": claim.owner,
+        "owner_claimed_it": claim.is_claimants,
+        "remark": remark(claim) or None,
+        "problem": claim.problem or None,
+    }

@@ -1,0 +1,163 @@
+"""``zkconsumer spark reconcile``: a group and a query's checkpoint after a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bridge.commands.spark import group_option
+from bridge.spark.reconcile import ReconcileReport, carry_out, look_and_plan
+from bridge.spark.reconcile_plan import Row
+from bridge.spark.starts import Convention
+from zkconsumer.admin.offset_lines import STORES, Store
+from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, named
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_PARTIAL,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    print_table,
+    tell,
+)
+from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.cli.offsets_common import again_words, counted, execute_option, store_option
+from zkconsumer.types import TopicPartition
+
+SCHEMA = "zkconsumer/spark-reconcile/1"
+HEADS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CLAIMED", "NEW-OFFSET", "DECISION"
+
+
+@click.command(short_help="Bring a group and a checkpoint together.")
+@group_option
+@click.option("--checkpoint", required=True, metavar="DIR",
+              help="The query's checkpointLocation: a folder of this machine, or a file: URI.")
+@click.option("--rewind", is_flag=True,
+              help="For a checkpoint that is given up: set the group back before what was claimed and is not done.")
+@click.option("--source", metavar="N", help="Only this source of the query, by its number or name in the checkpoint.")
+@store_option("Where the offsets are written; both: for groups with dual commit.")
+@click.option("--offset-convention", "convention", type=click.Choice(["next", "last-consumed"]), default="next",
+              show_default=True, help="What the group's offsets mean now; the next one is what is written.")
+@click.option("--allow-members", is_flag=True, help="Though somebody is in the group: only what nobody owns.")
+@execute_option
+@output_option
+@cluster_options
+@click.pass_context
+def reconcile(
+    context: click.Context,
+    group: str,
+    checkpoint: str,
+    rewind: bool,
+    source: str | None,
+    store: str,
+    convention: Convention,
+    allow_members: bool,
+    do_it: bool,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Bring a group and the checkpoint of a Spark query together after a crash.
+
+    The group's offsets are written forward to the end of the last batch that is done, for format("zkconsumer") and for
+    format("kafka"); never back. With --rewind they are set back to where a claimed batch begins that is not done, if
+    nobody read on since: then another checkpoint, or another member, reads it. Without --execute nothing is written.
+
+    A group with registered members is refused. Exit codes: 0 done or nothing to do, 3 would change something, 4 refused
+    and nothing changed, 6 written in part.
+    """
+    session = open_session(context, zookeeper, config_file)
+    report = look_and_plan(
+        session, group, checkpoint, rewind=rewind, stores=STORES[store], convention=convention, source=source,
+        allow_members=allow_members,
+    )  # fmt: skip
+    if output == "table" and report.rows:
+        print_table(HEADS, map(_cells, report.rows))
+    code = _judged(context, report, do_it=do_it)
+    if code is None:
+        code = _written(context, session, report, allow_members=allow_members)
+    if output == "json":
+        print_json(_json(report, code, executed=do_it))
+    context.exit(code)
+
+
+def _judged(context: click.Context, report: ReconcileReport, *, do_it: bool) -> int | None:
+    """The exit code when nothing is to be written; None: go on."""
+    if report.refused:
+        for line in refusal_lines(report):
+            tell(line)
+        tell("Nothing was changed.")
+        return EXIT_PRECONDITION
+    if not report.changes:
+        tell("There is nothing to change.")
+        return 0
+    if report.in_the_way:
+        tell(report.in_the_way)
+        tell(f"Nothing was changed. Then: {again_words(context)}")
+        return EXIT_PRECONDITION
+    if not do_it:
+        tell(f"Nothing was changed; {counted(len(report.changes))} would be. To do it: {again_words(context)}")
+        return EXIT_DIFFERS
+    return None
+
+
+def refusal_lines(report: ReconcileReport) -> list[str]:
+    """A line a reason."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for row in report.refused:
+        by_reason.setdefault(row.refusal, []).append(row.tp)
+    return [f"{named(tps)} cannot be set: {why}" for why, tps in by_reason.items()][:REFUSALS_SHOWN_MAX]
+
+
+def _written(context: click.Context, session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> int:
+    carry_out(session, report, allow_members=allow_members)
+    done = report.reports
+    if not done.stopped_by:
+        tell(f"Group {report.group}: {counted(done.written)} written.")
+        return 0
+    tell(f"Group {report.group}: {done.written} of {counted(len(report.changes))} written, because {done.stopped_by}.")
+    for tp in done.unknown:
+        tell(f"  {tp}: unknown, the answer never came")
+    tell(f"The same command does the rest: {again_words(context)}")
+    return EXIT_PARTIAL if done.written or done.unknown else EXIT_PRECONDITION
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    claimed = None if row.claim is None else f"{row.claim.first}-{row.claim.end}"
+    decision = f"REFUSED: {row.refusal}" if row.refusal else row.decision
+    return row.tp.topic, row.tp.partition, row.store, row.group_now, row.committed, claimed, row.new, decision
+
+
+def _json(report: ReconcileReport, code: int, *, executed: bool) -> dict[str, object]:
+    written: set[tuple[Store, TopicPartition]] = {("zookeeper", tp) for tp in report.reports.zookeeper.written}
+    written |= {("kafka", tp) for tp in report.reports.kafka.written}
+    return {
+        "schema": SCHEMA,
+        "group": report.group,
+        "checkpoint": str(report.checkpoint),
+        "query": report.found.query,
+        "batch": report.found.batch,
+        "executed": executed,
+        "exit_code": code,
+        "in_the_way": report.in_the_way or None,
+        "stopped_by": report.reports.stopped_by or None,
+        "rows": [
+            {
+                "topic": row.tp.topic,
+                "partition": row.tp.partition,
+                "store": row.store,
+                "group_offset": row.group_now,
+                "committed": row.committed,
+                "claimed": None if row.claim is None else [row.claim.first, row.claim.end],
+                "new": row.new,
+                "decision": row.decision,
+                "refusal": row.refusal or None,
+                "written": (row.store, row.tp) in written,
+            }
+            for row in report.rows
+        ],
+    }

@@ -1,0 +1,188 @@
+"""``spark.read.format("zkconsumer")``: a range of each partition, read once; no member of any group.
+
+    partitions()   options ---> topics, where the group stands, where logs begin and end ---> ranges ---> tasks
+    read()         a task ----> record batches; in executors (``bridge.spark.read``)
+
+Nothing is written, to ZooKeeper or to Kafka: the group does not notice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql.datasource import DataSourceReader
+
+from bridge.spark.batch_ranges import ranges_of, stated_end, stated_start
+from bridge.spark.options import Assigned, Named, SourceOptions
+from bridge.spark.positions import FromGroup, listed
+from bridge.spark.range_reader import ReadSettings
+from bridge.spark.read import RangePartition
+from bridge.spark.shipping import ReadsInExecutors
+from bridge.spark.starts import choose, storage_for
+from bridge.spark.tasks import cut_into_tasks
+from bridge.spark.told import told_first
+from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.groups import read_topics
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.look import storage_of
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UsageError, WorldError
+from zkconsumer.kafka.security import security_of
+from zkconsumer.types import TopicPartition
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+class ZkConsumerBatchReader(ReadsInExecutors, DataSourceReader):  # type: ignore[misc]
+    """The driver's half: made where Spark plans; opens nothing before ``partitions``."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    @told_first
+    def partitions(self) -> list[RangePartition]:
+        """The tasks of the batch; an empty list when there is nothing to read.
+
+        Raises what ``plan_batch`` raises.
+        """
+        return plan_batch(self._options, self._columns)
+
+
+def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | None = None) -> list[RangePartition]:
+    """What is to be read, as tasks.
+
+    Raises ``UsageError`` for a topic that there is not and for ranges that cannot be; ``PreconditionFailed`` for a
+    group without offsets and for ranges that the logs do not hold; ``WorldError`` when ZooKeeper or the brokers do not
+    tell; ``AuthenticationException``.
+    """
+    for option, why in options.warnings.items():
+        log.warning("option-without-effect option=%s why=%s", option, why)
+    with _session(options, doors) as session:
+        partitions = _partitions(options, session)
+
+        def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
+            return _at_times(session, times)
+
+        if isinstance(options.starting, FromGroup):
+            starting = _group_start(options, session, partitions)
+        else:
+            starting = stated_start(options.starting, partitions, ask, options.is_late_time_error)
+        ending = stated_end(options.ending, partitions, ask)
+        logs = _logs(session, partitions)
+        found = ranges_of(starting, ending, logs, options.fail_on_data_loss)
+        brokers = tuple(session.brokers.all())
+    for lost in found.lost:
+        log.warning(
+            "data-lost partition=%s first=%s end=%s lost_offsets=%s",
+            lost.tp, lost.first, lost.end, lost.end - lost.first,
+        )  # fmt: skip
+    settings = ReadSettings(
+        fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms
+    )
+    security, client_id = security_of(options.config), options.config.client_id
+    wanted = cut_into_tasks(found.ranges.values(), options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(each, brokers, columns, settings, security, client_id) for each in wanted]
+
+
+@contextmanager
+def _session(options: SourceOptions, doors: Doors | None) -> Iterator[AdminSession]:
+    """A session with the brokers, and with ZooKeeper if it was given."""
+    session = AdminSession(options.config, doors)
+    if options.has_zookeeper:
+        session.start()
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+# --- what is asked of the world ----------------------------------------------------------------------------------
+
+
+def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPartition]:
+    """Every partition that is subscribed to, or assigned."""
+    subscribed = options.subscribed
+    names: Collection[str] | None = None
+    if isinstance(subscribed, Named):
+        names = subscribed.topics
+    elif isinstance(subscribed, Assigned):
+        names = {tp.topic for tp in subscribed.partitions}
+    topics = read_topics(session, names)
+    where = _place(options)
+    if names is not None and (gone := sorted(set(names) - topics.keys())):
+        raise UsageError(f"there is no topic {', '.join(gone)} at {where}: correct subscribe or assign, or create it")
+    broken = {name: topic.problem for name, topic in topics.items() if topic.problem}
+    if broken and names is not None:
+        name, problem = next(iter(broken.items()))
+        raise WorldError(f"the znode of topic {name} cannot be read ({problem}): look who wrote it")
+    found = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+    if isinstance(subscribed, Named):
+        return sorted(found)
+    if isinstance(subscribed, Assigned):
+        if foreign := sorted(set(subscribed.partitions) - set(found)):
+            raise UsageError(f"there is no partition {listed(foreign)} at {where}: correct assign")
+        return sorted(subscribed.partitions)
+    hides = options.config.exclude_internal_topics
+    chosen = sorted(tp for tp in found if subscribed.is_topic_allowed(tp.topic, hides))
+    if not chosen:
+        raise UsageError(f"no topic at {where} is chosen by {subscribed}: correct the pattern, or create the topics")
+    return chosen
+
+
+def _place(options: SourceOptions) -> str:
+    if options.config.bootstrap_servers is not None:
+        return options.config.bootstrap_servers
+    return options.config.zookeeper_connect
+
+
+def _group_start(
+    options: SourceOptions, session: AdminSession, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where the group stands; elsewhere what ``auto.offset.reset`` says.  The group may be alive: it is only read."""
+    group = options.config.group_id
+    storage = storage_of(session)
+    in_kafka = storage in ("kafka", "dual")
+    seen = GroupStores(session, group).look(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    resets_to_earliest = options.config.auto_offset_reset == "smallest"
+    starts = choose(
+        seen,
+        topics,
+        storage_for("auto", storage, seen),
+        convention="last-consumed" if options.is_last_consumed else "next",
+        missing="earliest" if resets_to_earliest else "latest",
+    )
+    if all(start.offset < 0 for start in starts.partitions.values()):
+        raise PreconditionFailed(
+            f"group {group} has no offset of any partition of {', '.join(topics)}: is it the right group, and where do "
+            "its members keep their offsets (offsets.storage)? Or say where to begin: startingOffsets=earliest"
+        )
+    for remark in starts.remarks:
+        log.warning("starting-offsets group=%s remark=%r", group, remark)
+    return {tp: start.offset for tp, start in starts.partitions.items()}
+
+
+def _logs(
+    session: AdminSession, partitions: Collection[TopicPartition], time_ms: int | None = None
+) -> dict[TopicPartition, LogRange]:
+    found = {}
+    for tp, log in log_ranges(session.brokers, partitions, time_ms).items():
+        if isinstance(log, str):
+            raise BrokerUnreachable(f"{tp}: it is not known where its log begins and ends: {log}")
+        found[tp] = log
+    return found
+
+
+def _at_times(session: AdminSession, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
+    by_time: dict[int, list[TopicPartition]] = {}
+    for tp, time_ms in times.items():
+        by_time.setdefault(time_ms, []).append(tp)
+    found: dict[TopicPartition, LogRange] = {}
+    for time_ms, some in by_time.items():
+        found |= _logs(session, some, time_ms)
+    return found

@@ -1,0 +1,155 @@
+"""From where to where a batch reads each partition: what the options say, held against the logs.  Pure.
+
+    stated      an offset, -2 (where the log begins) or -1 (where it ends), of every partition, for both ends
+    ranges_of   stated, logs ---> ranges inside the logs, and what of the stated ones is not there any more
+
+With ``failOnDataLoss`` (the default) a range that the log does not hold whole is refused; without it is cut to what
+there is, and what is missing is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, listed
+from bridge.spark.range_reader import OffsetRange
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.errors import PreconditionFailed, UsageError
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+
+PROBLEMS_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What is to be read; ``lost``: what was stated and is not in the log."""
+
+    ranges: Mapping[TopicPartition, OffsetRange]
+    lost: tuple[OffsetRange, ...]
+
+
+def ranges_of(
+    starting: Mapping[TopicPartition, int],
+    ending: Mapping[TopicPartition, int],
+    logs: Mapping[TopicPartition, LogRange],
+    fail_on_data_loss: bool,
+) -> Ranges:
+    """The ranges of all partitions, empty ones among them.
+
+    Raises ``UsageError`` for a beginning behind the end, and ``PreconditionFailed`` for what the logs do not hold.
+    """
+    ranges: dict[TopicPartition, OffsetRange] = {}
+    lost: list[OffsetRange] = []
+    crossed: list[str] = []
+    missing: list[str] = []
+    for tp, log in logs.items():
+        first = _in_log(starting[tp], log)
+        end = _in_log(ending[tp], log)
+        if first > end and ending[tp] == LATEST_TIME:
+            missing.append(f"{tp}: begins at {first}, and the log ends at {end} (was the topic made anew, or cut off?)")
+            ranges[tp] = OffsetRange(tp, end, end)
+            continue
+        if first > end:
+            crossed.append(f"{tp} begins at {first} and ends before {end}")
+            continue
+        low, high = min(max(first, log.earliest), end), max(min(end, log.latest), first)
+        if (low, high) != (first, end):
+            missing.append(f"{tp}: {first} to {end - 1} is asked for, and the log holds {_words(log)}")
+            lost += [OffsetRange(tp, a, b) for a, b in ((first, low), (high, end)) if a < b and low < high]
+            lost += [OffsetRange(tp, first, end)] if low >= high else []
+        ranges[tp] = OffsetRange(tp, low, max(low, high))
+    if crossed:
+        raise UsageError(
+            f"ranges are the wrong way round: {_some(crossed)}. Correct startingOffsets or endingOffsets, or the times"
+        )
+    if missing and fail_on_data_loss:
+        raise PreconditionFailed(
+            f"the logs do not hold what is to be read: {_some(missing)}. Correct startingOffsets or endingOffsets, or "
+            "set failOnDataLoss=false to read what there is"
+        )
+    return Ranges(ranges, tuple(lost))
+
+
+def _in_log(stated: int, log: LogRange) -> int:
+    return {EARLIEST_TIME: log.earliest, LATEST_TIME: log.latest}.get(stated, stated)
+
+
+def _words(log: LogRange) -> str:
+    return f"{log.earliest} to {log.latest - 1}" if log.earliest < log.latest else f"nothing (it ends at {log.latest})"
+
+
+def _some(problems: list[str]) -> str:
+    more = f"; and {len(problems) - PROBLEMS_SHOWN_MAX} more" if len(problems) > PROBLEMS_SHOWN_MAX else ""
+    return "; ".join(problems[:PROBLEMS_SHOWN_MAX]) + more
+
+
+# --- what is stated -----------------------------------------------------------------------------------------------
+
+
+AskTimes = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, LogRange]]
+"""Partition -> ms since 1970, in; the log with the offset of that time (``at``) out."""
+
+
+def stated_start(
+    starting: Starting, partitions: Collection[TopicPartition], ask: AskTimes, is_late_an_error: bool
+) -> dict[TopicPartition, int]:
+    """Where each partition begins; not for ``FromGroup``.
+
+    A time: the first record at or after it.  Where there is none: ``UsageError``, or the end of the log
+    (``startingOffsetsByTimestampStrategy=latest``).
+    """
+    match starting:
+        case AtOffsets(offsets):
+            return _named("startingOffsets", offsets, partitions)
+        case AtTime(time_ms):
+            found = ask(dict.fromkeys(partitions, time_ms))
+        case AtTimes(times_ms):
+            found = ask(_named("startingOffsetsByTimestamp", times_ms, partitions))
+        case _:
+            return dict.fromkeys(partitions, EARLIEST_TIME)
+    late = [tp for tp, log in found.items() if log.at is not None and log.at.how == "end"]
+    if late and is_late_an_error:
+        raise UsageError(
+            f"every record of {listed(late)} is older than the starting time; take an earlier one, or set "
+            "startingOffsetsByTimestampStrategy=latest to begin at the end there"
+        )
+    return {tp: log.at.offset if log.at is not None else LATEST_TIME for tp, log in found.items()}
+
+
+def stated_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskTimes) -> dict[TopicPartition, int]:
+    """Where each partition ends.  A time: before the first record at or after it, or at the end of the log.
+
+    Raises ``UsageError`` for a time on a log without times: where to stop cannot be told there.
+    """
+    match ending:
+        case AtOffsets(offsets):
+            return _named("endingOffsets", offsets, partitions)
+        case AtTime(time_ms):
+            found = ask(dict.fromkeys(partitions, time_ms))
+        case AtTimes(times_ms):
+            found = ask(_named("endingOffsetsByTimestamp", times_ms, partitions))
+        case _:
+            return dict.fromkeys(partitions, LATEST_TIME)
+    vague = [tp for tp, log in found.items() if log.at is None or log.at.how in ("segment", "start")]
+    if vague:
+        raise UsageError(
+            f"{listed(vague)}: the log has no times (message format 0, or a broker before 0.10.1), so it cannot be "
+            "told where an ending time is; set endingOffsets"
+        )
+    return {tp: log.at.offset for tp, log in found.items() if log.at is not None}
+
+
+def _named(
+    option: str, given: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """As Spark's Kafka source, which refuses a text that names too few partitions or too many."""
+    problems = []
+    if missing := sorted(set(partitions) - given.keys()):
+        problems.append(f"it does not name {listed(missing)} (-1 is latest, -2 earliest, if you do not care)")
+    if foreign := sorted(given.keys() - set(partitions)):
+        are = "are" if len(foreign) > 1 else "is"
+        problems.append(f"it names {listed(foreign)}, which {are} not subscribed or not there")
+    if problems:
+        raise UsageError(f"{option} must name every partition that is read and no other: {'; '.join(problems)}")
+    return dict(given)

@@ -1,0 +1,13 @@
+"""``group.offsets.commit=claim``: a batch reads what it claimed, and nothing else.
+
+    judge.py       what a batch may read, as one table; and where the next batch begins
+    records.py     what the last batches claimed of a partition: the bytes of its znode
+    look.py        where the group stands, and what is read for a claim
+    procedure.py   a claim, carried out in ZooKeeper by the member that owns the partitions
+"""
+
+from bridge.spark.claims.judge import OnRewind, next_position
+from bridge.spark.claims.look import StandsReport, stands
+from bridge.spark.claims.procedure import Claimant, ClaimReport, claim, rewound_words
+
+__all__ = ["ClaimReport", "Claimant", "OnRewind", "StandsReport", "claim", "next_position", "rewound_words", "stands"]

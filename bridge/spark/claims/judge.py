@@ -1,0 +1,160 @@
+"""Whether a batch may read a range, from what was seen of one partition.  Pure; every row of this table has a test.
+
+``first``, ``end``: what was planned.  ``cur``: the group's offset.  ``claimed``: the end of this query's own latest
+claim.  The first row that holds decides.
+
+    1  the record has a claim of this batch           what it holds, again, whoever owns the partition now (a replay)
+    2  the batch is older than all that are kept      refused: what it claimed is forgotten
+    3  it, or a newer one, was answered before        refused: it got nothing then, so it gets nothing now
+    4  the owner node is not ours                     refused
+    5  cur is no number, and nothing was claimed      refused: a person must repair the offset
+    6  cur < claimed <= first: somebody wrote it      by ``onGroupRewind``:
+         ignore   go on with cur := claimed; the group's offset is written over, and that is told
+         follow   go on with cur as it stands: the claim is refused, and the next batch begins where the group stands
+         fail     stop the query, nothing is written
+    7  there is no cur                                [first, end), and the offset is created
+    8  cur == first                                   [first, end)
+    9  first < cur < end                              [cur, end): others read the front
+    10 end <= cur                                     refused: others read it
+    11 cur < first                                    refused: the front is somebody's whose claim was refused
+
+A refusal of the rows 4 to 11 is written down before the batch runs, or row 3 could not tell.
+
+Row 6 counts a missing offset, and one that is no number, as below every claim.  Nobody but this query could have set
+the offset to ``claimed``, and a claim only moves it forward: so below it, an operator set the group back, or an
+original member wrote late what it had read before it lost the partition.  With ``ignore`` the ranges of a query never
+overlap, because whatever it plans and takes begins at its latest claim's end or behind it.  Row 6 is not for a batch
+that was planned below a claim: that was on purpose (``follow``; or the log lost its end, and ``failOnDataLoss=false``).
+
+Nothing is skipped for ever as long as the next batch begins where ``next_position`` says, and not at the planned end of
+a batch whose claim may have been refused.
+
+A claim of a topic that was deleted since does not count: ``births`` has the transaction that made each topic, and an
+epoch or an offset from before it belongs to records that are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from bridge.spark.claims.records import Record
+from bridge.spark.membership import NO_OFFSET, Refused, Stand, Wanted
+
+
+class OnRewind(Enum):
+    """``onGroupRewind``: what to do when the group stands below what this query claimed."""
+
+    IGNORE = "ignore"
+    """Go on behind our latest claim, and write the offset over."""
+
+    FOLLOW = "follow"
+    """Read again from where the group was set to."""
+
+    FAIL = "fail"
+    """Stop the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One partition as it was read.
+
+    ``not_owned``: why it is not ours, empty when it is.  ``offset`` None: there is none; ``unreadable``: or what its
+    znode holds is none, and why.  ``claimed``: the end of our latest claim, as far as it counts.
+    """
+
+    record: Record
+    claimed: int | None
+    not_owned: str
+    offset: int | None
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Claim [first, end).  ``rewound_from``: what is written over is this, below our claim; ``NO_OFFSET``: none."""
+
+    first: int
+    end: int
+    rewound_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The batch claimed [first, end) before; there is nothing to write."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Write down that this batch may read nothing; ``why`` in a sentence."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """``onGroupRewind=fail``: the group stands at ``offset`` (or ``NO_OFFSET``), and we claimed up to ``claimed``."""
+
+    offset: int
+    claimed: int
+
+
+Verdict: TypeAlias = Take | Replay | Refuse | Refused | Rewound
+
+
+def judge(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdict:
+    """The table above."""
+    if (claim := seen.record.of(batch)) is not None:
+        return Replay(claim.first, claim.end)
+    if seen.record.has_forgotten(batch):
+        oldest = seen.record.claims[0].batch
+        return Refused(f"batch {batch} is older than the oldest claim that is kept, of batch {oldest}")
+    if batch <= seen.record.answered:
+        return Refused(f"batch {batch} got nothing of it when it ran first")
+    if seen.not_owned:
+        return Refuse(seen.not_owned)
+    if seen.unreadable and seen.claimed is None:
+        return Refuse(f"{seen.unreadable}; write the offset that is meant: zkconsumer offsets set")
+    cur, rewound_from = seen.offset, None
+    if seen.claimed is not None and (cur is None or cur < seen.claimed) and seen.claimed <= wanted.first:
+        rewound_from = NO_OFFSET if cur is None else cur
+        match on_rewind:
+            case OnRewind.FAIL:
+                return Rewound(rewound_from, seen.claimed)
+            case OnRewind.IGNORE:
+                cur = seen.claimed
+            case OnRewind.FOLLOW:
+                pass
+    return _taken(wanted, cur, rewound_from)
+
+
+def _taken(wanted: Wanted, cur: int | None, rewound_from: int | None) -> Verdict:
+    """Rows 7 to 11."""
+    if cur is None or cur == wanted.first:
+        return Take(wanted.first, wanted.end, rewound_from)
+    if wanted.first < cur < wanted.end:
+        return Take(cur, wanted.end, rewound_from)
+    if cur >= wanted.end:
+        return Refuse(f"the group stands at {cur}: the range was read by others")
+    return Refuse(f"the group stands at {cur}, before the range: the next batch begins there")
+
+
+def next_position(stand: Stand, on_rewind: OnRewind) -> int | Rewound:
+    """Where the next batch begins, from what ``stands`` gave; ``NO_OFFSET``: where the starting rule says.
+
+    It needs neither the planned end of the batch before nor its ownership: what was claimed was read, what was planned
+    and refused was not, and what others read is in the group's offset.
+    """
+    if stand.claimed is None or stand.offset >= stand.claimed:
+        return stand.offset
+    match on_rewind:
+        case OnRewind.IGNORE:
+            return stand.claimed
+        case OnRewind.FOLLOW:
+            return stand.offset
+        case OnRewind.FAIL:
+            return Rewound(stand.offset, stand.claimed)

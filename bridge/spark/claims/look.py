@@ -1,0 +1,138 @@
+"""What is read of a partition: a record, an owner, an offset; and where the group stands, as one procedure.
+
+A node that cannot be had is a value only when its answer was lost with the connection: then it is asked for again.
+Everything else that is no node (rights, nonsense) is an error of ``zkconsumer.errors`` that says who must act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from bridge.spark.claims.records import Record, parse_record
+from bridge.spark.membership import NO_OFFSET, Stand
+from zkconsumer.core.events import StoredOffset
+from zkconsumer.errors import MalformedZnode, WorldError, ZkConsumerError, ZkNotAuthorized, ZkTimeoutException
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import Procedure, stored_offset, words_of
+from zkconsumer.zk.requests import ConnectionLost, GetMany, NoAuth, Node, NoNode, OneResult, SessionGone
+
+MISSING = -1
+"""The version of a node that does not exist."""
+
+
+@dataclass(slots=True)
+class StandsReport:
+    """Where the group stands; ``unknown`` and ``error`` as of a ``ClaimReport``."""
+
+    stands: dict[TopicPartition, Stand] = field(default_factory=dict)
+    unknown: dict[TopicPartition, str] = field(default_factory=dict)
+    error: ZkConsumerError | None = None
+
+    def result(self) -> dict[TopicPartition, Stand]:
+        """The stands; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
+        raise_for(self.error, self.unknown, "where the group stands")
+        return self.stands
+
+
+def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, str], what: str) -> None:
+    """Raise the error; or say of the first unknown partition what is not known of it."""
+    if error is not None:
+        raise error
+    if unknown:
+        tp, why = next(iter(unknown.items()))
+        raise ZkTimeoutException(f"ZooKeeper was asked again and again, and it is not known of {tp} {what} ({why})")
+
+
+def stands(
+    group: str, query: str, partitions: Collection[TopicPartition], births: Mapping[str, int] | None = None
+) -> Procedure[StandsReport]:
+    """Where the group stands now, and the end of the query's latest claim: one packet.
+
+    The record is read before the offset: only this query writes records, so what lies between is others' alone.
+    """
+    report = StandsReport()
+    nodes = yield from read_nodes(
+        [paths.claims_of_partition(group, query, tp) for tp in partitions]
+        + [paths.offset(group, tp) for tp in partitions]
+    )
+    for tp, record_node, offset_node in zip(
+        partitions, nodes[: len(partitions)], nodes[len(partitions) :], strict=True
+    ):
+        if (lost := lost_of(record_node, offset_node)) is not None:
+            report.unknown[tp] = words_of(lost)
+            continue
+        try:
+            record = record_of(record_node, paths.claims_of_partition(group, query, tp))
+            found = offset_of(offset_node, (births or {}).get(tp.topic, 0))
+        except ZkConsumerError as error:
+            report.error = error
+            break
+        claimed = claimed_of(record, (births or {}).get(tp.topic, 0))
+        if found.unreadable and claimed is None:
+            report.error = MalformedZnode(f"{paths.offset(group, tp)}: {found.unreadable}; repair or delete it")
+            break
+        report.stands[tp] = Stand(NO_OFFSET if found.offset is None else found.offset, claimed)
+    return report
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """``version`` of the znode; ``offset`` None: no offset, or with ``unreadable`` no number."""
+
+    offset: int | None
+    version: int
+    unreadable: str = ""
+
+
+def read_nodes(wanted: list[str]) -> Procedure[list[OneResult]]:
+    """These nodes, in one request; nothing is asked for nothing."""
+    if not wanted:
+        return []
+    [nodes] = yield [GetMany(tuple(wanted))]
+    assert isinstance(nodes, list), "reading many gives a list"
+    return nodes
+
+
+def lost_of(*nodes: OneResult) -> OneResult | None:
+    """The first whose answer was lost with the connection or the session."""
+    return next((node for node in nodes if isinstance(node, ConnectionLost | SessionGone)), None)
+
+
+def record_of(node: OneResult, path: str) -> Record:
+    """The record; an empty one when the node is missing.
+
+    Raises ``MalformedZnode``, ``ZkNotAuthorized``, ``WorldError``.
+    """
+    match node:
+        case Node():
+            return parse_record(node.data, path)
+        case NoNode():
+            return Record()
+        case NoAuth():
+            raise ZkNotAuthorized(f"we may not read {path}: log in as whoever made it, or open it")
+        case _:
+            raise WorldError(f"ZooKeeper did not tell about {path}: {words_of(node)}")
+
+
+def offset_of(node: OneResult, birth: int) -> FoundOffset:
+    """The offset; one from before the topic's birth does not count.  Raises ``ZkNotAuthorized``, ``WorldError``."""
+    found = stored_offset(node)
+    if isinstance(found, StoredOffset):
+        counts = found.offset >= 0 and found.written_zxid >= birth
+        return FoundOffset(found.offset if counts else None, found.version)
+    if isinstance(node, Node):
+        return FoundOffset(None, node.stat.version, found)
+    if isinstance(node, NoAuth):
+        raise ZkNotAuthorized(f"we may not read {node.path}: log in as whoever made it, or open it")
+    raise WorldError(f"ZooKeeper did not tell about an offset: {found}")
+
+
+def claimed_of(record: Record, birth: int) -> int | None:
+    """The end of the latest claim; None when there is none, or it was of a topic that is gone."""
+    latest = record.latest
+    return None if latest is None or latest.epoch < birth else latest.end

@@ -1,0 +1,332 @@
+"""A claim, step by step, as a generator of rounds of requests (see ``zkconsumer.zk.procedures``).
+
+    1  read records, owners and offsets of all partitions            one packet where the server reads many at once
+    2  what the judge takes, in one multi; for each partition:
+           check  our owner node                (version 1; this procedure runs in the session that made it)
+           set    the offset := end             (at the version just read; or create it: it did not exist)
+           set    the record, this claim added  (at the version just read; or create it)
+       and, before all of them, check the control znode of a group that has one;
+       what the judge refuses, in another multi: set the record, the refusal in it
+
+When a multi fails, everything is read again and each partition is judged alone, at most ``ROUNDS_MAX`` times; in the
+last one each partition has a multi of its own.  A multi whose answer was lost with the connection is never guessed: the
+record tells.  Where nobody can tell, the partition is *unknown*, and the caller must not go on with the batch but ask
+again: asking twice gives the same answer, and a wrong one would lose a range or read it twice.
+
+The owner check names a version only.  That our node was replaced by another member's between the look and the multi is
+possible only when our session ended or we gave the partition back ourselves; the first makes the store refuse the
+multi, the second is for the caller: one thread claims and releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from bridge.spark.claims.judge import OnRewind, Refuse, Replay, Rewound, Seen, Take, judge
+from bridge.spark.claims.look import MISSING, claimed_of, lost_of, offset_of, raise_for, read_nodes, record_of
+from bridge.spark.claims.records import Claim, Record, format_record
+from bridge.spark.membership import NO_OFFSET, Claimed, Refused, Taken, Wanted
+from zkconsumer.core.events import StoredOffset
+from zkconsumer.errors import GroupRewound, WorldError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.procedures import (
+    FRESH_VERSION,
+    OUR_OWNER_VERSION,
+    ROUNDS_MAX,
+    Plan,
+    Procedure,
+    control_check,
+    make_parents,
+    multi_of,
+    owner_words,
+    packed,
+    words_of,
+)
+from zkconsumer.zk.requests import (
+    Acl,
+    BadVersion,
+    CheckOp,
+    ConnectionLost,
+    Create,
+    CreateOp,
+    MultiFailed,
+    MultiOk,
+    NoAuth,
+    Node,
+    NodeExists,
+    NoNode,
+    OneResult,
+    Op,
+    Result,
+    SessionGone,
+    SetOp,
+    Stat,
+)
+from zkconsumer.zk.znodes import format_offset
+
+FENCED = "the control znode of the group changed: a migration is under way"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who claims.
+
+    ``held``: the partitions that are ours and not on their way out, with the czxid of our owner node.  ``births``: in
+    which transaction each topic's znode was made, where that is known and older offsets do not count
+    (``offsets.older.than.topic``).  ``acl`` is for the nodes that are made.  ``wall_ms`` goes into the records.
+    """
+
+    group: str
+    query: str
+    session_id: int
+    held: Mapping[TopicPartition, int]
+    control_version: int | None = None
+    on_rewind: OnRewind = OnRewind.IGNORE
+    births: Mapping[str, int] = field(default_factory=dict)
+    acl: tuple[Acl, ...] | None = None
+    wall_ms: int = 0
+
+
+@dataclass(slots=True)
+class ClaimReport:
+    """What became of a claim.
+
+    ``stored``: the offsets that were written, with their versions.  ``rewound``: of those that were taken, where the
+    group had been set back below our claim: what stood there (``NO_OFFSET``: nothing), and our claim's end.
+    ``unknown``: what could not be settled; ask again, when the connection is back.  ``error``: why the query must stop;
+    what was taken before stands in the records.
+    """
+
+    answers: dict[TopicPartition, Claimed] = field(default_factory=dict)
+    stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
+    rewound: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    unknown: dict[TopicPartition, str] = field(default_factory=dict)
+    error: ZkConsumerError | None = None
+
+    def result(self) -> dict[TopicPartition, Claimed]:
+        """The answers; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
+        raise_for(self.error, self.unknown, "whether the batch may read it")
+        return self.answers
+
+
+def claim(claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> Procedure[ClaimReport]:
+    """Claim the ranges of a batch, or find what it was told before: two packets when nothing stands in the way.
+
+    To be run in the session of ``claimant.session_id``.  Raises ``UnsafeName`` for a query id that is no name.
+    """
+    claims = _Claims(claimant, batch, ranges)
+    yield from claims.run()
+    return claims.report
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be written of a partition, and what the last look found of its nodes."""
+
+    verdict: Take | Refuse
+    record: Record
+    record_version: int
+    offset_version: int
+    claimed: int | None
+
+
+class _Claims:
+    """One batch's claim; ``report`` gets every partition."""
+
+    def __init__(self, claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> None:
+        self.report = ClaimReport()
+        self._by = claimant
+        self._batch = batch
+        self._ranges = ranges
+        self._control = control_check(claimant.group, claimant.control_version)
+        self._is_fenced = False
+        self._denials = Denials()
+        self._planned: dict[TopicPartition, _Planned] = {}
+        self._sent: dict[TopicPartition, _Planned] = {}
+        """Whose answer did not come: should the record now have our claim, then it was this."""
+        self._failed: dict[TopicPartition, str] = {}
+        """Why the last multi of a partition was not done."""
+
+    def run(self) -> Procedure[None]:
+        """Look, judge, write, at most ``ROUNDS_MAX`` times; at last a look alone."""
+        for attempt in range(ROUNDS_MAX + 1):
+            left = [tp for tp in self._ranges if tp not in self.report.answers]
+            if not left or self._must_stop():
+                return
+            yield from self._look(left)
+            if attempt < ROUNDS_MAX and not self._must_stop():
+                yield from self._write(singly=attempt == ROUNDS_MAX - 1)
+        self.report.unknown |= {tp: self._failed.get(tp, "it was never written") for tp in self._planned}
+
+    def _must_stop(self) -> bool:
+        return self.report.error is not None
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    def _look(self, left: list[TopicPartition]) -> Procedure[None]:
+        group = self._by.group
+        records = [paths.claims_of_partition(group, self._by.query, tp) for tp in left]
+        owners = [paths.owner(group, tp) for tp in left]
+        nodes = yield from read_nodes([*records, *owners, *(paths.offset(group, tp) for tp in left)])
+        self._planned.clear()
+        self.report.unknown.clear()
+        for at, tp in enumerate(left):
+            found = nodes[at :: len(left)]
+            if (lost := lost_of(*found)) is not None:
+                self.report.unknown[tp] = words_of(lost)
+                continue
+            try:
+                self._judge(tp, *found)
+            except ZkConsumerError as error:
+                self.report.error = error
+                return
+
+    def _judge(self, tp: TopicPartition, record_node: OneResult, owner: OneResult, offset: OneResult) -> None:
+        """Plan what is to be written, or settle the partition.  Raises what the nodes hold, and ``GroupRewound``."""
+        birth = self._by.births.get(tp.topic, 0)
+        record = record_of(record_node, paths.claims_of_partition(self._by.group, self._by.query, tp))
+        found, claimed = offset_of(offset, birth), claimed_of(record, birth)
+        not_owned = FENCED if self._is_fenced else self._not_owned(tp, owner)
+        seen = Seen(record, claimed, not_owned, found.offset, found.unreadable)
+        match judge(self._batch, self._ranges[tp], seen, self._by.on_rewind):
+            case Take() | Refuse() as verdict:
+                record_version = record_node.stat.version if isinstance(record_node, Node) else MISSING
+                self._planned[tp] = _Planned(verdict, record, record_version, found.version, claimed)
+            case Replay(first, end):
+                self.report.answers[tp] = Taken(first, end)
+                if tp in self._sent:
+                    self._note_rewind(tp, self._sent[tp])
+            case Refused() as refused:
+                self.report.answers[tp] = self._said(tp) or refused
+            case Rewound(stands_at, ours):
+                raise GroupRewound(rewound_words(self._by.group, tp, stands_at, ours))
+
+    def _said(self, tp: TopicPartition) -> Refused | None:
+        """The refusal that we wrote just now, though its answer did not come."""
+        sent = self._sent.get(tp)
+        return Refused(sent.verdict.why) if sent is not None and isinstance(sent.verdict, Refuse) else None
+
+    def _not_owned(self, tp: TopicPartition, owner: OneResult) -> str:
+        epoch = self._by.held.get(tp)
+        if epoch is None:
+            return "this query does not hold the partition"
+        if not isinstance(owner, Node):
+            return f"this query does not own the partition any more ({words_of(owner)})"
+        stat = owner.stat
+        if stat.ephemeral_owner != self._by.session_id or stat.version != OUR_OWNER_VERSION:
+            return f"the partition is owned by {owner_words(owner)}"
+        return "" if stat.czxid == epoch else "its ownership is a new one"
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def _write(self, *, singly: bool) -> Procedure[None]:
+        yield from self._make_parents()
+        takes = [(tp, self._ops(tp, one)) for tp, one in self._planned.items() if isinstance(one.verdict, Take)]
+        refusals = [(tp, self._ops(tp, one)) for tp, one in self._planned.items() if isinstance(one.verdict, Refuse)]
+        plans = [(plan, self._control) for plan in packed(takes, self._control, singly=singly)]
+        plans += [(plan, ()) for plan in packed(refusals, (), singly=singly)]
+        if not plans:
+            return
+        answers = yield [multi_of(plan, control) for plan, control in plans]
+        for (plan, control), answer in zip(plans, answers, strict=True):
+            self._take_answer(plan, len(control), answer)
+        yield from self._explain_denials()
+
+    def _make_parents(self) -> Procedure[None]:
+        """What is missing above the nodes to be made; nothing, where a partition of the topic has them already."""
+        group, query, acl = self._by.group, self._by.query, self._by.acl
+        again = {tp.topic for tp in self._failed}
+        has_parents = {tp.topic for tp, one in self._planned.items() if one.record_version != MISSING} - again
+        topics = {tp.topic for tp, one in self._planned.items() if one.record_version == MISSING} - has_parents
+        creates: list[Create] = []
+        if topics:
+            creates += [Create(path) for path in paths.parents(paths.claims(group))]
+            creates += [Create(paths.claims(group), acl=acl), Create(paths.claims_of_query(group, query), acl=acl)]
+            creates += [Create(paths.claims_of_topic(group, query, topic), acl=acl) for topic in sorted(topics)]
+        without = {
+            tp.topic
+            for tp, one in self._planned.items()
+            if one.offset_version == MISSING and isinstance(one.verdict, Take)
+        }
+        if without:
+            creates.append(Create(paths.offsets(group), acl=acl))
+            creates += [Create(paths.offsets_of_topic(group, topic), acl=acl) for topic in sorted(without)]
+        if creates:
+            yield from make_parents(creates, self._denials)
+
+    def _ops(self, tp: TopicPartition, planned: _Planned) -> list[Op]:
+        record_path, acl = paths.claims_of_partition(self._by.group, self._by.query, tp), self._by.acl
+        if isinstance(planned.verdict, Refuse):
+            data = format_record(planned.record.with_refusal(self._batch))
+            return [_write_op(record_path, data, planned.record_version, acl)]
+        take = planned.verdict
+        claim_ = Claim(self._batch, take.first, take.end, self._by.held[tp], self._by.wall_ms)
+        data = format_record(planned.record.with_claim(claim_))
+        return [
+            CheckOp(paths.owner(self._by.group, tp), OUR_OWNER_VERSION),
+            _write_op(paths.offset(self._by.group, tp), format_offset(take.end), planned.offset_version, acl),
+            _write_op(record_path, data, planned.record_version, acl),
+        ]
+
+    def _take_answer(self, plan: Plan, checked: int, answer: Result) -> None:
+        """``checked``: how many operations of the multi stand before the plan's."""
+        match answer:
+            case MultiOk(results):
+                written = iter(results[checked:])
+                for tp, ops in plan:
+                    self._done(tp, list(islice(written, len(ops))))
+            case MultiFailed(failed=failed) if failed < checked:
+                self._is_fenced = True
+                self._failed |= {tp: FENCED for tp, _ in plan}
+            case MultiFailed(failed=failed, error=error):
+                self._failed |= {tp: words_of(error) for tp, _ in plan}
+                if isinstance(error, NoAuth):
+                    self._denials.note([op for _, ops in plan for op in ops][failed - checked])
+                elif not isinstance(error, NoNode | BadVersion | NodeExists):
+                    self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(error)}")
+            case ConnectionLost() | SessionGone():
+                self._sent |= {tp: self._planned[tp] for tp, _ in plan}
+                self._failed |= {tp: words_of(answer) for tp, _ in plan}
+            case _:
+                self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(answer)}")
+
+    def _done(self, tp: TopicPartition, results: list[str | Stat | None]) -> None:
+        planned = self._planned.pop(tp)
+        if isinstance(planned.verdict, Refuse):
+            self.report.answers[tp] = Refused(planned.verdict.why)
+            return
+        _, offset, _ = results
+        take = planned.verdict
+        self.report.answers[tp] = Taken(take.first, take.end)
+        self.report.stored[tp] = StoredOffset(take.end, offset.version if isinstance(offset, Stat) else FRESH_VERSION)
+        self._note_rewind(tp, planned)
+
+    def _note_rewind(self, tp: TopicPartition, planned: _Planned) -> None:
+        take = planned.verdict
+        if isinstance(take, Take) and take.rewound_from is not None and planned.claimed is not None:
+            self.report.rewound[tp] = (take.rewound_from, planned.claimed)
+
+    def _explain_denials(self) -> Procedure[None]:
+        yield from self._denials.explain()
+        for denial in self._denials.found.values():
+            self.report.error = ZkNotAuthorized(
+                f"this query cannot claim: {denial.words}; log in as their owner (zookeeper.auth), or open them"
+            )
+
+
+def _write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
+    return CreateOp(path, data, acl=acl) if version == MISSING else SetOp(path, data, version)
+
+
+def rewound_words(group: str, tp: TopicPartition, offset: int, claimed: int) -> str:
+    """What an operator reads with ``onGroupRewind=fail``."""
+    stands_at = "has no offset" if offset == NO_OFFSET else f"stands at {offset}"
+    return (
+        f"group {group} {stands_at} of {tp}, and this query claimed up to {claimed}: somebody set the group back, or "
+        "an original member wrote late. To read again from there: onGroupRewind=follow; to go on behind what was read: "
+        "onGroupRewind=ignore"
+    )

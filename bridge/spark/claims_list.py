@@ -1,0 +1,202 @@
+"""What the Spark queries of a group claimed, for tools: listed, and forgotten when a query is gone.
+
+A query is alive, as far as ZooKeeper can tell, while a member of ours owns a partition of its records: the member that
+made the latest claim, when the owner node is the one under which it was made.  A member that made the latest claim of
+another query is that one, and not in the way.  Records of a query that is alive, or
+will be started again, must stay: they say what its last batch may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bridge.spark.claims.records import Claim, Record, parse_record
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.words import some
+from zkconsumer.errors import MalformedZnode, PreconditionFailed, UnsafeName, WorldError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import OUR_OWNER_VERSION, owner_words, stored_offset, words_of
+from zkconsumer.zk.requests import (
+    MULTI_OPS_MAX,
+    ConnectionLost,
+    DeleteOp,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    Node,
+    SessionGone,
+)
+from zkconsumer.zk.znodes import consumer_of
+
+
+@dataclass(frozen=True, slots=True)
+class ListedClaim:
+    """One record.  ``latest`` None: nothing was claimed yet, or ``problem`` says why the record cannot be read.
+
+    ``owner``: who owns the partition now.  ``is_claimants``: under the very ownership that made the latest claim.
+    """
+
+    query: str
+    tp: TopicPartition
+    path: str
+    node: Node
+    latest: Claim | None
+    refused: int | None
+    group_now: int | None
+    owner: str | None
+    owner_is_ours: bool
+    is_claimants: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """``claims``: what is deleted; ``alive``: why nothing may be, empty when nothing speaks against it."""
+
+    query: str
+    claims: list[ListedClaim]
+    alive: str
+
+
+def queries_of(session: AdminSession, group: str) -> list[str]:
+    """The queries that have records, sorted.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    listed = session.children(paths.claims(group))
+    return sorted(filter(_is_query, listed.names)) if listed else []
+
+
+def record_nodes(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[str, Node]]:
+    """The znodes of a query's records, with their paths.  Names that are no topic or partition are let pass."""
+    listed = session.children(paths.claims_of_query(group, query))
+    topics = {paths.claims_of_topic(group, query, topic): topic for topic in _topics(listed.names if listed else ())}
+    wanted: dict[str, TopicPartition] = {}
+    for parent, children in session.children_of_many(topics).items():
+        for name in children.names:
+            if (number := paths.partition_number(name)) is not None:
+                wanted[f"{parent}/{name}"] = TopicPartition(topics[parent], number)
+    nodes = session.get_many(wanted)
+    return dict(sorted((tp, (path, nodes[path])) for path, tp in wanted.items() if path in nodes))
+
+
+def read_records(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[Record, int]]:
+    """What a query claimed, with the versions of the records' znodes.
+
+    Raises ``MalformedZnode`` for a record that is none, ``WorldError`` when ZooKeeper does not tell.
+    """
+    nodes = record_nodes(session, group, query)
+    return {tp: (parse_record(node.data, path), node.stat.version) for tp, (path, node) in nodes.items()}
+
+
+def list_claims(session: AdminSession, group: str, query: str | None = None) -> list[ListedClaim]:
+    """Every record of the group, or of one query; sorted by query and partition."""
+    queries = queries_of(session, group) if query is None else [paths.check_query(query)]
+    records = [(each, tp, *found) for each in queries for tp, found in record_nodes(session, group, each).items()]
+    partitions = sorted({tp for _, tp, _, _ in records})
+    owners = session.get_many(paths.owner(group, tp) for tp in partitions)
+    offsets = session.get_many(paths.offset(group, tp) for tp in partitions)
+    return [
+        _listed(each, tp, path, node, owners.get(paths.owner(group, tp)), offsets.get(paths.offset(group, tp)))
+        for each, tp, path, node in records
+    ]
+
+
+def _listed(
+    query: str, tp: TopicPartition, path: str, node: Node, owner: Node | None, offset: Node | None
+) -> ListedClaim:
+    record, problem = Record(), ""
+    try:
+        record = parse_record(node.data, path)
+    except MalformedZnode as error:
+        problem = str(error)
+    stored = stored_offset(offset) if offset is not None else None
+    latest = record.latest
+    return ListedClaim(
+        query=query,
+        tp=tp,
+        path=path,
+        node=node,
+        latest=latest,
+        refused=record.refused,
+        group_now=None if stored is None or isinstance(stored, str) or stored.offset < 0 else stored.offset,
+        owner=None if owner is None else owner_words(owner),
+        owner_is_ours=owner is not None and owner.stat.version == OUR_OWNER_VERSION,
+        is_claimants=owner is not None and latest is not None and owner.stat.czxid == latest.epoch,
+        problem=problem,
+    )
+
+
+# --- forgetting -------------------------------------------------------------------------------------------------
+
+
+def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
+    """What would be deleted.  Raises ``PreconditionFailed`` when the query has no records."""
+    if query not in queries_of(session, group):
+        known = some(queries_of(session, group)) or "none"
+        raise PreconditionFailed(f"group {group} has no records of a query {query}; it has those of: {known}")
+    listed = list_claims(session, group)
+    claims = [claim for claim in listed if claim.query == query]
+    others = {consumer_of(claim.owner or "") for claim in listed if claim.is_claimants and claim.query != query}
+    for claim in claims:
+        if claim.is_claimants:
+            alive = f"query {query} is alive: {claim.owner} claimed {claim.tp} and owns it; stop the query first"
+            return Forgotten(query, claims, alive)
+    for claim in claims:
+        if claim.owner_is_ours and consumer_of(claim.owner or "") not in others:
+            alive = (
+                f"{claim.owner} owns {claim.tp}, and may be query {query} after a restart: stop that member first, or "
+                "wait until it has claimed something"
+            )
+            return Forgotten(query, claims, alive)
+    return Forgotten(query, claims, "")
+
+
+def forget(session: AdminSession, group: str, planned: Forgotten) -> int:
+    """Delete the records as they were seen, and the folders above them up to the query's; how many records.
+
+    Raises ``PreconditionFailed`` when one changed since: the query is alive.
+    """
+    query = planned.query
+    done = 0
+    deletes = [DeleteOp(claim.path, claim.node.stat.version) for claim in planned.claims]
+    for at in range(0, len(deletes), MULTI_OPS_MAX):
+        chunk = deletes[at : at + MULTI_OPS_MAX]
+        _delete(session, chunk, f"query {query} is alive: one of its records was changed just now ({done} are deleted)")
+        done += len(chunk)
+    listed = session.children(paths.claims_of_query(group, query))
+    topics = [paths.claims_of_topic(group, query, topic) for topic in _topics(listed.names if listed else ())]
+    folders = [DeleteOp(path) for path in (*topics, paths.claims_of_query(group, query))]
+    _delete(session, folders, f"{folders[-1].path} has other nodes below it, and was left")
+    return done
+
+
+def _delete(session: AdminSession, deletes: list[DeleteOp], refusal: str) -> None:
+    if not deletes:
+        return
+    [answer] = session.ask([Multi(tuple(deletes))])
+    match answer:
+        case MultiOk():
+            return
+        case MultiFailed():
+            raise PreconditionFailed(refusal)
+        case ConnectionLost() | SessionGone():
+            raise WorldError("the connection to ZooKeeper broke: what was deleted is not known; look again")
+        case _:
+            raise WorldError(f"ZooKeeper does not delete {deletes[0].path}: {words_of(answer)}")
+
+
+def _is_query(name: str) -> bool:
+    try:
+        return bool(paths.check_query(name))
+    except UnsafeName:
+        return False
+
+
+def _topics(names: Iterable[str]) -> list[str]:
+    found = []
+    for name in sorted(names):
+        try:
+            found.append(paths.check_topic(name))
+        except UnsafeName:
+            continue
+    return found

@@ -1,0 +1,153 @@
+"""``format("zkconsumer")``: what Spark makes of it, and which columns there are.
+
+ctor, schema          in a process that plans, again and again: nothing is opened, nothing is kept but the options
+reader                a batch: bridge.spark.batch
+streamReader          a stream: bridge.spark.stream
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from bridge.spark.shipping import Shipped
+from bridge.spark.told import head_for, told_first
+from zkconsumer.errors import InvalidConfigException
+
+NAME = "zkconsumer"
+
+HEADERS = "headers"
+
+COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+"""The columns of Spark's Kafka source, in its order."""
+
+
+class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
+    """Batches and streams of records of a ZooKeeper consumer group's topics."""
+
+    @classmethod
+    def name(cls) -> str:
+        """``zkconsumer``."""
+        return NAME
+
+    @told_first
+    def schema(self) -> StructType:
+        """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``.
+
+        Raises ``InvalidConfigException`` for what is wrong in a stream and in a batch: Spark does not say yet which of
+        the two it is.  The reader tells what is wrong in one of them.
+        """
+        from bridge.spark.options import check_either, wants_headers  # executors load this file, not what options need
+
+        check_either(self.options)
+        wanted = [name for name in COLUMNS if name != HEADERS or wants_headers(self.options)]
+        return StructType([StructField(name, COLUMNS[name]) for name in wanted])
+
+    @told_first
+    def reader(self, schema: StructType) -> Any:
+        """A batch; see ``bridge.spark.batch``.
+
+        Raises ``InvalidConfigException`` for options that are none of a batch, and for columns that there are not.
+        """
+        from bridge.spark.batch import ZkConsumerBatchReader
+        from bridge.spark.options import read_options
+
+        options = read_options(self.options, is_stream=False)
+        head_for(options.config.group_id)
+        return ZkConsumerBatchReader(options, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802
+        """A stream; see ``bridge.spark.stream``.
+
+        Options that are none of a stream, and columns that there are not, are told by the first call of the reader:
+        when this method raises, Spark (4.2, 4.3) says ``UnboundLocalError: … 'reader'`` behind it.
+        """
+        from bridge.spark.options import read_options
+        from bridge.spark.stream import ZkConsumerStreamReader
+
+        try:
+            options = read_options(self.options, is_stream=True)
+            head_for(options.config.group_id)
+            return ZkConsumerStreamReader(options, columns_of(schema))
+        except InvalidConfigException as error:
+            return RefusedStream(error)
+
+
+class RefusedStream(DataSourceStreamReader):  # type: ignore[misc]
+    """A stream that cannot be: whatever it is asked, it says why."""
+
+    def __init__(self, why: InvalidConfigException) -> None:
+        self._why = why
+
+    @told_first
+    def initialOffset(self) -> Any:  # noqa: N802
+        """Raises ``InvalidConfigException``."""
+        raise self._why
+
+    @told_first
+    def latestOffset(self, *_: Any) -> Any:  # noqa: N802
+        """Raises ``InvalidConfigException``."""
+        raise self._why
+
+    @told_first
+    def partitions(self, *_: Any) -> Any:
+        """Raises ``InvalidConfigException``."""
+        raise self._why
+
+    @told_first
+    def read(self, partition: Any) -> Any:
+        """Raises ``InvalidConfigException``."""
+        raise self._why
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns that a query asks for, in its order: those of ``schema()``, or what ``.schema(…)`` was given.
+
+    Raises ``InvalidConfigException`` with a line for each column that there is not, or not of that type.
+    """
+    problems = []
+    for field in schema.fields:
+        problem = _wrong(field)
+        if problem:
+            problems.append(problem)
+    if len(set(schema.fieldNames())) < len(schema.fields):
+        problems.append("a column stands in it twice")
+    if not schema.fields:
+        problems.append("it has no column; leave it out for all columns")
+    if problems:
+        there = ", ".join(f"{name} {made.simpleString()}" for name, made in COLUMNS.items())
+        head = f'.schema(…) can narrow the columns of format("zkconsumer"), not change them; there are {there}:'
+        raise InvalidConfigException("\n  ".join([head, *problems]))
+    return tuple(schema.fieldNames())
+
+
+def _wrong(field: Any) -> str:
+    known = COLUMNS.get(field.name)
+    if known is None:
+        by_lower = {name.lower(): name for name in COLUMNS}
+        nearest = by_lower.get(field.name.lower())
+        return f"{field.name}: there is no such column{f'; did you mean {nearest}?' if nearest else ''}"
+    if field.dataType.simpleString() != known.simpleString():
+        return f"{field.name}: is {known.simpleString()}, not {field.dataType.simpleString()}; cast it in the query"
+    return ""

@@ -1,0 +1,68 @@
+"""The ways out of a stream's planning: its membership of the group, the brokers, time.  Tests give others."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.spark import faults
+from bridge.spark.keeper.client import KeeperClient
+from bridge.spark.keeper.settings import ALL_THREADS, LISTEN_NOWHERE, KeeperSettings
+from bridge.spark.logs import BrokerLogs, Logs
+from bridge.spark.membership import GroupMembership
+from bridge.spark.options import Assigned, Named, SourceOptions
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.core.view import STATIC
+from zkconsumer.types import BrokerAddress
+
+
+def open_keeper(options: SourceOptions) -> GroupMembership:
+    """A member of the group, in a process of its own."""
+    return KeeperClient(keeper_settings(options))
+
+
+def keeper_settings(options: SourceOptions) -> KeeperSettings:
+    """What the keeper is told."""
+    config, subscribed = options.config, options.subscribed
+    assert not isinstance(subscribed, Assigned), "in a batch only"
+    given = {key: config.values[key] for key in config.given}
+    threads = options.threads
+    return KeeperSettings(
+        properties={key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()},
+        pattern=STATIC if isinstance(subscribed, Named) else subscribed.pattern,
+        topics=subscribed.topics if isinstance(subscribed, Named) else (subscribed.regex,),
+        consumer_id="",
+        threads=threads if isinstance(threads, int) else 1 if threads else ALL_THREADS,
+        topic_threads=threads if isinstance(threads, Mapping) else {},
+        mode=options.commit,
+        on_rewind=options.on_group_rewind,
+        metrics_listen=options.metrics_listen or LISTEN_NOWHERE,
+    )
+
+
+def open_logs(options: SourceOptions, find: Callable[[], Sequence[BrokerAddress]]) -> Logs:
+    """The brokers."""
+    return BrokerLogs(options.config, find)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """The ways out of the source; tests give others."""
+
+    membership: Callable[[SourceOptions], GroupMembership] = open_keeper
+    logs: Callable[[SourceOptions, Callable[[], Sequence[BrokerAddress]]], Logs] = open_logs
+    clock: Clock = SYSTEM_CLOCK
+    pause: Callable[[int], object] = field(default_factory=lambda: StopSignal().wait)
+    new_query: Callable[[], str] = lambda: uuid.uuid4().hex
+    faults: Callable[[str], faults.Faults] = faults.faults_of
+
+
+def bootstrap_of(options: SourceOptions) -> list[BrokerAddress]:
+    """The brokers of ``kafka.bootstrap.servers``; none when it is not given."""
+    servers = options.config.bootstrap_servers
+    if servers is None:
+        return []
+    pairs = [server.rpartition(":") for server in servers.split(",")]
+    return [BrokerAddress(-1, host.strip("[]"), int(port)) for host, _, port in pairs]

@@ -1,0 +1,258 @@
+"""What a query and its keeper say to each other: one JSON object a line, read strictly.  Pure.
+
+    -> {"id": 7, "call": "begin_batch", "within_ms": 15000, "args": {"ended": {"t": {"0": [epoch, 9]}}, "wait_ms": 0}}
+    <- {"id": 7, "done": {...}}      or      {"id": 7, "failed": "ZkTimeoutException", "words": "..."}
+
+Partitions are written as in Spark's own offsets: topic -> partition -> value.  ``within_ms`` is the keeper's deadline;
+the caller waits somewhat longer.  Both ends are of one release, so whatever cannot be read is a ``Bug``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bridge.spark.membership import Claimed, Ended, Held, Holding, Refused, Stand, Taken, Wanted
+from zkconsumer import errors
+from zkconsumer.errors import Bug, ZkConsumerError
+from zkconsumer.types import BrokerAddress, TopicPartition
+
+LINE_BYTES_MAX = 32 * 1024 * 1024
+"""Of one message: some hundred thousand partitions."""
+
+CALLS = ("hello", "begin_batch", "planned", "stands", "claim", "seek", "brokers", "observe", "close")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A question."""
+
+    number: int
+    name: str
+    within_ms: int
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Its answer."""
+
+    number: int
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It was not answered: ``kind`` names a class of ``zkconsumer.errors``."""
+
+    number: int
+    kind: str
+    words: str
+
+    @classmethod
+    def of(cls, number: int, error: ZkConsumerError) -> Failed:
+        return cls(number, type(error).__name__, str(error) or type(error).__name__)
+
+    def error(self) -> ZkConsumerError:
+        """The same error on this side; of its family, where its class needs more than words."""
+        kind = getattr(errors, self.kind, None)
+        if not (isinstance(kind, type) and issubclass(kind, ZkConsumerError)):
+            return Bug(f"{self.kind}: {self.words}")
+        if kind.__init__ is not ZkConsumerError.__init__:
+            kind = next(base for base in kind.__mro__ if base in FAMILIES)
+        return kind(self.words)
+
+
+FAMILIES = (errors.UsageError, errors.PeerError, errors.WorldError, errors.MigrationError, errors.Bug)
+
+
+# --- lines ------------------------------------------------------------------------------------------------------
+
+
+def encode(message: Call | Done | Failed) -> bytes:
+    """One line, with its end."""
+    match message:
+        case Call(number, name, within_ms, args):
+            found: dict[str, Any] = {"id": number, "call": name, "within_ms": within_ms, "args": args}
+        case Done(number, result):
+            found = {"id": number, "done": result}
+        case Failed(number, kind, words):
+            found = {"id": number, "failed": kind, "words": words}
+    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
+
+
+def decode_call(line: bytes) -> Call:
+    """Raises ``Bug``."""
+    found = _object(line)
+    if found.keys() != {"id", "call", "within_ms", "args"} or found["call"] not in CALLS:
+        raise _unreadable(line)
+    number, within_ms, args = found["id"], found["within_ms"], found["args"]
+    if not (_is_number(number) and _is_number(within_ms) and isinstance(args, dict)):
+        raise _unreadable(line)
+    return Call(number, found["call"], within_ms, args)
+
+
+def decode_answer(line: bytes) -> Done | Failed:
+    """Raises ``Bug``."""
+    found = _object(line)
+    match found:
+        case {"id": int(number), "done": result} if len(found) == 2:
+            return Done(number, result)
+        case {"id": int(number), "failed": str(kind), "words": str(words)} if len(found) == 3:
+            return Failed(number, kind, words)
+        case _:
+            raise _unreadable(line)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(line) from error
+    if not isinstance(found, dict):
+        raise _unreadable(line)
+    return found
+
+
+def _unreadable(line: bytes) -> Bug:
+    """How long it is and nothing of what it says: there may be a password in it."""
+    return Bug(f"a message of {len(line)} bytes between a query and its keeper cannot be read")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+def to_topics(values: Mapping[TopicPartition, T], write: Callable[[T], Any]) -> dict[str, dict[str, Any]]:
+    """Topic -> partition -> value."""
+    found: dict[str, dict[str, Any]] = {}
+    for tp, value in sorted(values.items()):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = write(value)
+    return found
+
+
+def of_topics(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition, T]:
+    """Raises ``Bug`` when that is not topic -> partition -> value."""
+    try:
+        return {
+            TopicPartition(topic, int(number)): read(value)
+            for topic, numbers in found.items()
+            for number, value in numbers.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Bug(f"partitions in a message of a keeper cannot be read: {type(error).__name__}") from error
+
+
+def to_partitions(partitions: Iterable[TopicPartition]) -> dict[str, dict[str, Any]]:
+    return to_topics(dict.fromkeys(partitions, 1), int)
+
+
+def of_partitions(found: Any) -> list[TopicPartition]:
+    return list(of_topics(found, int))
+
+
+def number_of(value: Any) -> int:
+    """Raises ``ValueError`` for what is no whole number."""
+    if not _is_number(value):
+        raise ValueError("a number")
+    return int(value)
+
+
+def _numbers(count: int) -> Callable[[Any], list[int]]:
+    def read(value: Any) -> list[int]:
+        if not isinstance(value, list) or len(value) != count:
+            raise ValueError("numbers")
+        return [number_of(one) for one in value]
+
+    return read
+
+
+def to_ended(ended: Mapping[TopicPartition, Ended]) -> Any:
+    return to_topics(ended, lambda one: [one.epoch, one.offset])
+
+
+def of_ended(found: Any) -> dict[TopicPartition, Ended]:
+    return {tp: Ended(*numbers) for tp, numbers in of_topics(found, _numbers(2)).items()}
+
+
+def to_wanted(ranges: Mapping[TopicPartition, Wanted]) -> Any:
+    return to_topics(ranges, lambda one: [one.first, one.end, one.epoch])
+
+
+def of_wanted(found: Any) -> dict[TopicPartition, Wanted]:
+    return {tp: Wanted(*numbers) for tp, numbers in of_topics(found, _numbers(3)).items()}
+
+
+def to_claimed(claimed: Mapping[TopicPartition, Claimed]) -> Any:
+    return to_topics(claimed, lambda one: [one.first, one.end] if isinstance(one, Taken) else one.why)
+
+
+def of_claimed(found: Any) -> dict[TopicPartition, Claimed]:
+    def read(value: Any) -> Claimed:
+        return Refused(value) if isinstance(value, str) else Taken(*_numbers(2)(value))
+
+    return of_topics(found, read)
+
+
+def to_stands(stands: Mapping[TopicPartition, Stand]) -> Any:
+    return to_topics(stands, lambda one: [one.offset, one.claimed])
+
+
+def of_stands(found: Any) -> dict[TopicPartition, Stand]:
+    def read(value: Any) -> Stand:
+        offset, claimed = value
+        return Stand(number_of(offset), None if claimed is None else number_of(claimed))
+
+    return of_topics(found, read)
+
+
+def to_texts(texts: Mapping[TopicPartition, str]) -> Any:
+    return to_topics(texts, str)
+
+
+def of_texts(found: Any) -> dict[TopicPartition, str]:
+    return of_topics(found, str)
+
+
+def to_offsets(offsets: Mapping[TopicPartition, int]) -> Any:
+    return to_topics(offsets, int)
+
+
+def of_offsets(found: Any) -> dict[TopicPartition, int]:
+    return of_topics(found, number_of)
+
+
+def to_holding(holding: Holding) -> Any:
+    return {
+        "partitions": to_topics(holding.partitions, lambda held: [held.epoch, held.offset]),
+        "is_settled": holding.is_settled,
+        "rebalances": holding.rebalances,
+        "topics": dict(holding.topics),
+    }
+
+
+def of_holding(found: Any) -> Holding:
+    match found:
+        case {"partitions": dict(partitions), "is_settled": bool(settled), "rebalances": int(n), "topics": dict(sizes)}:
+            held = {tp: Held(*numbers) for tp, numbers in of_topics(partitions, _numbers(2)).items()}
+            return Holding(held, settled, n, {str(topic): number_of(count) for topic, count in sizes.items()})
+        case _:
+            raise Bug("what a keeper holds cannot be read")
+
+
+def to_brokers(brokers: Iterable[BrokerAddress]) -> Any:
+    return [[broker.broker_id, broker.host, broker.port] for broker in brokers]
+
+
+def of_brokers(found: Any) -> list[BrokerAddress]:
+    try:
+        return [BrokerAddress(number_of(one), str(host), number_of(port)) for one, host, port in found]
+    except (TypeError, ValueError) as error:
+        raise Bug("the brokers that a keeper told cannot be read") from error

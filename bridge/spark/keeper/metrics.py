@@ -1,0 +1,103 @@
+"""What a keeper counts and shows: ``Meters`` for its membership, numbers for ``observe``, text for Prometheus.
+
+The text is served only where ``metrics.listen`` says so, on one thread, one scrape after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from zkconsumer.base.clock import Clock
+from zkconsumer.base.threads import OnDeath, Worker, spawn
+from zkconsumer.errors import UsageError
+from zkconsumer.observe.metrics import Meter
+
+SCRAPE_TIMEOUT_S = 5
+"""How long one scrape may take to send its request."""
+
+STOP_MS = 1_000
+
+GAUGES = {
+    "owned_partitions": "Partitions that this query owns, what is on its way out included.",
+    "lent_partitions": "Partitions that the present batch works on.",
+    "leaving_partitions": "Partitions that other members wait for.",
+    "share_is_whole": "1 while the group's whole share for this query is held.",
+    "rebalances": "How often the share changed since the query began.",
+}
+
+
+class KeeperMeters:
+    """``Meters``; told on the membership's thread."""
+
+    def __init__(self, clock: Clock, on_change: Callable[[], None], share: Callable[[], object]) -> None:
+        self.zookeeper_commits = Meter(clock)
+        self.kafka_commits = Meter(clock)
+        self.is_whole = False
+        self.rebalances = 0
+        self._on_change = on_change
+        self._share = share
+        self._last: object = None
+
+    def share_is_missing(self) -> None:
+        self.is_whole = False
+
+    def share_is_whole(self) -> None:
+        share = self._share()
+        if self._last is not None and share != self._last:
+            self.rebalances += 1
+        self._last = share
+        self.is_whole = True
+        self._on_change()
+
+
+def render(group: str, member: str, values: Mapping[str, int]) -> str:
+    """Text in the format of Prometheus 0.0.4: gauges as ``zkconsumer_spark_<name>``, counters with ``_total``."""
+    labels = f'{{group="{_escaped(group)}",member="{_escaped(member)}"}}'
+    lines: list[str] = []
+    for name, value in sorted(values.items()):
+        kind, end = ("gauge", "") if name in GAUGES else ("counter", "_total")
+        full = f"zkconsumer_{name}{end}" if name.startswith("spark_") else f"zkconsumer_spark_{name}{end}"
+        help_ = GAUGES.get(name, "See the page counters.")
+        lines += [f"# HELP {full} {help_}", f"# TYPE {full} {kind}", f"{full}{labels} {value}"]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class MetricsServer:
+    """Serves ``text()`` under every path at ``listen`` (``host:port``)."""
+
+    def __init__(self, listen: str, text: Callable[[], str], on_death: OnDeath) -> None:
+        """Raises ``UsageError`` when the address cannot be listened on."""
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = SCRAPE_TIMEOUT_S
+
+            def do_GET(self) -> None:
+                body = text().encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class names it so)
+                """A scrape is no news."""
+
+        host, _, port = listen.rpartition(":")
+        try:
+            self._server = HTTPServer((host.strip("[]"), int(port)), Handler)
+        except (OSError, ValueError, OverflowError) as error:
+            raise UsageError(f"metrics.listen={listen}: {error}; give host:port that is free on the driver") from error
+        self.port = int(self._server.server_address[1])
+        self._worker: Worker = spawn(
+            "keeper-metrics", lambda _: self._server.serve_forever(poll_interval=0.2), on_death
+        )
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._worker.join(STOP_MS)
+        self._server.server_close()

@@ -1,0 +1,179 @@
+"""Becoming a member: everything that happens between a keeper's settings and its first share.
+
+Whatever cannot be is said before anything is registered: a member that reads nothing only stands in the others' way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from functools import partial
+
+from bridge.spark.keeper.holder import LendingHolder
+from bridge.spark.keeper.lending import Lending
+from bridge.spark.keeper.metrics import KeeperMeters
+from bridge.spark.keeper.settings import KeeperSettings
+from bridge.spark.keeper.takeover import others_in, threads_for, wait_alone
+from bridge.spark.membership import CommitMode
+from zkconsumer.base.clock import Clock
+from zkconsumer.base.lease import Lease
+from zkconsumer.core.subscription import allowed_topics
+from zkconsumer.core.view import STATIC
+from zkconsumer.errors import UsageError, WorldError, ZkConsumerError
+from zkconsumer.kafka.connection import Connect
+from zkconsumer.observe.counters import Counters
+from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.runtime.from_config import channel_settings_of, group_settings_of, planner_of
+from zkconsumer.runtime.membership import ZooKeeperMembership
+from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.brokers import parse_topic
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
+from zkconsumer.zk.security import ZkSecurity, security_of
+from zkconsumer.zk.store import ZkStore, call
+
+LOOKUP_TIMEOUT_MS = 5_000
+"""How long ZooKeeper may take to tell of brokers, topics and members."""
+
+MakeStore = Callable[[str, int], ZkStore]
+
+log = logging.getLogger("zkconsumer.keeper")
+
+
+class _Counting(Hooks):
+    """Counts what only hooks are told."""
+
+    def __init__(self) -> None:
+        self.counters: Counters | None = None
+
+    def session_lost(self, session_id: int) -> None:
+        if self.counters is not None:
+            self.counters.add("spark_sessions_lost")
+
+    def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
+        if self.counters is not None:
+            self.counters.add("spark_partitions_lost", len(partitions))
+
+
+class Opened:
+    """One query's membership with what it needs; nothing is connected before ``join``."""
+
+    def __init__(
+        self,
+        settings: KeeperSettings,
+        clock: Clock,
+        make_store: MakeStore | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        """Raises what the settings, the files of certificates and the pattern can raise."""
+        self.settings = settings
+        self.config = settings.config()
+        self.group = self.config.group_id
+        self.threads = settings.threads
+        self.is_started = False
+        self.security: ZkSecurity = security_of(self.config)
+        settings.subscription(1)
+        paths.check_consumer_id(settings.consumer_id)
+        make = make_store or partial(KazooStore, security=self.security)
+        self.store = make(self.config.zookeeper_connect, self.config.zookeeper_session_timeout_ms)
+        access = BrokerAccess.of(self.config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        self._brokers = access
+        self.lease = Lease(clock)
+        self.meters = KeeperMeters(clock, lambda: self.holder.tell(), lambda: self.holder.assignment)
+        is_after_batch = settings.mode is CommitMode.AFTER_BATCH
+        counting = _Counting()
+        self.membership = ZooKeeperMembership(
+            self.group,
+            group_settings_of(self.config, settings.consumer_id, auto_commit=is_after_batch),
+            planner_of(self.config, settings.consumer_id),
+            client_id=self.config.client_id,
+            socket_timeout_ms=self.config.socket_timeout_ms,
+            store=self.store,
+            brokers=access,
+            clock=clock,
+            lease=self.lease,
+            meters=self.meters,
+            security=self.security,
+            channel=channel_settings_of(self.config),
+            hooks=counting,
+        )
+        self.counters = counting.counters = self.membership.counters
+        lending = Lending(waits=is_after_batch)
+        self.holder = LendingHolder(lending, self.lease, self.membership.inbox)
+        self.membership.run_with(self.holder)
+
+    def join(self, pause: Callable[[int], bool]) -> None:
+        """Connect and become a member; ``pause`` waits so many ms, and says whether to give up.
+
+        Raises ``ZkTimeoutException``, ``ChrootMissing``, ``UsageError`` for a topic that does not exist,
+        ``AuthenticationException`` where a broker refuses us, ``GroupNotExclusive``.
+        """
+        self.membership.start(self.config.zookeeper_connection_timeout_ms)
+        self.is_started = True
+        self._look_at_budget()
+        log.info(
+            "keeper-connected member=%s session_timeout_ms=%d mode=%s",
+            self.settings.consumer_id, self.membership.negotiated_timeout_ms, self.settings.mode.value,
+        )  # fmt: skip
+        if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
+            self.membership.check_brokers()
+        sizes = self._sizes() if self.config.bootstrap_servers is None else {}
+        if self.settings.is_takeover:
+            look = partial(others_in, self.store, self.group, self.settings.consumer_id, LOOKUP_TIMEOUT_MS)
+            wait_alone(look, self.group, self.settings.takeover_wait_ms, pause)
+            self.threads = threads_for(sizes)
+        self.membership.join(self.settings.subscription(self.threads))
+
+    def _look_at_budget(self) -> None:
+        """An original member that cannot claim its share so many times stays in the group and owns nothing."""
+        budget_ms = self.config.rebalance_max_retries * self.config.rebalance_backoff_ms
+        session_ms, drain_ms = self.membership.negotiated_timeout_ms, self.config.rebalance_drain_timeout_ms
+        if max(session_ms, drain_ms) >= budget_ms:
+            log.warning(
+                "rebalance-budget-small budget_ms=%d session_timeout_ms=%d drain_timeout_ms=%d: an original member "
+                "with these settings gives up before our partitions are free; lower zookeeper.session.timeout.ms and "
+                "rebalance.drain.timeout.ms, or raise rebalance.max.retries at every member",
+                budget_ms, session_ms, drain_ms,
+            )  # fmt: skip
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where the brokers are now; raises ``WorldError``."""
+        return list(self._brokers.find())
+
+    def _sizes(self) -> dict[str, int]:
+        """The partitions of each topic that is subscribed to; raises ``UsageError`` for a name without a topic."""
+        [listed] = call(self.store, [Children(paths.BROKER_TOPICS)], LOOKUP_TIMEOUT_MS)
+        if not isinstance(listed, ChildrenOf | NoNode):
+            raise WorldError(f"{paths.BROKER_TOPICS} cannot be listed: {listed}")
+        known = listed.names if isinstance(listed, ChildrenOf) else ()
+        if self.settings.pattern == STATIC:
+            wanted = sorted(self.settings.topics)
+            self._check_known(known)
+        else:
+            wanted = sorted(allowed_topics(self.settings.subscription(1), known))
+        if not wanted:
+            return {}
+        [nodes] = call(self.store, [GetMany(tuple(map(paths.topic, wanted)))], LOOKUP_TIMEOUT_MS)
+        assert isinstance(nodes, list), "reading many gives a list"
+        found = zip(wanted, nodes, strict=True)
+        return {topic: len(_partitions(node.data)) for topic, node in found if isinstance(node, Node)}
+
+    def _check_known(self, known: Collection[str]) -> None:
+        missing = [topic for topic in self.settings.topics if topic not in known]
+        if not missing:
+            return
+        near = get_close_matches(missing[0], known, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(
+            f"there is no topic {missing[0]!r} in ZooKeeper {self.config.zookeeper_connect}{hint}: create it, or "
+            "correct the topics that are subscribed to, or the chroot of zookeeper.connect"
+        )
+
+
+def _partitions(data: bytes) -> tuple[int, ...]:
+    try:
+        return parse_topic(data).partitions
+    except ZkConsumerError:
+        return ()

@@ -1,0 +1,60 @@
+"""``consumer.threads=all``: one query takes a whole group over, and shares it with nobody.
+
+It registers with as many threads as the largest topic has partitions (and registers anew when a topic grows), only when
+no other member is there; it waits for them to go for ``TAKEOVER_WAIT_MS``, since a member that was killed lasts as long
+as its session.  Whoever joins later is an error of the next call: two owners would share what one was to have alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
+from zkconsumer.errors import GroupNotExclusive, UsageError, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Children, ChildrenOf, NoNode
+from zkconsumer.zk.store import ZkStore, call
+
+LOOK_MS = 200
+"""Between two looks at who else is there."""
+
+NAMED_MAX = 5
+
+WHAT_TO_DO = "stop them and start the query again, or join them: consumer.threads = a number of threads"
+
+
+def others_in(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[str]:
+    """The ids of other members that are registered now.  Raises ``WorldError``."""
+    [listed] = call(store, [Children(paths.ids(group))], timeout_ms)
+    if isinstance(listed, NoNode):
+        return []
+    if not isinstance(listed, ChildrenOf):
+        raise WorldError(f"the members of group {group} cannot be listed: {listed}")
+    return sorted(name for name in listed.names if name != member)
+
+
+def not_alone(group: str, others: Iterable[str], waited_ms: int | None = None) -> GroupNotExclusive:
+    """The error that names the others."""
+    names = sorted(others)
+    some = ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
+    waited = "" if waited_ms is None else f" after {waited_ms} ms"
+    return GroupNotExclusive(
+        f"group {group} is owned by others in a takeover (consumer.threads=all){waited}: {some}; {WHAT_TO_DO}"
+    )
+
+
+def wait_alone(look: Callable[[], list[str]], group: str, wait_ms: int, pause: Callable[[int], bool]) -> None:
+    """Wait until nobody else is there; ``pause`` says whether to give up.  Raises ``GroupNotExclusive``."""
+    waited_ms = 0
+    while others := look():
+        if waited_ms >= wait_ms or pause(LOOK_MS):
+            raise not_alone(group, others, waited_ms)
+        waited_ms += LOOK_MS
+
+
+def threads_for(sizes: Mapping[str, int]) -> int:
+    """As many as the largest topic has partitions.  Raises ``UsageError`` beyond what a registration may ask for."""
+    threads = max(sizes.values(), default=1)
+    if threads * max(1, len(sizes)) > THREADS_PER_TOPIC_MAX:
+        raise UsageError(f"{threads} threads for each of {len(sizes)} topics are more than a registration may ask for")
+    return max(1, threads)

@@ -1,0 +1,114 @@
+"""Taking turns with the membership's own thread: a call waits for so long at most, and not when the query is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from bridge.spark.keeper.opening import Opened
+from zkconsumer.base.clock import Clock
+from zkconsumer.errors import ConnectorClosed, ZkConsumerError, ZkTimeoutException
+from zkconsumer.zk.procedures import Procedure
+
+T = TypeVar("T")
+
+POLL_MS = 20
+"""How often a wait looks whether the query is gone, or the lease has come; everything else tells."""
+
+ANSWER_RESERVE_MS = 500
+"""Of a call's time, kept for its answer."""
+
+WRITE_RESERVE_MS = 3_000
+"""Of a claim's time, kept for its writing when the share is waited for."""
+
+TRY_AGAIN_MS = 200
+"""Between two tries at something that the connection to ZooKeeper broke."""
+
+CLOSED = "the query's keeper is leaving the group"
+
+
+class Turns:
+    """Used by the thread of the calls; ``gone`` may be set by any."""
+
+    def __init__(self, opened: Opened, clock: Clock) -> None:
+        self.gone = threading.Event()
+        self._opened = opened
+        self._membership = opened.membership
+        self._clock = clock
+
+    def check(self) -> None:
+        """Raise the error that ended the membership, or that the query is gone."""
+        if self._membership.failure is not None:
+            raise self._membership.failure
+        if self.gone.is_set():
+            raise ConnectorClosed(CLOSED)
+
+    def session_id(self) -> int:
+        """The session of now; raises ``ZkTimeoutException`` when there is none."""
+        session_id = self._opened.store.session_id
+        if session_id is None:
+            raise ZkTimeoutException("there is no session with ZooKeeper at the moment")
+        return session_id
+
+    def run(self, make: Callable[[], Procedure[T]], until_ms: int) -> T:
+        """Run a procedure on the group's thread, in the session of now.
+
+        Raises what the procedure raises, and ``ZkTimeoutException``; then it goes on all the same, to its end.
+        """
+        box: list[T | ZkConsumerError] = []
+        done = threading.Event()
+
+        def guarded() -> Generator[Any, Any, T | ZkConsumerError]:
+            try:
+                return (yield from make())
+            except ZkConsumerError as error:
+                return error
+
+        def then(result: T | ZkConsumerError) -> None:
+            box.append(result)
+            done.set()
+
+        self._membership.run_procedure(guarded(), self._opened.store.session_id or 0, then)
+        self.wait_for(done, until_ms, "ZooKeeper")
+        if isinstance(box[0], ZkConsumerError):
+            raise box[0]
+        return box[0]
+
+    def again(self, action: Callable[[], T], until_ms: int) -> T:
+        """Try until the connection to ZooKeeper does not break in the middle; what is done is safe to be done again."""
+        while True:
+            try:
+                return action()
+            except ZkTimeoutException:
+                if self.left_ms(until_ms) < WRITE_RESERVE_MS or self.pause(TRY_AGAIN_MS):
+                    raise
+                self.check()
+
+    def on_group(self, action: Callable[[], T], until_ms: int) -> T:
+        """Do this on the group's thread, between two of its events."""
+        box: list[T] = []
+        done = threading.Event()
+
+        def act() -> None:
+            box.append(action())
+            done.set()
+
+        self._membership.control.call(act)
+        self.wait_for(done, until_ms, "the membership's own thread")
+        return box[0]
+
+    def wait_for(self, done: threading.Event, until_ms: int, whom: str) -> None:
+        """Wait for ``whom``; raises ``ZkTimeoutException``, and what ``check`` raises."""
+        while not done.wait(min(POLL_MS, max(0, self.left_ms(until_ms))) / 1000):
+            self.check()
+            if self.left_ms(until_ms) <= 0:
+                raise ZkTimeoutException(f"{whom} did not answer in time: group {self._opened.group}")
+
+    def left_ms(self, until_ms: int) -> int:
+        """What is left of a call's time; negative when it is over."""
+        return until_ms - self._clock.now_ms()
+
+    def pause(self, ms: int) -> bool:
+        """Wait so long; True: the query is gone."""
+        return self.gone.wait(ms / 1000)

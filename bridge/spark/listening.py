@@ -1,0 +1,87 @@
+"""What our listeners share: a query's end is an event like any other, and it can be waited for.
+
+Spark tells listeners from a queue of its own: a batch is over, ``awaitTermination()`` has returned, and its event is
+still on its way.  The events of one run come in their order and ``onQueryTerminated`` is the last of them, so who has
+seen it has seen everything.  With Spark Connect all of this happens in the client.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+ENDED_RUNS_MAX = 1_000
+"""Runs whose end is remembered, the youngest."""
+
+
+class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
+    """Remembers which runs are over.  What a subclass does with events it does in ``progressed`` and ``terminated``."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._ended: deque[str] = deque(maxlen=ENDED_RUNS_MAX)
+
+    def began(self, query: StreamingQuery) -> None:
+        """A run was started by ``run_available_now``.  Here: nothing to do."""
+
+    def progressed(self, event: QueryProgressEvent) -> None:
+        """A batch is over, and in the commit log."""
+
+    def terminated(self, event: QueryTerminatedEvent) -> None:
+        """The last event of a run."""
+
+    def settle(self, timeout_ms: int) -> None:
+        """Finish what events have begun; raises when that was not possible.  Here: nothing was begun."""
+
+    def check(self) -> None:
+        """Raises why the query was stopped, if that was for this listener's sake.  Here: never."""
+
+    def await_end(self, run_id: str, timeout_ms: int) -> bool:
+        """Wait until the last event of this run was handled; False: not within the time."""
+        give_up_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
+        with self._changed:
+            while run_id not in self._ended:
+                left_ms = give_up_ms - SYSTEM_CLOCK.now_ms()
+                if left_ms <= 0:
+                    return False
+                self._changed.wait(left_ms / 1000)
+        return True
+
+    def forget_session(self) -> None:
+        """The listener was removed from its session, and may be added to one again."""
+        self._sparkSession = None
+
+    # --- called by Spark ----------------------------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing: the query waits meanwhile."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A batch is over."""
+        self.progressed(event)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing: there was no batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """The run is over."""
+        try:
+            self.terminated(event)
+        finally:
+            with self._changed:
+                self._ended.append(str(event.runId))
+                self._changed.notify_all()

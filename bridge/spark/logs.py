@@ -1,0 +1,152 @@
+"""What a stream asks brokers when it plans a batch: where logs begin and end, and how large records are.
+
+    Logs ---> zkconsumer.admin.log_ranges ---> the leaders, each asked once for all that it leads
+
+Leaders are remembered from batch to batch and asked for anew when one has moved, after ``LEADERS_AGE_MAX_MS``, and when
+topics change or grow.  Every wait has its limit in ``zkconsumer.admin.brokers`` and ``log_ranges``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from bridge.spark.plan import Log
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, Brokers, PeerTrouble
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka.connection import Connect, Connection
+from zkconsumer.kafka.error_codes import NONE
+from zkconsumer.kafka.metadata import Leaders
+from zkconsumer.kafka.security import connect_of
+from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.entries import walk
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+
+LEADERS_AGE_MAX_MS = 60_000
+"""How long leaders are believed without being asked for."""
+
+SETS_OF_TOPICS_MAX = 64
+"""Sets of topics whose leaders are remembered; a query asks for the same set again and again."""
+
+SAMPLE_BYTES = 256 * 1024
+"""How much of a topic is fetched to see how large its records are."""
+
+MAGIC_OF_BATCHES = 2
+"""From this format on an entry says where it begins, before where it ends (0.11)."""
+
+SAMPLE_WAIT_MS = 50
+"""How long the broker may wait for a sample: there is something to read, so it does not wait."""
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+class Logs(Protocol):
+    """What planning needs to know of logs."""
+
+    def ask(
+        self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Log | str]:
+        """Where logs begin and end, with the offset at a time where one is asked for; or why that is unknown."""
+
+    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+        """About how many bytes an offset of this topic takes, seen from ``offset`` on; None when that is not seen."""
+
+    def close(self) -> None:
+        """End every connection."""
+
+
+class BrokerLogs:
+    """Asks real brokers.  One thread."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        find: Callable[[], Sequence[BrokerAddress]],
+        clock: Clock = SYSTEM_CLOCK,
+        connect: Connect | None = None,
+    ) -> None:
+        way = connect or connect_of(config, None, clock)
+        self._brokers = _Remembering(find, way, clock, client_id=config.client_id)
+
+    def ask(
+        self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Log | str]:
+        """See ``Logs``.  Raises ``BrokerUnreachable`` when no broker answers at all."""
+        by_time: dict[int | None, list[TopicPartition]] = {}
+        for tp in partitions:
+            by_time.setdefault(times.get(tp), []).append(tp)
+        found: dict[TopicPartition, Log | str] = {}
+        for time_ms, some in by_time.items():
+            self._brokers.may_remember = self._brokers.knows(some)
+            for tp, told in log_ranges(self._brokers, some, time_ms).items():
+                found[tp] = _log_of(told) if isinstance(told, LogRange) else told
+        return found
+
+    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+        """See ``Logs``; trouble of a broker is no error here, the next batch samples again."""
+        leader = self._brokers.leaders([tp.topic]).led.get(tp)
+        if leader is None:
+            return None
+        try:
+            return self._brokers.ask(leader, lambda connection, ranges: _sample(connection, ranges, tp, offset))
+        except PeerTrouble as error:
+            log.warning("spark-sample-failed partition=%s why=%r", tp, str(error))
+            return None
+
+    def close(self) -> None:
+        """See ``Logs``."""
+        self._brokers.close()
+
+
+class _Remembering(Brokers):
+    """Brokers whose leaders are remembered: given once from memory for each ``may_remember``, and then asked for."""
+
+    def __init__(self, find: Callable[[], Sequence[BrokerAddress]], *args: object, **more: object) -> None:
+        super().__init__(find, *args, **more)  # type: ignore[arg-type]
+        self.may_remember = False
+        self._leaders: dict[frozenset[str], tuple[Leaders, int]] = {}
+
+    def knows(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether all of these were there when leaders were asked for; a topic may have grown since."""
+        known = self._leaders.get(frozenset(tp.topic for tp in partitions))
+        return known is not None and all(tp in known[0].partitions for tp in partitions)
+
+    def leaders(self, topics: Collection[str] | None) -> Leaders:
+        """See ``Brokers``."""
+        key = frozenset(topics or ())
+        known = self._leaders.get(key)
+        now_ms = self._clock.now_ms()
+        may_remember, self.may_remember = self.may_remember, False
+        if may_remember and known is not None and now_ms - known[1] < LEADERS_AGE_MAX_MS:
+            return known[0]
+        found = super().leaders(topics)
+        if len(self._leaders) >= SETS_OF_TOPICS_MAX:
+            self._leaders.clear()
+        self._leaders[key] = found, now_ms
+        return found
+
+
+def _log_of(told: LogRange) -> Log:
+    at = None if told.at is None or told.at.how == "end" else told.at.offset
+    return Log(told.earliest, told.latest, at)
+
+
+def _sample(connection: Connection, ranges: ApiRanges, tp: TopicPartition, offset: int) -> float | None:
+    row = FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=SAMPLE_BYTES)
+    body = FetchRequest(
+        max_wait_ms=SAMPLE_WAIT_MS, min_bytes=1, max_bytes=SAMPLE_BYTES,
+        topics=[FetchTopic(topic=tp.topic, partitions=[row])],
+    )  # fmt: skip
+    answer = connection.request(FETCH, ranges.pick(FETCH), body, REQUEST_TIMEOUT_MS)
+    part = answer.responses[0].partitions[0]
+    entries = list(walk(part.records or b""))
+    if part.error_code != NONE.code or not entries:
+        return None
+    size = sum(entry.end - entry.position for entry in entries)
+    begin = entries[0].offset if entries[0].magic == MAGIC_OF_BATCHES else min(offset, entries[0].offset)
+    return size / max(1, entries[-1].last_offset + 1 - begin)

@@ -1,0 +1,387 @@
+"""The options of ``format("zkconsumer")``, in tables.  Pure.
+
+``OWN`` are the source's own, with the names and the meaning of Spark's Kafka source where it has them; ``GROUP`` and
+``KAFKA`` say which settings of ``ConsumerConfig`` are options too, and under which names; ``ASIDE`` and ``REFUSED`` are
+those of others, that are taken without an effect, or not taken, and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from bridge.spark.membership import CommitMode
+from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_times
+from zkconsumer.config import SETTINGS
+from zkconsumer.config_tables.brokers import BrokerSettings
+from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
+from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
+from zkconsumer.foreign_keys import why_ignored
+from zkconsumer.settings import Setting, SettingsTable, boolean, integer, optional_text, text
+
+ALL_THREADS = "all"
+PARTITIONS_MAX = 1_000_000
+
+_TIMES_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _one_of(key: str, words: tuple[str, ...], sentence: str) -> Setting[str]:
+    """One of some words, in any case; the first is the default."""
+    by_lower = {word.lower(): word for word in words}
+
+    def check(given: str) -> str:
+        if given.lower() not in by_lower:
+            raise ValueError
+        return by_lower[given.lower()]
+
+    return text(key, words[0], sentence, check, " or ".join(words))
+
+
+def _flag(key: str, default: bool, sentence: str) -> Setting[bool]:
+    """As Spark reads it: in any case."""
+    made = boolean(key, default, sentence)
+    read = made.read
+    made.read = lambda given: read(given.lower() if isinstance(given, str) else given)
+    return made
+
+
+def _number(key: str, sentence: str, *, unit: str, high: int = OFFSET_MAX) -> Setting[int | None]:
+    """A number that need not be given."""
+    made: Setting[Any] = integer(key, 1, sentence, unit=unit, low=1, high=high)
+    made.default = None
+    return made
+
+
+def _json(key: str, sentence: str, check: Callable[[str], object], allowed: str) -> Setting[str | None]:
+    def checked(given: str) -> str:
+        check(given)
+        return given
+
+    return optional_text(key, sentence, checked, allowed)
+
+
+def _time(key: str, sentence: str) -> Setting[int | None]:
+    made: Setting[Any] = integer(key, 0, sentence, unit="ms since 1970", low=0, high=OFFSET_MAX)
+    made.default = None
+    return made
+
+
+def topics_of(given: str) -> tuple[str, ...]:
+    """The topics of ``subscribe``."""
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    if not names:
+        raise ValueError("it names no topic")
+    return names
+
+
+def threads_of(given: str) -> dict[str, int]:
+    """The topics of ``topics``, each with its threads: ``orders:2,refunds:1`` or JSON ``{"orders": 2}``."""
+    pairs = re.sub(r"^\{|\}$|[\"'\s]", "", given)
+    made: dict[str, int] = {}
+    for pair in filter(None, pairs.split(",")):
+        found = re.fullmatch(r"([A-Za-z0-9._-]+)[:=]([0-9]{1,6})", pair)
+        if found is None or not 1 <= int(found[2]) <= THREADS_PER_TOPIC_MAX or found[1] in made:
+            raise ValueError(f"{pair!r} is not TOPIC:THREADS")
+        made[found[1]] = int(found[2])
+    if not made:
+        raise ValueError("it names no topic")
+    return made
+
+
+def _check_threads(given: str) -> str:
+    if given.lower() == ALL_THREADS:
+        return ALL_THREADS
+    if not re.fullmatch("[0-9]{1,6}", given) or not 1 <= int(given) <= THREADS_PER_TOPIC_MAX:
+        raise ValueError
+    return str(int(given))
+
+
+def _check_starting(given: str) -> str:
+    if given.lower() in ("group", "earliest", "latest"):
+        return given.lower()
+    parse_offsets(given)
+    return given
+
+
+def _check_ending(given: str) -> str:
+    if given.lower() == "latest":
+        return "latest"
+    if given.lower() == "earliest":
+        raise ValueError("a batch cannot end where the log begins")
+    parse_offsets(given)
+    return given
+
+
+def _check_delay(given: str) -> str:
+    delay_ms(given)
+    return given
+
+
+def delay_ms(given: str) -> int:
+    """Spark's texts for a time: a number and ms, s, m, min, h or d; without a unit in ms."""
+    found = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", given.strip().lower())
+    if found is None or found[2] not in _TIMES_MS:
+        raise ValueError
+    return int(found[1]) * _TIMES_MS[found[2]]
+
+
+def _check_listen(given: str) -> str:
+    host, _, port = given.rpartition(":")
+    if not host or re.search(r"[\s/]", host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
+        raise ValueError
+    return given
+
+
+def _not_empty(given: str) -> str:
+    if not given:
+        raise ValueError
+    return given
+
+
+class SourceTable(SettingsTable):
+    """The source's own options."""
+
+    __slots__ = ()
+
+    # What is read.
+
+    subscribe = optional_text(
+        "subscribe", "The topics.", lambda given: ",".join(topics_of(given)), "names of topics with commas in between"
+    )
+    subscribe_pattern = optional_text(
+        "subscribePattern",
+        "The topics whose whole name this Java regular expression matches, now or later: a white list of the group.",
+        _not_empty, "a regular expression",
+    )  # fmt: skip
+    subscribe_blacklist = optional_text(
+        "subscribe.blacklist",
+        "All topics but those whose whole name this Java regular expression matches: a black list of the group.",
+        _not_empty, "a regular expression",
+    )  # fmt: skip
+    topics = _json(
+        "topics",
+        "The topics and their threads, as in the old `KafkaUtils.createStream`. Stands for `subscribe` and "
+        "`consumer.threads` together.",
+        threads_of, '`orders:2,refunds:1` or `{"orders": 2, "refunds": 1}`',
+    )  # fmt: skip
+    assign = _json(
+        "assign",
+        "Exactly these partitions. A member of a group cannot choose its partitions: the members' number and threads "
+        "do, so a stream has no such option.",
+        parse_partitions, '`{"orders": [0, 1]}`',
+    )  # fmt: skip
+    consumer_threads = text(
+        "consumer.threads", "1",
+        "How many threads this query counts for when partitions are shared out: with the strategy `range` its weight. "
+        "`all`: the exclusive takeover: as many as there are partitions, and no other member may be in the group.",
+        _check_threads, f"a number from 1 to {THREADS_PER_TOPIC_MAX}, or all",
+    )  # fmt: skip
+
+    # Where a new query begins, and where a batch ends.
+
+    starting_offsets = text(
+        "startingOffsets", "group",
+        "Where a new query begins (one with a checkpoint goes on from there). `group`: where the group stands; a "
+        "partition without an offset is begun as `auto.offset.reset` says. A batch without `group.id` begins at "
+        "`earliest`. JSON must name every subscribed partition, with -2 for earliest and -1 for latest.",
+        _check_starting, 'group, earliest, latest or `{"orders": {"0": 23, "1": -2}}`',
+    )  # fmt: skip
+    starting_timestamp = _time(
+        "startingTimestamp",
+        "A new query begins with the first record at or after this time. Wins over `startingOffsetsByTimestamp` and "
+        "`startingOffsets`.",
+    )
+    starting_by_timestamp = _json(
+        "startingOffsetsByTimestamp",
+        "The same, with a time for each subscribed partition. Wins over `startingOffsets`.",
+        parse_times, '`{"orders": {"0": 1700000000000}}`',
+    )  # fmt: skip
+    starting_strategy = _one_of(
+        "startingOffsetsByTimestampStrategy", ("error", "latest"),
+        "What to do where no record is as late as the time: fail, or begin at the end.",
+    )  # fmt: skip
+    ending_offsets = text(
+        "endingOffsets", "latest", "Where a batch ends; JSON as in `startingOffsets`, without -2.", _check_ending,
+        'latest or `{"orders": {"0": 50, "1": -1}}`',
+    )  # fmt: skip
+    ending_timestamp = _time(
+        "endingTimestamp",
+        "A batch ends before the first record at or after this time; where there is none, at the end. Wins over "
+        "`endingOffsetsByTimestamp` and `endingOffsets`.",
+    )
+    ending_by_timestamp = _json(
+        "endingOffsetsByTimestamp", "The same, with a time for each partition. Wins over `endingOffsets`.",
+        parse_times, '`{"orders": {"0": 1700000000000}}`',
+    )  # fmt: skip
+
+    # The group's offsets.
+
+    group_offsets_commit = _one_of(
+        "group.offsets.commit", (CommitMode.AFTER_BATCH.value, CommitMode.CLAIM.value, CommitMode.NONE.value),
+        "When the group's offsets move. `afterBatch`: once a batch is in Spark's commit log; a crash can give one "
+        "batch of a partition to another member again. `claim`: before a batch is read, on condition that they stand "
+        "where the batch begins; nothing is read twice. `none`: never.",
+    )  # fmt: skip
+    on_group_rewind = _one_of(
+        "onGroupRewind", ("ignore", "follow", "fail"),
+        "What to do when the group's offset lies before this query's own latest claim: somebody set it back. "
+        "`ignore`: go on behind the claim; `follow`: read from the group's offset again; `fail`: fail. "
+        "Only with `group.offsets.commit=claim`.",
+    )  # fmt: skip
+    zk_offset_convention = _one_of(
+        "zk.offset.convention", ("next", "last-consumed"),
+        "What a number in the group's offsets means: the next offset to read, or the last one that was read, as the "
+        "`ReliableKafkaReceiver` of Spark 1 and 2 wrote it. Only for reading with `startingOffsets=group` where a new "
+        "query begins; what is written is always the next offset.",
+    )  # fmt: skip
+
+    # How much at a time.
+
+    max_offsets_per_trigger = _number(
+        "maxOffsetsPerTrigger",
+        "So many offsets at most in one batch, shared out over the partitions by what each of them has to offer.",
+        unit="offsets",
+    )  # fmt: skip
+    min_offsets_per_trigger = _number(
+        "minOffsetsPerTrigger", "A batch waits until there are so many offsets, at most for `maxTriggerDelay`.",
+        unit="offsets",
+    )  # fmt: skip
+    max_trigger_delay = text(
+        "maxTriggerDelay", "15m", "How long a batch waits for `minOffsetsPerTrigger`.", _check_delay,
+        "a number and ms, s, m, h or d",
+    )  # fmt: skip
+    max_bytes_per_trigger = _number(
+        "maxBytesPerTrigger",
+        "About so many bytes at most in one batch, as they stand in the log (compressed). The mean size of a record "
+        "is sampled for each topic by a fetch now and then. With `maxOffsetsPerTrigger` the smaller counts.",
+        unit="bytes",
+    )  # fmt: skip
+    min_partitions = _number(
+        "minPartitions", "About so many tasks at least: large ranges are cut.", unit="tasks", high=PARTITIONS_MAX
+    )
+    max_records_per_partition = _number(
+        "maxRecordsPerPartition", "No task gets more offsets than this.", unit="offsets"
+    )
+
+    # Reading.
+
+    fail_on_data_loss = _flag(
+        "failOnDataLoss", True,
+        "Whether the query fails when records that it has to read are no longer in the log. Else it goes on where the "
+        "log begins, with a warning.",
+    )  # fmt: skip
+    include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
+    zk_config = optional_text(
+        "zk.config",
+        "A properties file of an old consumer, on the driver: its settings hold where no option is given. "
+        "Passwords in it do not come into Spark's plans and pages.",
+        _not_empty, "the path of a file",
+    )  # fmt: skip
+    metrics_listen = optional_text(
+        "metrics.listen", "Where the query's membership serves its metrics, in the text format of Prometheus.",
+        _check_listen, "HOST:PORT",
+    )  # fmt: skip
+
+
+OWN: dict[str, Setting[Any]] = {
+    setting.key: setting for setting in vars(SourceTable).values() if isinstance(setting, Setting)
+}
+
+BATCH_ONLY = ("assign", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+STREAM_ONLY = (
+    "consumer.threads", "group.offsets.commit", "onGroupRewind", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "metrics.listen",
+)  # fmt: skip
+"""In a batch these are set aside with a warning."""
+
+KAFKA_PREFIX = "kafka."
+
+_WITHOUT_PREFIX = (
+    "group.id", "consumer.id", "client.id", "partition.assignment.strategy", "exclude.internal.topics",
+    "roundrobin.compatibility",
+    "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms", "zookeeper.sync.time.ms",
+    "auto.offset.reset", "offsets.storage", "dual.commit.enabled", "offsets.channel.backoff.ms",
+    "offsets.channel.socket.timeout.ms", "offsets.commit.max.retries", "offsets.older.than.topic",
+    "new.partitions.from.beginning",
+    "rebalance.max.retries", "rebalance.backoff.ms", "rebalance.debounce.ms", "rebalance.drain.timeout.ms",
+    "rebalance.offsets.timeout.ms", "release.settle.ms", "socket.timeout.ms",
+)  # fmt: skip
+
+
+def _keys_of(*tables: type[SettingsTable]) -> list[str]:
+    return [setting.key for table in tables for setting in vars(table).values() if isinstance(setting, Setting)]
+
+
+GROUP: dict[str, str] = {key: key for key in [*_WITHOUT_PREFIX, *_keys_of(ZooKeeperSecurity, ZooKeeperLogin)]}
+"""Options that are settings of a member under the same name: option -> key of ``ConsumerConfig``."""
+
+KAFKA: dict[str, str] = {KAFKA_PREFIX + key: key for key in _keys_of(BrokerSettings)}
+"""Options that are settings of the way to brokers: option -> key of ``ConsumerConfig``."""
+
+ASIDE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "fetch.message.max.bytes", "fetch.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms",
+            "num.consumer.fetchers", "queued.max.message.chunks", "refresh.leader.backoff.ms", "consumer.timeout.ms",
+            "socket.receive.buffer.bytes",
+        ),
+        "tunes the fetcher threads of a consumer; a task of Spark reads one range with a fetcher of its own",
+    ),
+    **dict.fromkeys(
+        ("auto.commit.enable", "auto.commit.interval.ms"), "group.offsets.commit says when the group's offsets move"
+    ),
+    **dict.fromkeys(
+        ("rebalance.fail.fast", "rebalance.listener.timeout.ms", "health.socket"),
+        "belongs to a connector's program; Spark supervises the query",
+    ),
+    **dict.fromkeys(
+        ("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+        "tunes the Java consumer of Spark's own Kafka source; here every wait has its own limit",
+    ),
+    "groupIdPrefix": "names the throw-away group of Spark's own Kafka source; here group.id is the group",
+}  # fmt: skip
+"""Options that have no effect, and why; a warning each."""
+
+REFUSED: dict[str, str] = {
+    "kafka.group.id": "the group is the option group.id, without kafka. in front: the query becomes a member of it",
+    "kafka.client.id": "it is the option client.id, without kafka. in front",
+    "kafka.auto.offset.reset": "the source keeps the positions: set startingOffsets, and auto.offset.reset for "
+    "partitions where the group has no offset",
+    "kafka.enable.auto.commit": "group.offsets.commit says when the group's offsets move",
+    "kafka.key.deserializer": "keys come as bytes: use functions of the DataFrame on the column",
+    "kafka.value.deserializer": "values come as bytes: use functions of the DataFrame on the column",
+    "kafka.interceptor.classes": "a class of the JVM, which would change records behind Spark's back",
+    "kafka.isolation.level": "the old consumer knows no transactions and reads all records, those of aborted "
+    'transactions, too; for committed ones alone take format("kafka") with this option',
+    "path": "load() takes no path here: the topics are the option subscribe",
+}
+"""Options that cannot be given, and why."""
+
+
+OLD_NAMES: dict[str, str] = {
+    "zkquorum": "zookeeper.connect",
+    "zk.connect": "zookeeper.connect",
+    "zookeeper": "zookeeper.connect",
+    "groupid": "group.id",
+    "group": "group.id",
+    "consumergroup": "group.id",
+    "topic": "subscribe",
+    "topicmap": "topics",
+    "metadata.broker.list": "kafka.bootstrap.servers",
+    "brokers": "kafka.bootstrap.servers",
+}
+"""What an option was called as a parameter of ``KafkaUtils.createStream`` and ``createDirectStream``
+(spark-streaming-kafka 0-8), in Kafka 0.7 and on command lines, in lower case."""
+
+
+def why_aside(option: str) -> str:
+    """Why an option of somebody else has no effect; "" for one that nobody knows."""
+    if option in ASIDE:
+        return ASIDE[option]
+    if option.startswith(KAFKA_PREFIX):
+        bare = option.removeprefix(KAFKA_PREFIX)
+        if bare not in SETTINGS and why_ignored(bare):
+            return "tunes the Java consumer, or another program"
+    return ""

@@ -1,0 +1,435 @@
+"""The options of a query, read: from Spark's case-insensitive map of texts to values that the source works with.  Pure
+but for the reading of the file that ``zk.config`` names.
+
+All problems are told at once.  What is known stands in the tables of ``option_table``; the settings of the group and
+of the way to brokers are read by ``ConsumerConfig`` itself, and its sentences name the options of here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bridge.spark.membership import CommitMode
+from bridge.spark.option_table import (
+    ALL_THREADS,
+    ASIDE,
+    BATCH_ONLY,
+    GROUP,
+    KAFKA,
+    KAFKA_PREFIX,
+    OLD_NAMES,
+    OWN,
+    REFUSED,
+    STREAM_ONLY,
+    delay_ms,
+    threads_of,
+    topics_of,
+    why_aside,
+)
+from bridge.spark.positions import (
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Earliest,
+    Ending,
+    FromGroup,
+    Latest,
+    Starting,
+    listed,
+    parse_offsets,
+    parse_partitions,
+    parse_times,
+)
+from zkconsumer.config import SETTINGS, ConsumerConfig
+from zkconsumer.core.topic_filter import Blacklist, Whitelist
+from zkconsumer.errors import InvalidConfigException, ZkConsumerError
+from zkconsumer.properties import decode_properties, parse_properties
+from zkconsumer.settings import HIDDEN, JAVA_BLANKS, Setting
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+
+NO_GROUP = "zkconsumer-spark-batch"
+NO_ZOOKEEPER = "zookeeper.invalid:2181"
+"""Stand in the configuration of a batch that was given no group, or no ZooKeeper; nobody is asked for them."""
+
+PAGE = "migration_docs/reference/spark-options.md"
+
+_SHOWN_CHARS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """These topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """These partitions; in a batch."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Subscribed: TypeAlias = Named | Assigned | Whitelist | Blacklist
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SourceOptions:
+    """What a query was told.  Shows no secret; can be pickled, and has the secrets then.
+
+    ``config``: the group, ZooKeeper and the way to brokers.  ``has_group``, ``has_zookeeper``: whether they were given;
+    a stream always has both.  ``threads``: of every topic, or of each; None: exclusive takeover.  ``warnings``: what
+    was given and has no effect -> why.
+    """
+
+    config: ConsumerConfig
+    has_group: bool
+    has_zookeeper: bool
+    subscribed: Subscribed
+    threads: int | Mapping[str, int] | None
+    starting: Starting
+    ending: Ending
+    is_late_time_error: bool
+    commit: CommitMode
+    on_group_rewind: str
+    is_last_consumed: bool
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_ms: int
+    max_bytes: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    metrics_listen: str | None
+    given: tuple[tuple[str, str], ...]
+    warnings: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"SourceOptions({', '.join(f'{name}={value!r}' for name, value in self.given)})"
+
+
+def read_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
+    """The options as Spark gives them, of a stream or of a batch.
+
+    Raises ``InvalidConfigException`` with a line for each problem.
+    """
+    return _Reading(options, is_stream).made()
+
+
+def check_either(options: Mapping[str, str]) -> None:
+    """The options, when it is not known whether they are of a stream or of a batch.
+
+    Raises ``InvalidConfigException`` when something is wrong in both; what is wrong in one of them is named as such.
+    """
+    in_stream, in_batch = (_problems_in(options, is_stream=kind) for kind in (True, False))
+    if in_both := [problem for problem in in_stream if problem in in_batch]:
+        only = [f"in a stream: {problem}" for problem in in_stream if problem not in in_both]
+        only += [f"in a batch: {problem}" for problem in in_batch if problem not in in_both]
+        raise InvalidConfigException(_report(in_both + only))
+
+
+def wants_headers(options: Mapping[str, str]) -> bool:
+    """``includeHeaders`` alone, for a schema before anything else is known; False for a text that means nothing."""
+    return {name.lower(): value for name, value in options.items()}.get("includeheaders", "").lower() == "true"
+
+
+_NAMES: dict[str, str] = {name.lower(): name for name in (*OWN, *GROUP, *KAFKA, *ASIDE, *REFUSED)}
+"""Names as Spark has them -> as they are written."""
+
+_SHOWN_AS: dict[str, str] = {key: option for option, key in KAFKA.items()}
+
+
+class _Reading:
+    """One reading of one map; collects problems."""
+
+    def __init__(self, options: Mapping[str, str], is_stream: bool) -> None:
+        self._is_stream = is_stream
+        self._problems: list[str] = []
+        self._warnings: dict[str, str] = {}
+        self._own: dict[str, Any] = {}
+        self._consumer: dict[str, str] = {}
+        self._shown: list[tuple[str, str]] = []
+        for name, value in options.items():
+            self._take(_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
+        self._values = {key: self._own.get(key, setting.default) for key, setting in OWN.items()}
+
+    def made(self) -> SourceOptions:
+        subscribed = self._subscribed()
+        config = self._config()
+        self._check_together()
+        starting, ending = self._starting(config), self._ending()
+        if self._problems:
+            raise InvalidConfigException(_report(self._problems))
+        assert config is not None, "else there is a problem"
+        assert subscribed is not None, "else there is a problem"
+        own = self._values
+        return SourceOptions(
+            config=config,
+            has_group=config.group_id != NO_GROUP,
+            has_zookeeper=config.zookeeper_connect != NO_ZOOKEEPER,
+            subscribed=subscribed,
+            threads=self._threads(),
+            starting=starting,
+            ending=ending,
+            is_late_time_error=own["startingOffsetsByTimestampStrategy"] == "error",
+            commit=CommitMode(own["group.offsets.commit"]),
+            on_group_rewind=own["onGroupRewind"],
+            is_last_consumed=own["zk.offset.convention"] == "last-consumed",
+            max_offsets=own["maxOffsetsPerTrigger"],
+            min_offsets=own["minOffsetsPerTrigger"],
+            max_delay_ms=delay_ms(own["maxTriggerDelay"]),
+            max_bytes=own["maxBytesPerTrigger"],
+            min_partitions=own["minPartitions"],
+            max_records_per_partition=own["maxRecordsPerPartition"],
+            fail_on_data_loss=own["failOnDataLoss"],
+            include_headers=own["includeHeaders"],
+            metrics_listen=own["metrics.listen"],
+            given=tuple(self._shown),
+            warnings=dict(self._warnings),
+        )
+
+    # --- one option -------------------------------------------------------------------------------------------
+
+    def _take(self, name: str, value: str) -> None:
+        if name in OWN:
+            self._shown.append((name, value))
+            self._take_own(OWN[name], value)
+        elif name in GROUP or name in KAFKA:
+            key = GROUP.get(name) or KAFKA[name]
+            self._consumer[key] = value
+            self._shown.append((name, HIDDEN if _is_secret(key) else value))
+        elif name in REFUSED:
+            self._problems.append(f"{name} cannot be set: {REFUSED[name]}")
+        elif why := why_aside(name):
+            self._warnings[name] = why
+        else:
+            self._problems.append(_unknown(name))
+
+    def _take_own(self, setting: Setting[Any], value: str) -> None:
+        stream_option = self._is_stream and setting.key in BATCH_ONLY
+        if stream_option:
+            why = (
+                "in a stream the group shares the partitions out; subscribe to the topics"
+                if setting.key == "assign"
+                else "a stream has no end; it is an option of spark.read"
+            )
+            self._problems.append(f"{setting.key} cannot be set: {why}")
+        elif not self._is_stream and setting.key in STREAM_ONLY:
+            self._warnings[setting.key] = "is of streams; a batch is no member of the group and has no triggers"
+        try:
+            self._own[setting.key] = setting.read(value)
+        except ValueError as error:
+            hint = f"{error}; " if str(error) else ""
+            unit = f", in {setting.unit}" if setting.unit else ""
+            default = "" if setting.default is None else f", or leave it out (then it is {_shown(setting.default)})"
+            shown = value if len(value) <= _SHOWN_CHARS_MAX else f"{value[:_SHOWN_CHARS_MAX]}…"
+            if not stream_option:
+                self._problems.append(f"{setting.key}={shown}: {hint}set it to {setting.allowed}{unit}{default}")
+
+    # --- several together -------------------------------------------------------------------------------------
+
+    def _subscribed(self) -> Subscribed | None:
+        ways = ["subscribe", "subscribePattern", "subscribe.blacklist", "topics"]
+        if not self._is_stream:
+            ways.append("assign")
+        tried = [way for way in ways if way in {name for name, _ in self._shown}]
+        if len(tried) != 1:
+            given = f"{' and '.join(tried)} are set; set one alone" if tried else "set one of them"
+            self._problems.append(f"what is to be read is said by one of {', '.join(ways)}: {given}")
+        if len(tried) != 1 or tried[0] not in self._own:
+            return None
+        [way] = tried
+        value = self._own[way]
+        try:
+            match way:
+                case "subscribe":
+                    return Named(topics_of(value))
+                case "topics":
+                    if "consumer.threads" in self._own:
+                        self._problems.append("topics and consumer.threads: topics has the threads; leave one out")
+                    return Named(tuple(threads_of(value)))
+                case "subscribePattern":
+                    return Whitelist(value)
+                case "subscribe.blacklist":
+                    return Blacklist(value)
+        except ZkConsumerError as error:
+            self._problems.append(f"{way}={value}: {error}")
+            return None
+        return Assigned(parse_partitions(value))
+
+    def _threads(self) -> int | Mapping[str, int] | None:
+        if "topics" in self._own:
+            return threads_of(self._own["topics"])
+        threads = self._values["consumer.threads"]
+        return None if threads == ALL_THREADS else int(threads)
+
+    def _config(self) -> ConsumerConfig | None:
+        """The file and the options, read together; what a batch can do without is filled in."""
+        file = self._own.get("zk.config")
+        overrides = dict(self._consumer)
+        if not self._is_stream:
+            given = overrides.keys() | _keys_in(file)
+            if "group.id" not in given:
+                overrides["group.id"] = NO_GROUP
+            if "zookeeper.connect" not in given:
+                overrides["zookeeper.connect"] = NO_ZOOKEEPER
+                if "bootstrap.servers" not in given:
+                    self._problems.append(
+                        "where is Kafka? Set zookeeper.connect (HOST:PORT[,HOST:PORT…][/CHROOT]), below which the "
+                        "brokers are registered, or kafka.bootstrap.servers"
+                    )
+        try:
+            config = ConsumerConfig.from_files(Path(file) if file else None, overrides)
+        except InvalidConfigException as error:
+            self._problems += [_as_option(line) for line in _problems_of(error)]
+            return None
+        if config.sasl_mechanism == "OAUTHBEARER":
+            self._problems.append(
+                "kafka.sasl.mechanism=OAUTHBEARER: needs a function that makes tokens, which an option cannot carry; "
+                "give this query a user of its own with SCRAM-SHA-512, PLAIN or GSSAPI, or a certificate"
+            )
+        for key, why in config.ignored.items():
+            if key in self._consumer:
+                self._warnings[_SHOWN_AS.get(key, key)] = why
+        return config
+
+    def _check_together(self) -> None:
+        own = self._values
+        low, high = own["minOffsetsPerTrigger"], own["maxOffsetsPerTrigger"]
+        if low is not None and high is not None and low > high:
+            self._problems.append(
+                f"minOffsetsPerTrigger={low}: is more than maxOffsetsPerTrigger={high}, so no batch could begin"
+            )
+        if "maxTriggerDelay" in self._own and low is None:
+            self._warnings["maxTriggerDelay"] = "has an effect with minOffsetsPerTrigger only"
+        if "onGroupRewind" in self._own and own["group.offsets.commit"] != "claim" and self._is_stream:
+            self._warnings["onGroupRewind"] = "has an effect with group.offsets.commit=claim only"
+        if own["consumer.threads"] == ALL_THREADS and "subscribe.blacklist" in self._own:
+            self._problems.append(
+                "consumer.threads=all and subscribe.blacklist: an exclusive takeover names its topics, or a pattern of "
+                "them"
+            )
+        if "startingOffsetsByTimestampStrategy" in self._own and not (
+            {"startingTimestamp", "startingOffsetsByTimestamp"} & self._own.keys()
+        ):
+            self._warnings["startingOffsetsByTimestampStrategy"] = "has an effect with a starting time only"
+
+    def _starting(self, config: ConsumerConfig | None) -> Starting:
+        own = self._winner("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+        match own:
+            case ("startingTimestamp", time_ms):
+                return AtTime(time_ms)
+            case ("startingOffsetsByTimestamp", text):
+                return AtTimes(parse_times(text))
+            case (_, "earliest"):
+                return Earliest()
+            case (_, "latest"):
+                if not self._is_stream:
+                    self._problems.append("startingOffsets=latest: a batch that begins at the end is empty")
+                return Latest()
+            case (_, "group"):
+                return self._from_group(config)
+        offsets = parse_offsets(own[1])
+        if not self._is_stream and (late := [tp for tp, offset in offsets.items() if offset == LATEST_TIME]):
+            self._problems.append(
+                f"startingOffsets: {listed(late)} has -1, the end of the log, where a batch would be empty; "
+                "name an offset, or -2 for earliest"
+            )
+        return AtOffsets(offsets)
+
+    def _from_group(self, config: ConsumerConfig | None) -> Starting:
+        if self._is_stream or config is None:
+            return FromGroup()
+        if config.group_id == NO_GROUP:
+            if "startingOffsets" in self._own:
+                self._problems.append("startingOffsets=group: which group? Set group.id")
+            return Earliest()
+        if config.zookeeper_connect == NO_ZOOKEEPER:
+            self._problems.append(
+                "startingOffsets=group: the group is in ZooKeeper; set zookeeper.connect, or startingOffsets=earliest"
+            )
+        return FromGroup()
+
+    def _ending(self) -> Ending:
+        own = self._winner("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+        match own:
+            case ("endingTimestamp", time_ms):
+                return AtTime(time_ms)
+            case ("endingOffsetsByTimestamp", text):
+                return AtTimes(parse_times(text))
+            case (_, "latest"):
+                return Latest()
+        offsets = parse_offsets(own[1])
+        if early := [tp for tp, offset in offsets.items() if offset == EARLIEST_TIME]:
+            self._problems.append(
+                f"endingOffsets: {listed(early)} has -2, the beginning of the log; name an offset, or -1 for latest"
+            )
+        return AtOffsets(offsets)
+
+    def _winner(self, *names: str) -> tuple[str, Any]:
+        """The first of several options that was given; the others are named in a warning.  The last has a default."""
+        given = [name for name in names if name in self._own]
+        winner = given[0] if given else names[-1]
+        for name in given[1:]:
+            self._warnings[name] = f"has no effect beside {winner}"
+        return winner, self._values[winner]
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def _is_secret(key: str) -> bool:
+    return SETTINGS[key].is_secret
+
+
+def _keys_in(file: str | None) -> set[str]:
+    """What a file of settings sets; nothing if it cannot be read, which is told when it is read in earnest."""
+    try:
+        return set(parse_properties(decode_properties(Path(file).read_bytes()))) if file else set()
+    except (OSError, ValueError):
+        return set()
+
+
+def _problems_in(options: Mapping[str, str], *, is_stream: bool) -> list[str]:
+    try:
+        read_options(options, is_stream=is_stream)
+    except InvalidConfigException as error:
+        return _problems_of(error)
+    return []
+
+
+def _problems_of(error: InvalidConfigException) -> list[str]:
+    lines = str(error).split("\n  ")
+    return lines[1:] or lines
+
+
+def _as_option(problem: str) -> str:
+    """A sentence of the configuration, with the names that these settings have as options."""
+    keys = "|".join(re.escape(key) for key in sorted(_SHOWN_AS, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: KAFKA_PREFIX + found[1], problem)
+
+
+def _report(problems: list[str]) -> str:
+    count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return "\n  ".join([f'the options of format("zkconsumer") have {count} (all of them: {PAGE}):', *problems])
+
+
+def _shown(default: object) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _unknown(name: str) -> str:
+    if name.lower() in OLD_NAMES:
+        return f"{name} is not known: its name here is {OLD_NAMES[name.lower()]}"
+    prefixed = (KAFKA_PREFIX + name).lower()
+    if prefixed in _NAMES and _NAMES[prefixed] in KAFKA:
+        return f"{name} is not known: did you mean {_NAMES[prefixed]}?"
+    if nearest := get_close_matches(name.lower(), _NAMES, 1):
+        return f"{name} is not known: did you mean {_NAMES[nearest[0]]}?"
+    return f"{name} is not known: leave it out"

@@ -1,0 +1,97 @@
+"""Asking brokers on behalf of a query that can wait: their silence for a while is not its end.
+
+A running query leaves out what nobody tells of, and asks again at its next trigger.  A run of Trigger.AvailableNow,
+which would end without those records, waits.  Either gives up when nothing was told for ``SILENCE_MAX_MS``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from bridge.spark.logs import Logs
+from bridge.spark.plan import Log
+from bridge.spark.range_reader import GIVE_UP_MS
+from zkconsumer.base.clock import Clock
+from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.types import TopicPartition
+
+SILENCE_MAX_MS = GIVE_UP_MS
+"""How long brokers may be silent before the query ends; as long as a task waits for a leader."""
+
+PAUSE_MS = 1_000
+"""Before a run of Trigger.AvailableNow asks again."""
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+class PatientLogs:
+    """``Logs`` of one query; one thread."""
+
+    def __init__(self, logs: Logs, clock: Clock, pause: Callable[[int], object]) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._pause = pause
+        self._silent_since_ms: int | None = None
+        self._told: set[TopicPartition] = set()
+
+    def ask(
+        self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int], *, needs_all: bool
+    ) -> dict[TopicPartition, Log]:
+        """What is known of these; with ``needs_all`` of all of them.
+
+        Raises ``BrokerUnreachable`` when no broker answers, or with ``needs_all`` some partition has no leader, for
+        ``SILENCE_MAX_MS``.
+        """
+        if not partitions:
+            return {}
+        began_ms = self._clock.now_ms()
+        while True:
+            known, unknown = self._look(partitions, times)
+            if not unknown or not needs_all:
+                return known
+            if self._clock.now_ms() - began_ms >= SILENCE_MAX_MS:
+                tp, why = next(iter(unknown.items()))
+                raise BrokerUnreachable(
+                    f"{tp}: {why}, for {SILENCE_MAX_MS} ms. Trigger.AvailableNow would end without its records: start "
+                    "the brokers that hold its replicas, and start the query again"
+                )
+            self._pause(PAUSE_MS)
+
+    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+        """See ``Logs``: a guess that is not waited for."""
+        return self._logs.sample(tp, offset)
+
+    def close(self) -> None:
+        """End every connection."""
+        self._logs.close()
+
+    def _look(
+        self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, Log], dict[TopicPartition, str]]:
+        """What is known, and why the rest is not: told once for each reason, and not at every trigger."""
+        try:
+            answers = self._logs.ask(partitions, times)
+        except BrokerUnreachable as error:
+            answers = dict.fromkeys(partitions, self._silence(error))
+        else:
+            self._silent_since_ms = None
+        known = {tp: told for tp, told in answers.items() if isinstance(told, Log)}
+        unknown = {tp: told for tp, told in answers.items() if isinstance(told, str)}
+        for tp, why in unknown.items():
+            if tp not in self._told:
+                log.warning("log-unknown partition=%s why=%r: it is not in this batch", tp, why)
+        self._told = (self._told | unknown.keys()) - known.keys()
+        return known, unknown
+
+    def _silence(self, error: BrokerUnreachable) -> str:
+        """No broker answers: the words of that, or the error itself when it has lasted for too long."""
+        now_ms = self._clock.now_ms()
+        if self._silent_since_ms is None:
+            self._silent_since_ms = now_ms
+        if now_ms - self._silent_since_ms >= SILENCE_MAX_MS:
+            raise BrokerUnreachable(
+                f"no broker has answered for {SILENCE_MAX_MS} ms: {error}. Start the brokers, and start the query "
+                "again: it goes on where it stood"
+            ) from error
+        return str(error)

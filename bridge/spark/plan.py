@@ -1,0 +1,366 @@
+"""The next batch of a stream: where each partition goes on, and how far.  Pure.
+
+    positions    start, holding, stands ------> where each held partition goes on; some wait for a starting rule
+    resolve      those, log ranges, times ----> every position, inside the log; or what is lost
+    next_batch   positions, ends, limits -----> the offset of the next batch, or None: there is nothing new
+
+Where a partition goes on, the first row that holds:
+
+    the query has no checkpoint                  the starting rule; ``group``: where the group stands, if it does
+    one ownership since the last batch           the end of that batch, if it was read
+    ``claim``                                    where the group stands *now*, or behind our own claim
+    ``afterBatch``, read before                  the larger of the end of our last batch and the group's offset
+    ``none``, read before                        the end of our last batch
+    never read before                            where the group stands
+    the group has no offset                      the starting rule; the beginning for what came since the query began
+
+In ``claim`` the planned end of a batch says nothing once the ownership was interrupted: a claim that was refused was
+never read, so neither its end nor the larger of two may be gone on from.
+
+A position that nobody could find again is *fixed*: it makes a batch, if need be an empty one, so that it stands in the
+checkpoint.  Else a query that begins at the end of a log would begin at another end at every trigger.
+
+The larger of two is right only as long as the group does not stand before records that neither it nor the query has
+seen to: so with ``afterBatch`` the group is set back where the query goes on before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from bridge.spark.claims.judge import OnRewind, Rewound, next_position
+from bridge.spark.membership import FROM_BEGINNING, CommitMode, Held, Holding, Stand
+from bridge.spark.offsets import BatchOffsets, Stats
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, Starting
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+
+BYTES_AN_OFFSET_FIRST = 1024
+"""What an offset is taken to have before a record of its topic was seen."""
+
+BYTES_NEW_SHARE = 0.5
+"""How much the latest sample of a topic counts in its running mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the options say about positions.
+
+    ``resets_to_earliest``: ``auto.offset.reset``.  ``is_late_time_error``: a starting time behind every record fails.
+    ``new_from_beginning``: ``new.partitions.from.beginning``.
+    """
+
+    starting: Starting
+    resets_to_earliest: bool
+    mode: CommitMode
+    on_rewind: OnRewind
+    fail_on_data_loss: bool
+    is_last_consumed: bool = False
+    is_late_time_error: bool = True
+    new_from_beginning: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ByRule:
+    """A partition whose position the log must tell: ``EARLIEST_TIME``, ``LATEST_TIME`` or ms since 1970."""
+
+    time: int
+    is_starting_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A position.  ``is_fixed``: nobody could find it again; ``differs_from_group``: the group does not stand there.
+
+    ``instead``: the end of our last batch, for a group that stands beyond the end of the log.
+    """
+
+    offset: int
+    is_fixed: bool = False
+    differs_from_group: bool = False
+    instead: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where held partitions go on.  ``rewound``: those of which ``onGroupRewind=fail`` stops the query."""
+
+    known: Mapping[TopicPartition, At | ByRule]
+    rewound: Mapping[TopicPartition, Rewound]
+
+
+def needs_stands(
+    start: BatchOffsets | None, holding: Holding, rules: Rules, refused: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions of which it must be read where the group stands now."""
+    if rules.mode is not CommitMode.CLAIM or start is None:
+        return []
+    return [tp for tp, held in holding.partitions.items() if tp in refused or start.claims.get(tp) != held.epoch]
+
+
+def positions(
+    start: BatchOffsets | None,
+    holding: Holding,
+    rules: Rules,
+    stands: Mapping[TopicPartition, Stand],
+    refused: Collection[TopicPartition] = (),
+) -> Positions:
+    """Where each held partition goes on.  ``refused``: whose claim of the last batch was refused or narrowed away."""
+    known: dict[TopicPartition, At | ByRule] = {}
+    rewound: dict[TopicPartition, Rewound] = {}
+    for tp, held in holding.partitions.items():
+        if start is None:
+            known[tp] = _beginning(tp, held, rules)
+        elif start.claims.get(tp) == held.epoch and tp not in refused:
+            known[tp] = At(start.end[tp])
+        elif rules.mode is CommitMode.CLAIM:
+            found = next_position(stands[tp], rules.on_rewind)
+            if isinstance(found, Rewound):
+                rewound[tp] = found
+            else:
+                known[tp] = At(found) if found >= 0 else _without_offset(tp, held, start, rules)
+        else:
+            known[tp] = _interrupted(tp, held, start, rules)
+    return Positions(known, rewound)
+
+
+def _beginning(tp: TopicPartition, held: Held, rules: Rules) -> At | ByRule:
+    """Of a query without a checkpoint."""
+    match rules.starting:
+        case FromGroup():
+            if held.offset < 0:
+                return _without_offset(tp, held, None, rules)
+            if rules.is_last_consumed:
+                return At(held.offset + 1, is_fixed=True, differs_from_group=True)
+            return At(held.offset)
+        case _:
+            return _by_rule(tp, rules)
+
+
+def _interrupted(tp: TopicPartition, held: Held, start: BatchOffsets, rules: Rules) -> At | ByRule:
+    """Of a query that writes its offsets afterwards or never."""
+    ended = start.end.get(tp)
+    if ended is None:
+        return At(held.offset) if held.offset >= 0 else _without_offset(tp, held, start, rules)
+    if rules.mode is CommitMode.NONE:
+        return At(ended)
+    # The batch was over when the ownership was: the group hears of it under the new one, from the next batch.
+    return At(ended, is_fixed=True) if ended > held.offset else At(held.offset, instead=ended)
+
+
+def _without_offset(tp: TopicPartition, held: Held, start: BatchOffsets | None, rules: Rules) -> ByRule | At:
+    if held.offset == FROM_BEGINNING:
+        return ByRule(EARLIEST_TIME)
+    is_new = start is not None and tp.partition >= start.topics.get(tp.topic, 0)
+    if is_new and rules.new_from_beginning and not _is_named(tp, rules.starting):
+        return ByRule(EARLIEST_TIME)
+    return _by_rule(tp, rules)
+
+
+def _is_named(tp: TopicPartition, starting: Starting) -> bool:
+    match starting:
+        case AtOffsets(named) | AtTimes(named):
+            return tp in named
+    return False
+
+
+def _by_rule(tp: TopicPartition, rules: Rules) -> ByRule | At:
+    match rules.starting:
+        case Earliest():
+            return ByRule(EARLIEST_TIME)
+        case Latest():
+            return ByRule(LATEST_TIME)
+        case AtTime(time_ms):
+            return ByRule(time_ms, is_starting_time=True)
+        case AtTimes(times_ms) if tp in times_ms:
+            return ByRule(times_ms[tp], is_starting_time=True)
+        case AtOffsets(offsets) if tp in offsets:
+            offset = offsets[tp]
+            return ByRule(offset) if offset < 0 else At(offset, is_fixed=True, differs_from_group=True)
+    return ByRule(EARLIEST_TIME if rules.resets_to_earliest else LATEST_TIME)
+
+
+# --- inside the log ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log holds ``first`` <= offset < ``end``.  ``at_time``: the offset of the time that was asked for; None when
+    every record is older."""
+
+    first: int
+    end: int
+    at_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Records from ``wanted`` on are not in the log."""
+
+    tp: TopicPartition
+    wanted: int
+    log: Log
+
+    @property
+    def offsets(self) -> int:
+        """How many were passed over; 0 when that cannot be known."""
+        return max(0, self.log.first - self.wanted)
+
+    @property
+    def is_beyond_end(self) -> bool:
+        return self.wanted > self.log.end
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Every position, inside its log.
+
+    ``seeks``: what is first to be written into the group.  ``lost``: of which ``failOnDataLoss`` decides;
+    with ``false`` the position is behind it already.  ``late``: whose starting time is behind every record.
+    ``waiting``: behind the end of their logs, not read now.
+    """
+
+    positions: Mapping[TopicPartition, At]
+    seeks: Mapping[TopicPartition, int]
+    lost: tuple[Lost, ...]
+    late: Mapping[TopicPartition, int]
+    waiting: tuple[TopicPartition, ...] = ()
+
+
+def resolve(found: Positions, logs: Mapping[TopicPartition, Log], holding: Holding, rules: Rules) -> Resolved:
+    """The positions of the partitions whose logs are known; the others are left out of the next batch."""
+    made: dict[TopicPartition, At] = {}
+    late: dict[TopicPartition, int] = {}
+    lost: list[Lost] = []
+    waiting: list[TopicPartition] = []
+    for tp, log in logs.items():
+        match found.known[tp]:
+            case At() as at:
+                at, gone = _inside(tp, at, log, rules)
+                lost += [gone] if gone else []
+                if at.offset > log.end:
+                    waiting.append(tp)
+                    continue
+                made[tp] = at
+            case ByRule(time, is_starting_time):
+                if is_starting_time and log.at_time is None and rules.is_late_time_error:
+                    late[tp] = time
+                made[tp] = At(_offset_of(time, log), is_fixed=True, differs_from_group=True)
+    ahead = {tp for tp, at in made.items() if at.offset < holding.partitions[tp].offset}
+    ahead |= {each.tp for each in lost if each.is_beyond_end}
+    written = {CommitMode.CLAIM: made.keys(), CommitMode.AFTER_BATCH: ahead, CommitMode.NONE: set()}[rules.mode]
+    seeks = {tp: at.offset for tp, at in made.items() if at.differs_from_group and tp in written}
+    return Resolved(made, seeks, tuple(lost), late, tuple(waiting))
+
+
+def beyond_end(found: Positions, logs: Mapping[TopicPartition, Log]) -> list[TopicPartition]:
+    """Those whose place is behind the end of the log, as it was told: a new leader can know less for a moment."""
+    return [tp for tp, log in logs.items() if isinstance(at := found.known[tp], At) and at.offset > log.end]
+
+
+def _offset_of(time: int, log: Log) -> int:
+    if time == EARLIEST_TIME:
+        return log.first
+    return log.end if time == LATEST_TIME or log.at_time is None else log.at_time
+
+
+def _inside(tp: TopicPartition, at: At, log: Log, rules: Rules) -> tuple[At, Lost | None]:
+    """A position that the log does not have goes to its beginning, or, when it is beyond the end, to the end.
+
+    Beyond the end with ``claim``: nothing before our own claim is read again, so the log must reach it first.
+    """
+    if log.first <= at.offset <= log.end:
+        return at, None
+    if at.instead is not None and at.offset > log.end and log.first <= at.instead <= log.end:
+        return At(at.instead, is_fixed=True, differs_from_group=True), None
+    lost = Lost(tp, at.offset, log)
+    if not lost.is_beyond_end:
+        return At(log.first, is_fixed=True, differs_from_group=True), lost
+    if rules.mode is CommitMode.CLAIM:
+        return at, lost
+    return At(log.end, is_fixed=True, differs_from_group=True), lost
+
+
+# --- how far ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one batch may have; None: as much as there is.  ``min_offsets`` None as well once it has waited enough."""
+
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_bytes: int | None = None
+    bytes_an_offset: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose batch it is; the query's name is made once, for its first batch."""
+
+    group: str
+    query: str
+    mode: CommitMode
+
+
+def next_batch(
+    who: Identity,
+    start: BatchOffsets | None,
+    holding: Holding,
+    resolved: Resolved,
+    ends: Mapping[TopicPartition, int],
+    limits: Limits,
+    stats: Stats,
+) -> BatchOffsets | None:
+    """The offset of the next batch; None when nothing is new.  ``ends``: how far each partition may be read."""
+    first = {tp: at.offset for tp, at in resolved.positions.items()}
+    available = {tp: max(0, ends[tp] - offset) for tp, offset in first.items()}
+    has_fixed = any(at.is_fixed for at in resolved.positions.values())
+    total = sum(available.values())
+    if not has_fixed and (total == 0 or (limits.min_offsets is not None and total < limits.min_offsets)):
+        return None
+    taken = admitted(available, limits)
+    end = {tp: offset + taken[tp] for tp, offset in first.items()}
+    return BatchOffsets(
+        who.group,
+        who.query,
+        0 if start is None else start.batch + 1,
+        first,
+        {**(start.end if start is not None else {}), **end},
+        {tp: holding.partitions[tp].epoch for tp in first},
+        stats,
+        who.mode,
+        holding.topics if start is None else start.topics,
+    )
+
+
+def admitted(available: Mapping[TopicPartition, int], limits: Limits) -> dict[TopicPartition, int]:
+    """How much of what each partition has goes into the batch.
+
+    As ``KafkaMicroBatchStream.rateLimit`` of Spark (2.4 to 4.1): in proportion, rounded down, but at least one, so that
+    small partitions are not starved.
+    """
+    taken = dict(available)
+    if limits.max_offsets is not None:
+        taken = _in_proportion(taken, limits.max_offsets, sum(taken.values()))
+    if limits.max_bytes is not None:
+        sizes = limits.bytes_an_offset
+        weight = sum(count * sizes.get(tp.topic, BYTES_AN_OFFSET_FIRST) for tp, count in taken.items())
+        taken = _in_proportion(taken, limits.max_bytes, weight)
+    return taken
+
+
+def _in_proportion(available: Mapping[TopicPartition, int], limit: int, total: float) -> dict[TopicPartition, int]:
+    """``limit`` / ``total`` of each, exactly where both are whole numbers."""
+    if total <= limit:
+        return dict(available)
+    if isinstance(total, int):
+        shares = {tp: count * limit // total for tp, count in available.items()}
+    else:
+        shares = {tp: int(count * (limit / total)) for tp, count in available.items()}
+    return {tp: min(count, max(1, shares[tp])) if count else 0 for tp, count in available.items()}
+
+
+def mean_bytes(before: float | None, sampled: float) -> float:
+    """The running mean of a topic's bytes an offset."""
+    return sampled if before is None else before + (sampled - before) * BYTES_NEW_SHARE

@@ -1,0 +1,348 @@
+"""What a stream does between Spark and the group when it plans a batch, and when it claims one: the decisions of
+``bridge.spark.plan``, carried out.
+
+    next     begin_batch -> [stands] -> log ends -> [seek] -> planned        the next batch, or nothing
+    taken    claim                                                            the ranges of a batch that may be read
+
+Nothing is opened before it is needed: Spark makes the source in several processes and plans in one of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from bridge.spark import plan
+from bridge.spark.claims.judge import OnRewind
+from bridge.spark.claims.procedure import rewound_words
+from bridge.spark.doors import Doors, bootstrap_of
+from bridge.spark.membership import CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
+from bridge.spark.offsets import BatchOffsets, Stats
+from bridge.spark.options import Named, SourceOptions
+from bridge.spark.patience import PatientLogs
+from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, listed
+from bridge.spark.range_reader import DataLost, OffsetRange
+from zkconsumer.errors import GroupRewound, UsageError, WorldError
+from zkconsumer.types import BrokerAddress, TopicPartition
+
+FIRST_SHARE_WAIT_MS = 30_000
+"""How long the first batch of a process waits for the group to give this query its whole share."""
+
+LAST_SHARE_WAIT_MS = 120_000
+"""The same with Trigger.AvailableNow, which would end without what it does not get."""
+
+BEYOND_END_TRIES = 3
+BEYOND_END_PAUSE_MS = 1_000
+"""How often, and after which pause, a log is asked for its end again that seems to have gone back: a new leader can
+know less for a moment (KAFKA-7703; three times and 1 s in Spark's Kafka source, too)."""
+
+SHOWN_MAX = 10
+"""Partitions that one line names."""
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+class Planner:
+    """The batches of one query; one thread.  ``ends``: where the logs of the last planned batch's partitions end."""
+
+    def __init__(self, options: SourceOptions, doors: Doors) -> None:
+        self.ends: Mapping[TopicPartition, int] = {}
+        self._options = options
+        self._doors = doors
+        self._membership: GroupMembership | None = None
+        self._logs: PatientLogs | None = None
+        self._is_available_now = False
+        self._frozen: dict[TopicPartition, int] | None = None
+        self._to_freeze: frozenset[TopicPartition] = frozenset()
+        self._has_begun = False
+        self._refused: frozenset[TopicPartition] = frozenset()
+        self._bytes: dict[str, float] = {}
+        self._last_batch_ms: int | None = None
+        self._told: set[str] = set()
+        reset = options.config.auto_offset_reset
+        self._rules = plan.Rules(
+            options.starting, reset == "smallest", options.commit, OnRewind(options.on_group_rewind),
+            options.fail_on_data_loss, options.is_last_consumed, options.is_late_time_error,
+            options.config.new_partitions_from_beginning,
+        )  # fmt: skip
+
+    def freeze(self) -> None:
+        """The ends that the first ``next`` finds are those of the query (Trigger.AvailableNow)."""
+        self._is_available_now = True
+
+    def next(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
+        """The batch after ``began``, which is over; None when nothing is new."""
+        member = self._member()
+        holding = self._begin(member, began)
+        batch, lent = self._next(member, began, holding, is_unlimited)
+        member.planned(lent)
+        if batch is not None:
+            self._refused = frozenset()
+            self._last_batch_ms = self._doors.clock.now_ms()
+        return batch
+
+    def taken(self, batch: BatchOffsets) -> dict[TopicPartition, tuple[int, int]]:
+        """The ranges [first, end) of a batch; with ``claim`` those that could be claimed, as they were."""
+        ranges = {tp: (first, batch.end[tp]) for tp, first in batch.first.items() if first < batch.end[tp]}
+        if self._options.commit is not CommitMode.CLAIM:
+            return ranges
+        return self._claimed(self._member(), batch, ranges)
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where brokers are: as the options say, or as ZooKeeper does."""
+        return bootstrap_of(self._options) or self._member().brokers()
+
+    def close(self) -> None:
+        """Leave the group, and end every connection."""
+        if self._membership is not None:
+            self._membership.close()
+            self._membership = None
+        if self._logs is not None:
+            self._logs.close()
+            self._logs = None
+
+    # --- planning -----------------------------------------------------------------------------------------------
+
+    def _begin(self, member: GroupMembership, began: BatchOffsets | None) -> Holding:
+        """What was read is over; what may be planned now."""
+        ended: dict[TopicPartition, Ended] = {}
+        if began is not None:
+            ended = {tp: Ended(epoch, began.end[tp]) for tp, epoch in began.claims.items()}
+        if self._is_available_now:
+            wait_ms = LAST_SHARE_WAIT_MS  # in the middle of a run as well: a share that shrinks would end it early
+        else:
+            wait_ms = 0 if self._has_begun else FIRST_SHARE_WAIT_MS
+        holding = member.begin_batch(ended, wait_ms)
+        if began is None and not holding.is_settled and not any(holding.topics.values()):
+            self._knows_no_topics(wait_ms)
+        self._check_topics(began, holding)
+        if not holding.is_settled and (self._is_available_now or not self._has_begun):
+            self._short_of(holding, wait_ms)
+        self._has_begun = True
+        return holding
+
+    def _knows_no_topics(self, wait_ms: int) -> None:
+        config = self._options.config
+        if isinstance(self._options.subscribed, Named):
+            servers = config.bootstrap_servers
+            where = f"ZooKeeper at {config.zookeeper_connect}" if servers is None else f"the brokers at {servers}"
+            settings = "" if servers is None else ", kafka.bootstrap.servers and kafka.security.protocol with its port"
+            raise WorldError(
+                f"{where} did not say within {wait_ms} ms which topics there are: see that they run and can be reached "
+                f"from the driver{settings or ', and zookeeper.connect'}"
+            )
+
+    def _short_of(self, holding: Holding, wait_ms: int) -> None:
+        group = self._options.config.group_id
+        if self._is_available_now:
+            raise WorldError(
+                f"the group {group} did not give this query its whole share within {wait_ms} ms, so a run of "
+                "Trigger.AvailableNow would leave records unread. Another member holds on to partitions, or went "
+                f"without giving them back: zkconsumer groups doctor {group} says which"
+            )
+        log.warning(
+            "share-not-whole group=%s held=%d waited_ms=%d: the query begins with what it has",
+            group, len(holding.partitions), wait_ms,
+        )  # fmt: skip
+
+    def _check_topics(self, began: BatchOffsets | None, holding: Holding) -> None:
+        """Topics that are not there, and topics that are not there any more."""
+        there = {topic for topic, count in holding.topics.items() if count}
+        subscribed = self._options.subscribed
+        missing = [topic for topic in subscribed.topics if topic not in there] if isinstance(subscribed, Named) else []
+        if missing and began is None:
+            raise UsageError(
+                f"there is no topic {', '.join(missing)} in the cluster of {self._options.config.zookeeper_connect}: "
+                "create it, correct the name in subscribe, or use subscribePattern for topics that come later"
+            )
+        gone = sorted({tp.topic for tp in (began.claims if began is not None else ())} - there)
+        # A keeper that was started again, or has lost its session, has not read yet which topics there are.
+        if not gone or not holding.is_settled:
+            return
+        words = f"the topic {', '.join(gone)} is gone, or not subscribed to any more: what was not read of it is lost"
+        if self._options.fail_on_data_loss:
+            raise WorldError(f"{words}. Bring it back, or set failOnDataLoss=false to go on without it")
+        if self._is_new(words):
+            log.warning("topic-gone topics=%s: what was not read of it is lost", ",".join(gone))
+
+    def _next(
+        self, member: GroupMembership, began: BatchOffsets | None, holding: Holding, is_unlimited: bool
+    ) -> tuple[BatchOffsets | None, list[TopicPartition]]:
+        """The next batch, or None; and what it has of the group."""
+        self._check_starting(began, holding)
+        resolved, logs = self._resolved(member, began, holding)
+        ends = self._ends(logs, holding)
+        kept = {tp: at for tp, at in resolved.positions.items() if tp in ends}
+        for tp, why in self._seek(member, {tp: at for tp, at in resolved.seeks.items() if tp in kept}).items():
+            if self._is_available_now:
+                raise WorldError(
+                    f"{tp}: where this query begins cannot be written into the group: {why}. Trigger.AvailableNow "
+                    "would end without its records: start the query again"
+                )
+            log.warning("group-not-set partition=%s offset=%d why=%r", tp, resolved.seeks[tp], why)
+            del kept[tp]
+        self.ends = {tp: ends[tp] for tp in kept}
+        limits = plan.Limits() if is_unlimited else self._limits(kept, ends)
+        stats = Stats(holding.rebalances, self._lost(began, resolved))
+        name = began.query if began is not None else self._doors.new_query()
+        who = plan.Identity(self._options.config.group_id, name, self._options.commit)
+        resolved = plan.Resolved(kept, {}, resolved.lost, {}, resolved.waiting)
+        batch = plan.next_batch(who, began, holding, resolved, ends, limits, stats)
+        if batch is None:
+            return None, []
+        return batch, [tp for tp, at in kept.items() if at.is_fixed or batch.end[tp] > at.offset]
+
+    def _check_starting(self, began: BatchOffsets | None, holding: Holding) -> None:
+        """JSON names every partition and no other, as Spark's Kafka source wants it."""
+        starting = self._options.starting
+        problem = ""
+        if began is None and isinstance(starting, AtOffsets):
+            problem = check_names_all("startingOffsets", starting.offsets, holding.topics)
+        elif began is None and isinstance(starting, AtTimes):
+            problem = check_names_all("startingOffsetsByTimestamp", starting.times_ms, holding.topics)
+        if problem:
+            raise UsageError(problem)
+
+    def _resolved(
+        self, member: GroupMembership, began: BatchOffsets | None, holding: Holding
+    ) -> tuple[plan.Resolved, dict[TopicPartition, plan.Log]]:
+        """Where each partition goes on, and its log."""
+        asked = plan.needs_stands(began, holding, self._rules, self._refused)
+        query = began.query if began is not None else ""
+        stands = member.stands(asked, query) if asked else {}
+        found = plan.positions(began, holding, self._rules, stands, self._refused)
+        for tp, rewound in found.rewound.items():
+            raise GroupRewound(rewound_words(self._options.config.group_id, tp, rewound.offset, rewound.claimed))
+        times = {tp: rule.time for tp, rule in found.known.items() if isinstance(rule, plan.ByRule) and rule.time >= 0}
+        logs = self._ask(list(found.known), times)
+        resolved = plan.resolve(found, logs, holding, self._rules)
+        for _ in range(BEYOND_END_TRIES - 1):
+            beyond = plan.beyond_end(found, logs)
+            if not beyond:
+                break
+            self._doors.pause(BEYOND_END_PAUSE_MS)
+            logs |= self._ask(beyond, times)
+            resolved = plan.resolve(found, logs, holding, self._rules)
+        self._judge(resolved)
+        return resolved, logs
+
+    def _ask(
+        self, partitions: Sequence[TopicPartition], times: Mapping[TopicPartition, int], *, are_held: bool = True
+    ) -> dict[TopicPartition, plan.Log]:
+        """The logs of these; those of which nothing is known are left out of the batch."""
+        return self._logs_here().ask(partitions, times, needs_all=self._is_available_now and are_held)
+
+    def _judge(self, resolved: plan.Resolved) -> None:
+        """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
+        if resolved.late:
+            raise UsageError(
+                f"no record of {listed(resolved.late)} is as late as the starting time "
+                f"{max(resolved.late.values())} ms since 1970: take an earlier one, or set "
+                "startingOffsetsByTimestampStrategy=latest to begin at the end there"
+            )
+        for lost in resolved.lost:
+            if self._options.fail_on_data_loss:
+                raise _data_lost(lost)
+        for lost in resolved.lost:
+            told = lost.tp, lost.wanted, lost.log.first, lost.log.end
+            if lost.tp not in resolved.waiting:
+                log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *told, lost.offsets)
+            elif self._is_new(f"{lost}"):
+                log.warning("log-went-back partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told)
+
+    def _ends(
+        self, logs: Mapping[TopicPartition, plan.Log], holding: Holding
+    ) -> dict[TopicPartition, int]:
+        """How far each partition may be read: to the end of its log, or to where that was when the query started."""
+        ends = {tp: log.end for tp, log in logs.items()}
+        if not self._is_available_now:
+            return ends
+        if self._frozen is None:
+            every = [TopicPartition(topic, n) for topic, count in holding.topics.items() for n in range(count)]
+            rest = self._ask([tp for tp in every if tp not in ends], {}, are_held=False)
+            self._frozen = ends | {tp: log.end for tp, log in rest.items()}
+            self._to_freeze = frozenset(every) - self._frozen.keys()
+        # Nobody told where these end when the query started, and now it holds them.
+        self._frozen |= {tp: end for tp, end in ends.items() if tp in self._to_freeze and tp not in self._frozen}
+        return {tp: self._frozen[tp] for tp in ends if tp in self._frozen}
+
+    def _seek(self, member: GroupMembership, seeks: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
+        """Write where a partition begins into the group: a claim must find it there, and so must the next start."""
+        if not seeks:
+            return {}
+        not_written = member.seek(seeks)
+        written = {tp: offset for tp, offset in seeks.items() if tp not in not_written}
+        if written:
+            some = ", ".join(f"{tp} to {written[tp]}" for tp in sorted(written)[:SHOWN_MAX])
+            log.warning("group-set partitions=%d: %s%s", len(written), some, "…" if len(written) > SHOWN_MAX else "")
+        return not_written
+
+    def _limits(self, positions: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> plan.Limits:
+        options = self._options
+        waited = self._last_batch_ms is None or (
+            self._doors.clock.now_ms() - self._last_batch_ms >= options.max_delay_ms
+        )
+        min_offsets = None if waited or self._is_available_now else options.min_offsets
+        if options.max_bytes is not None:
+            self._sample(positions, ends)
+        return plan.Limits(options.max_offsets, min_offsets, options.max_bytes, dict(self._bytes))
+
+    def _sample(self, positions: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> None:
+        """One look at each topic that has something new, where most is to be read."""
+        most: dict[str, tuple[int, TopicPartition]] = {}
+        for tp, at in positions.items():
+            if ends[tp] > at.offset:
+                most[tp.topic] = max(most.get(tp.topic, (0, tp)), (ends[tp] - at.offset, tp))
+        for topic, (_, tp) in most.items():
+            sampled = self._logs_here().sample(tp, positions[tp].offset)
+            if sampled is not None:
+                self._bytes[topic] = plan.mean_bytes(self._bytes.get(topic), sampled)
+
+    def _lost(self, began: BatchOffsets | None, resolved: plan.Resolved) -> int:
+        before = began.stats.lost_offsets if began is not None else 0
+        return before + sum(lost.offsets for lost in resolved.lost)
+
+    # --- a batch ----------------------------------------------------------------------------------------------
+
+    def _claimed(
+        self, member: GroupMembership, batch: BatchOffsets, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """What may be read of the ranges.  What was refused goes on, in the next batch, where the group stands."""
+        if not ranges:
+            return {}
+        wanted = {tp: Wanted(first, end, batch.claims[tp]) for tp, (first, end) in ranges.items()}
+        answers = member.claim(batch.query, batch.batch, wanted)
+        taken = {tp: (one.first, one.end) for tp, one in answers.items() if isinstance(one, Taken)}
+        self._refused = frozenset(ranges.keys() - taken.keys())
+        return taken
+
+    # --- the world ----------------------------------------------------------------------------------------------
+
+    def _member(self) -> GroupMembership:
+        if self._membership is None:
+            for option, why in self._options.warnings.items():
+                log.warning("option-without-effect option=%s why=%r", option, why)
+            self._membership = self._doors.membership(self._options)
+        return self._membership
+
+    def _logs_here(self) -> PatientLogs:
+        if self._logs is None:
+            logs = self._doors.logs(self._options, self.brokers)
+            self._logs = PatientLogs(logs, self._doors.clock, self._doors.pause)
+        return self._logs
+
+    def _is_new(self, words: str) -> bool:
+        """Whether this was not told yet: at every trigger it would be noise."""
+        is_new = words not in self._told
+        self._told.add(words)
+        return is_new
+
+
+def _data_lost(lost: plan.Lost) -> WorldError:
+    if not lost.is_beyond_end:
+        return DataLost(OffsetRange(lost.tp, lost.wanted, lost.log.first), lost.log.first, lost.log.end)
+    return WorldError(
+        f"{lost.tp}: the query is at offset {lost.wanted}, but the log ends at {lost.log.end}. The topic was deleted "
+        "and made again, or a leader without all records was elected. Give the query a checkpointLocation of its own "
+        "to begin as startingOffsets says, or set failOnDataLoss=false to go on at the end of the log"
+    )

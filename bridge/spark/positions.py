@@ -1,0 +1,175 @@
+"""Where a query begins and ends, as its options say it: values, and the JSON in which Spark's Kafka source has them.
+Pure.
+
+    {"orders": {"0": 23, "1": -2}, "refunds": {"0": -1}}       topic -> partition -> offset; -2 earliest, -1 latest
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zkconsumer.types import EARLIEST_TIME, TopicPartition
+
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+JSON_CHARS_MAX = 16_000_000
+"""A text longer than this is no list of partitions (it would name half a million)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromGroup:
+    """Where the group stands; where it has no offset, ``auto.offset.reset`` decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """Where logs begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Where logs end."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition: one of the log, ``EARLIEST_TIME`` (-2) or ``LATEST_TIME`` (-1)."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first offset at or after this time, in ms since 1970, of every partition."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """The same, with a time for each partition."""
+
+    times_ms: Mapping[TopicPartition, int]
+
+
+Starting: TypeAlias = FromGroup | Earliest | Latest | AtOffsets | AtTime | AtTimes
+Ending: TypeAlias = Latest | AtOffsets | AtTime | AtTimes
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Offsets out of JSON.  Raises ``ValueError`` that says what to change."""
+    found = _parse(text, "an offset")
+    for tp, offset in found.items():
+        if offset < EARLIEST_TIME:
+            raise ValueError(f"{tp} has {offset}: an offset is 0 or more, or -1 for latest, or -2 for earliest")
+    return found
+
+
+def parse_times(text: str) -> dict[TopicPartition, int]:
+    """Times in ms since 1970 out of JSON.  Raises ``ValueError`` that says what to change."""
+    found = _parse(text, "a time")
+    for tp, time_ms in found.items():
+        if time_ms < 0:
+            raise ValueError(f"{tp} has {time_ms}: a time is in milliseconds since 1970, and not less than 0")
+    return found
+
+
+def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
+    """Partitions out of JSON, ``{"orders": [0, 1]}``.  Raises ``ValueError`` that says what to change."""
+    found: list[TopicPartition] = []
+    for topic, partitions in _object(text).items():
+        if not isinstance(partitions, list) or not partitions:
+            raise ValueError(f"{topic!r} has {_shown(partitions)}, which is no list of partitions")
+        for partition in partitions:
+            if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
+                raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")
+            found.append(TopicPartition(topic, partition))
+    if len(set(found)) < len(found):
+        raise ValueError("a partition stands in it twice")
+    return tuple(sorted(found))
+
+
+def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Topic -> partition -> number, in their order, as it goes into JSON."""
+    made: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        made.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return made
+
+
+def unnested(found: object, what: str) -> dict[TopicPartition, int]:
+    """``nested``, back; ``what`` the numbers are, with its article.  Raises ``ValueError``."""
+    if not isinstance(found, dict):
+        raise ValueError(f"{_shown(found)} is no JSON object of topics")
+    made: dict[TopicPartition, int] = {}
+    for topic, partitions in found.items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{topic!r} has {_shown(partitions)}, which is no JSON object of partitions")
+        for partition, number in partitions.items():
+            if not re.fullmatch("0|[1-9][0-9]{0,9}", partition) or int(partition) > PARTITION_MAX:
+                raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")
+            if type(number) is not int or abs(number) > OFFSET_MAX:
+                raise ValueError(f"{topic}/{partition} has {_shown(number)}, which is not {what}")
+            made[TopicPartition(topic, int(partition))] = number
+    return made
+
+
+def check_names_all(option: str, named: Iterable[TopicPartition], topics: Mapping[str, int]) -> str:
+    """What is wrong when ``option`` must name exactly the partitions of ``topics`` (topic -> partitions), or "".
+
+    As in Spark's Kafka source, which refuses a text that names too few or too many.
+    """
+    there = {TopicPartition(topic, n) for topic, count in topics.items() for n in range(count)}
+    wanted = set(named)
+    problems = []
+    if missing := sorted(there - wanted):
+        problems.append(f"it does not name {listed(missing)} (-1 is latest, -2 earliest, if you do not care)")
+    if foreign := sorted(wanted - there):
+        are = "are" if len(foreign) > 1 else "is"
+        problems.append(f"it names {listed(foreign)}, which {are} not subscribed or not there")
+    return f"{option} must name every subscribed partition and no other: {'; '.join(problems)}" if problems else ""
+
+
+def listed(partitions: Iterable[TopicPartition], most: int = 10) -> str:
+    """Some partitions, and how many more there are."""
+    names = [str(tp) for tp in sorted(partitions)]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _parse(text: str, what: str) -> dict[TopicPartition, int]:
+    made = unnested(_object(text), what)
+    if not made:
+        raise ValueError("it names no partition")
+    return made
+
+
+def _object(text: str) -> dict[str, object]:
+    if len(text) > JSON_CHARS_MAX:
+        raise ValueError(f"it has {len(text)} characters; at most {JSON_CHARS_MAX} are read")
+    try:
+        found = json.loads(text, object_pairs_hook=_without_doubles)
+    except RecursionError:
+        found = None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON ({error.msg} at character {error.pos})") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object of topics")
+    return found
+
+
+def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return made
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

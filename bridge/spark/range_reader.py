@@ -1,0 +1,381 @@
+"""One range of one partition out of its leader's log, as columns.
+
+    fetch ---> leader        the next fetch is on its way while the answer before it is decoded
+    columns <- answer <----  and again, until the range is read
+
+A range is what a plan promised: every record of it comes out, or an error does, or (``fail_on_data_loss`` off) what is
+missing is told of.  Offsets without a record (compacted away, control records) are passed over in silence; records of
+aborted transactions come out: the old consumer reads uncommitted, and so does this (isolation ``read_uncommitted``).
+
+    what the leader answers                         what follows
+    not the leader any more, or no answer           another search, after a pause; given up after ``give_up_ms``
+    out of range, the log begins later              ``DataLost`` / on from where the log begins
+    out of range, or nothing, the log ends before   patience (a replica may catch up); then ``DataLost`` / the end
+    nothing, though the log goes on                 patience (tiered storage may be slow); then it is a gap, passed over
+    nothing because of a quota                      asked again
+
+The log may also have been cut and have grown again past the position: no release before 2.1 tells, and it is not seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+
+from bridge.spark.cluster import Cluster
+from bridge.spark.columns import Columns, Scanned, read_columns, scan
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    InvalidMessageException,
+    MessageSizeTooLargeException,
+    RemoteProtocolError,
+    UnsupportedCodec,
+    WorldError,
+)
+from zkconsumer.kafka.connection import Connection, Pending
+from zkconsumer.kafka.error_codes import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    BrokerError,
+    ErrorCode,
+    error_code,
+)
+from zkconsumer.kafka.metadata import list_offsets
+from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.entries import read_head
+from zkconsumer.wire.primitives import RecordSet
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+FETCH_BYTES = 8 * 1024 * 1024
+"""How much is asked for at most: enough to decode many batches at once."""
+
+FETCH_BYTES_MIN = 64 * 1024
+"""How much is asked for at least, however short the rest of the range seems."""
+
+FETCH_BYTES_MAX = 1 << 30
+"""The largest message that is read (brokers before 0.10.1 cut it off, and it is asked for again with this limit)."""
+
+BYTES_AN_OFFSET_FIRST = 1024
+"""How much an offset is thought to take before the first answer shows it."""
+
+FETCH_WAIT_MS = 500
+"""How long a broker may wait for something to send."""
+
+REQUEST_TIMEOUT_MS = 30_000
+BACKOFF_MS = 200
+
+GIVE_UP_MS = 120_000
+"""How long no progress is made before the range is given up."""
+
+GAP_PATIENCE_MS = 10_000
+"""How long a leader answers without a record, below what may be read, until that is taken for a gap: compaction may
+leave one at the end of a log.  One answer shows nothing: a broker whose old segments are elsewhere (tiered storage, 3.6
+and later) gives an empty one when they do not come in time."""
+
+_TROUBLE = (BrokerUnreachable, RemoteProtocolError)
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The records of a partition with ``first`` <= offset < ``end``."""
+
+    tp: TopicPartition
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.tp} [{self.first}, {self.end})"
+
+
+class DataLost(WorldError):
+    """Records that a query was to read are no longer in the log; raise the retention, or set failOnDataLoss=false."""
+
+    def __init__(self, lost: OffsetRange, log_first: int, log_end: int) -> None:
+        holds = f"{log_first} to {log_end - 1}" if log_first < log_end else "no record"
+        super().__init__(
+            f"{lost.tp}: offsets {lost.first} to {lost.end - 1} were to be read, but the log holds {holds}. "
+            "Retention, a deletion, or a leader that had not all records took them. Raise the topic's retention, or "
+            "set failOnDataLoss=false to go on without them"
+        )
+        self.lost = lost
+        self.log_first = log_first
+        self.log_end = log_end
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How to read; bytes and ms.  ``give_up_ms`` counts while no progress is made, not while nobody asks for more."""
+
+    fetch_bytes: int = FETCH_BYTES
+    check_crcs: bool = True
+    fail_on_data_loss: bool = True
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    give_up_ms: int = GIVE_UP_MS
+
+
+def read_range(
+    cluster: Cluster,
+    wanted: OffsetRange,
+    settings: ReadSettings,
+    pause: Callable[[int], object],
+    *,
+    with_headers: bool = False,
+    on_lost: Callable[[OffsetRange], object] = lambda lost: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Generator[Columns, None, None]:
+    """The records of the range, in pieces that are not empty.
+
+    ``pause`` waits for so many ms.  ``on_lost`` is told what is no longer there, when ``fail_on_data_loss`` is off.
+
+    Raises ``DataLost``; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
+    ``settings.give_up_ms``; ``BrokerError`` for an error that does not pass in that time;
+    ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for what is in the log;
+    ``AuthenticationException``.
+    """
+    reader = _Reader(cluster, wanted, settings, with_headers, on_lost, clock)
+    tries = 0
+    while not reader.is_done:
+        before = reader.position
+        try:
+            with closing(reader.read()) as pieces:
+                yield from pieces
+        except (*_TROUBLE, BrokerError) as error:
+            if isinstance(error, BrokerError) and not error.code.is_retriable:
+                raise
+            if reader.has_given_up and not isinstance(error, _OutOfReach):
+                raise
+            tries = 1 if reader.position > before else tries + 1
+            # The first connection may be one of an earlier task, which the broker has closed since.
+            if tries > 1:
+                pause(BACKOFF_MS)
+
+
+class _OutOfReach(BrokerUnreachable):
+    """The log ends before the position, now; a replica that lags may have become the leader."""
+
+
+class _Reader:
+    """Where one range stands."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wanted: OffsetRange,
+        settings: ReadSettings,
+        with_headers: bool,
+        on_lost: Callable[[OffsetRange], object],
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._with_headers = with_headers
+        self._on_lost = on_lost
+        self._clock = clock
+        self._fetch_bytes = min(settings.fetch_bytes, FETCH_BYTES_MAX)
+        self._bytes_an_offset = BYTES_AN_OFFSET_FIRST
+        self._message_bytes = 0
+        self._empty_since_ms: int | None = None
+        self._progress_ms = clock.now_ms()
+        self.position = wanted.first
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self._wanted.end
+
+    @property
+    def has_given_up(self) -> bool:
+        return self._clock.now_ms() - self._progress_ms >= self._settings.give_up_ms
+
+    def read(self) -> Generator[Columns, None, None]:
+        """From one leader, to the end of the range or to the first trouble."""
+        tp = self._wanted.tp
+        leader = self._cluster.leader(tp)
+        pending: Pending[FetchResponse] | None = None
+        try:
+            connection, ranges = self._cluster.at(leader)
+            pending = self._ask(connection, ranges)
+            while pending is not None:
+                asked, pending = pending, None
+                part = self._part(self._receive(connection, asked), leader)
+                first = self.position
+                scanned = None if part is None else self._take(connection, ranges, part)
+                if not self.is_done:
+                    pending = self._ask(connection, ranges)
+                if part is not None and part.records and scanned is not None:
+                    yield from self._columns(part.records, scanned, first)
+                    self._progress_ms = self._clock.now_ms()
+        except (*_TROUBLE, BrokerError):
+            self._cluster.drop(leader)
+            self._cluster.forget_leader(tp)
+            raise
+        finally:
+            if pending is not None:
+                # An answer that nobody reads must not be taken for that of the next question.
+                self._cluster.drop(leader)
+
+    # --- one question and its answer ----------------------------------------------------------------------------
+
+    def _ask(self, connection: Connection, ranges: ApiRanges) -> Pending[FetchResponse]:
+        tp = self._wanted.tp
+        likely = (self._wanted.end - self.position) * self._bytes_an_offset
+        self._fetch_bytes = max(min(self._settings.fetch_bytes, max(likely, FETCH_BYTES_MIN)), self._message_bytes)
+        row = FetchPartition(partition=tp.partition, fetch_offset=self.position, partition_max_bytes=self._fetch_bytes)
+        body = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=self._fetch_bytes,
+            topics=[FetchTopic(topic=tp.topic, partitions=[row])],
+        )  # fmt: skip
+        return connection.send(FETCH, ranges.pick(FETCH), body, self._settings.request_timeout_ms)
+
+    def _receive(self, connection: Connection, pending: Pending[FetchResponse]) -> FetchResponse:
+        answer = connection.receive(
+            pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX
+        )
+        if answer.error_code != NONE.code:
+            raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")
+        return answer
+
+    def _part(self, answer: FetchResponse, leader: BrokerAddress) -> FetchPartitionResponse | None:
+        """What was answered for our partition; None: nothing, since a quota is used up (KIP-219, 2.0 and later)."""
+        parts = [(TopicPartition(t.topic, p.partition_index), p) for t in answer.responses for p in t.partitions]
+        if not parts:
+            if self.has_given_up:
+                raise BrokerUnreachable(
+                    f"{self._wanted}: {leader} lets nothing through at offset {self.position} for "
+                    f"{self._settings.give_up_ms} ms, because of a quota. Raise the quota of this client"
+                )
+            return None
+        [(tp, part), *others] = parts
+        if others or tp != self._wanted.tp:
+            raise RemoteProtocolError(f"{leader}: a Fetch of {self._wanted.tp} was answered with {tp}")
+        return part
+
+    def _take(self, connection: Connection, ranges: ApiRanges, part: FetchPartitionResponse) -> Scanned | None:
+        """Move on to what follows this answer; gives what holds something of the range, None when nothing does."""
+        code = error_code(part.error_code)
+        if code == OFFSET_OUT_OF_RANGE:
+            self._out_of_range(connection, ranges)
+            return None
+        if code != NONE:
+            raise self._error(code)
+        records = part.records or b""
+        if not len(records):
+            self._nothing(part.high_watermark)
+            return None
+        self._empty_since_ms = None
+        try:
+            # Only up to the entry in which the range ends: what is behind may be damaged, or not.
+            scanned = scan(records, self._wanted.end)
+        except (InvalidMessageException, UnsupportedCodec) as error:
+            raise self._named(error) from error
+        if scanned.next_offset < 0:
+            self._ask_for_more(records)
+            return None
+        if scanned.next_offset > self.position:
+            self._message_bytes = 0
+            self._advance(scanned.next_offset, len(records))
+        else:
+            raise RemoteProtocolError(f"{self._wanted.tp}: offset {self.position} was asked for, and older ones came")
+        return scanned
+
+    def _advance(self, to: int, record_bytes: int = 0) -> None:
+        if record_bytes:
+            self._bytes_an_offset = 1 + 9 * record_bytes // (8 * (to - self.position))
+        self.position = to
+        self._progress_ms = self._clock.now_ms()
+
+    def _ask_for_more(self, records: RecordSet) -> None:
+        """Not even one message is whole: the next question is for so many bytes as it has."""
+        head = read_head(records)
+        needs = 2 * self._fetch_bytes if head is None else head.bytes_total
+        if needs > FETCH_BYTES_MAX:
+            raise MessageSizeTooLargeException(
+                f"{self._wanted.tp}: the message at offset {self.position} has {needs} bytes, and {FETCH_BYTES_MAX} "
+                "are the most that is read. Begin behind it, with another startingOffsets"
+            )
+        if self._fetch_bytes >= needs:
+            raise InvalidMessageException(
+                f"{self._wanted.tp}: the message at offset {self.position} says that it has {needs} bytes, and the "
+                f"broker sends {len(records)} of them and no more. Its log is damaged there"
+            )
+        self._message_bytes = needs
+
+    def _columns(self, records: RecordSet, scanned: Scanned, first: int) -> Generator[Columns, None, None]:
+        try:
+            yield from read_columns(
+                records, first, self._wanted.end, scanned=scanned, with_headers=self._with_headers,
+                check_crcs=self._settings.check_crcs,
+            )  # fmt: skip
+        except (InvalidMessageException, UnsupportedCodec) as error:
+            raise self._named(error) from error
+
+    # --- what stands in the way ---------------------------------------------------------------------------------
+
+    def _out_of_range(self, connection: Connection, ranges: ApiRanges) -> None:
+        tp = self._wanted.tp
+        bounds = []
+        for time in (EARLIEST_TIME, LATEST_TIME):
+            bound = list_offsets(connection, ranges, {tp: time}, self._settings.request_timeout_ms)[tp]
+            if isinstance(bound, ErrorCode):
+                raise BrokerError(bound, f"{tp}: where the log begins and ends")
+            bounds.append(bound)
+        log_first, log_end = bounds
+        if self.position < log_first:
+            self._lose(min(log_first, self._wanted.end), log_first, log_end)
+        else:
+            self._ends_before(log_first, log_end)
+
+    def _nothing(self, high_watermark: int) -> None:
+        if high_watermark < self._wanted.end:
+            if self.has_given_up:
+                self._ends_before(-1, high_watermark)
+            return
+        now_ms = self._clock.now_ms()
+        if self._empty_since_ms is None:
+            self._empty_since_ms = now_ms
+        elif now_ms - self._empty_since_ms >= min(GAP_PATIENCE_MS, self._settings.give_up_ms):
+            log.warning(
+                "offsets-without-records partition=%s first=%d end=%d", self._wanted.tp, self.position, self._wanted.end
+            )
+            self._advance(self._wanted.end)
+
+    def _ends_before(self, log_first: int, log_end: int) -> None:
+        """The log does not reach as far as the plan said it does."""
+        if not self.has_given_up:
+            raise _OutOfReach(f"{self._wanted}: the log ends at {log_end}")
+        self._lose(self._wanted.end, max(log_first, 0), log_end)
+
+    def _lose(self, to: int, log_first: int, log_end: int) -> None:
+        """What is between the position and ``to`` will never be read."""
+        lost = OffsetRange(self._wanted.tp, self.position, to)
+        if self._settings.fail_on_data_loss:
+            raise DataLost(lost, log_first, log_end)
+        self._on_lost(lost)
+        self._advance(to)
+
+    def _error(self, code: ErrorCode) -> Exception:
+        if code == UNSUPPORTED_COMPRESSION_TYPE:
+            return UnsupportedCodec(
+                f"{self._wanted.tp}: the broker does not convert the zstd records at offset {self.position} for the "
+                "versions of Fetch that it has in common with this program"
+            )
+        return BrokerError(code, f"{self._wanted.tp}: Fetch at offset {self.position}")
+
+    def _named(self, error: InvalidMessageException | UnsupportedCodec) -> Exception:
+        """The same, with the partition, and with what can be done in a query."""
+        advice = "A query cannot leave a message out: check the broker's disk, or begin behind it (startingOffsets)"
+        return type(error)(f"{self._wanted.tp}: {error}. {advice}")

@@ -1,0 +1,186 @@
+"""``reconcile``: a group and the checkpoint of a Spark query are brought together after a crash.  Needs no pyspark.
+
+    report = reconcile("zk1:2181/kafka", "billing", "/var/spark/billing-checkpoint")              # what would be done
+    report = reconcile("zk1:2181/kafka", "billing", "/var/spark/billing-checkpoint", execute=True)
+
+What is decided, and why, is in ``reconcile_plan``.  Nothing is written while somebody is in the group, since a running
+owner writes its own position over it; with ``allow_members`` partitions that nobody owns are written all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bridge.spark.checkpoint import read_checkpoint
+from bridge.spark.claims.look import MISSING
+from bridge.spark.claims.records import Record, format_record
+from bridge.spark.claims_list import read_records
+from bridge.spark.reconcile_plan import (
+    Found,
+    Row,
+    check_age,
+    checked,
+    current_of,
+    found_of,
+    plan_forward,
+    plan_rewind,
+    without_claim,
+)
+from bridge.spark.starts import Convention
+from zkconsumer.admin.group_stores import GroupStores, Reports, SeenGroup
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.offset_lines import STORES, Store
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.stores import OffsetWrite, write_offsets
+from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.requests import Op, SetOp
+from zkconsumer.zk.security import SECURE_ACL
+
+
+@dataclass(slots=True)
+class ReconcileReport:
+    """What was found and what was done; ``rows`` one a partition and store.
+
+    ``in_the_way``: why nothing may be written now, empty when it may.  ``reports``: how far the writing got.
+    """
+
+    group: str
+    checkpoint: Path
+    found: Found
+    stores: Sequence[Store]
+    rows: list[Row]
+    in_the_way: str
+    records: Mapping[TopicPartition, tuple[Record, int]]
+    seen: SeenGroup
+    reports: Reports = field(default_factory=Reports)
+
+    @property
+    def changes(self) -> list[Row]:
+        """The rows that are to be written."""
+        return [row for row in self.rows if row.new is not None]
+
+    @property
+    def refused(self) -> list[Row]:
+        """The rows that cannot be written, because of which nothing is."""
+        return [row for row in self.rows if row.refusal]
+
+
+def reconcile(
+    zookeeper: str | None,
+    group: str,
+    checkpoint: str | Path,
+    *,
+    execute: bool = False,
+    rewind: bool = False,
+    store: Literal["zookeeper", "kafka", "both"] = "zookeeper",
+    convention: Convention = "next",
+    source: str | None = None,
+    allow_members: bool = False,
+    config_file: str | Path | None = None,
+    doors: Doors | None = None,
+) -> ReconcileReport:
+    """Look, and with ``execute`` write; see ``zkconsumer spark reconcile --help`` for what each word means.
+
+    Raises ``BadCheckpoint`` for a checkpoint that cannot be read, ``PreconditionFailed`` when something stands in the
+    way, ``WorldError`` when a server does not answer, or when the writing stopped half-way (the same call does the
+    rest).
+    """
+    file = None if config_file is None else Path(config_file)
+    with AdminSession.open(zookeeper, file, doors) as session:
+        report = look_and_plan(
+            session, group, checkpoint, rewind=rewind, stores=STORES[store], convention=convention, source=source,
+            allow_members=allow_members,
+        )  # fmt: skip
+        if execute and report.changes:
+            if report.in_the_way or report.refused:
+                raise PreconditionFailed(report.in_the_way or f"{report.refused[0].tp}: {report.refused[0].refusal}")
+            carry_out(session, report, allow_members=allow_members)
+            if report.reports.stopped_by:
+                raise WorldError(
+                    f"group {group}: {report.reports.written} of {len(report.changes)} offsets were written, because "
+                    f"{report.reports.stopped_by}; the same call does the rest"
+                )
+        return report
+
+
+def look_and_plan(
+    session: AdminSession,
+    group: str,
+    checkpoint: str | Path,
+    *,
+    rewind: bool,
+    stores: Sequence[Store],
+    convention: Convention,
+    source: str | None,
+    allow_members: bool,
+) -> ReconcileReport:
+    """What is there, and what would be done about it."""
+    if rewind and stores == ("kafka",):
+        raise UsageError("claims are made in ZooKeeper: --rewind sets back zookeeper, or both")
+    if allow_members and "kafka" in stores:
+        raise UsageError("Kafka takes no offsets under members: --allow-members is for --store zookeeper")
+    if convention == "last-consumed" and "kafka" in stores:
+        raise UsageError("offsets in Kafka are always the next ones: --offset-convention is for --store zookeeper")
+    read = read_checkpoint(checkpoint)
+    found = found_of(read, paths.check_group(group), source)
+    group_stores = GroupStores(session, group)
+    seen = group_stores.look(stores)
+    records = {} if found.query is None else read_records(session, group, found.query)
+    if rewind and found.query is None:
+        raise UsageError('the checkpoint is of format("kafka"), which claims nothing: there is nothing to set back')
+    plain = {tp: record for tp, (record, _) in records.items()}
+    check_age(read, found, plain)
+    current = {
+        each: {tp: current_of(offset, convention) for tp, offset in seen.current(each).items()}
+        for each in dict.fromkeys((*stores, "zookeeper" if records else stores[0]))
+    }
+    plan = plan_rewind if rewind else plan_forward
+    rows = [row for each in stores for row in plan(found, each, current, plain)]
+    changed = [row.tp for row in rows if row.new is not None]
+    rows = checked(rows, group_stores.logs(changed), _owners(session, group, changed))
+    in_the_way = "" if allow_members and not seen.control_problem and seen.control is None else seen.refusal(stores)
+    return ReconcileReport(group, Path(checkpoint), found, stores, rows, in_the_way, records, seen)
+
+
+def _owners(session: AdminSession, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+    wanted = {paths.owner(group, tp): tp for tp in partitions}
+    return {wanted[path]: owner_words(node) for path, node in session.get_many(wanted).items()}
+
+
+def carry_out(session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> None:
+    """Write the changes: ZooKeeper first, each under the version that was read, then Kafka."""
+    writes = [
+        OffsetWrite(row.tp, row.new, _version(report.seen, row.tp), _take_back(report, row))
+        for row in report.changes
+        if row.store == "zookeeper"
+    ]
+    acl = SECURE_ACL if session.config.zookeeper_set_acl else None
+    done = report.reports
+    write_offsets(
+        session, report.group, writes, report.seen.control_version, done.zookeeper, acl, allow_members=allow_members
+    )
+    rows = {row.tp: row for row in report.changes if row.store == "kafka" and row.new is not None}
+    if rows and not done.stopped_by:
+        new = {tp: row.new for tp, row in rows.items() if row.new is not None}
+        KafkaStore(session, report.group).write(new, {tp: row.group_now for tp, row in rows.items()}, done.kafka)
+
+
+def _version(seen: SeenGroup, tp: TopicPartition) -> int:
+    node = seen.zookeeper.get(tp)
+    return MISSING if node is None else node.stat.version
+
+
+def _take_back(report: ReconcileReport, row: Row) -> tuple[Op, ...]:
+    """With a rewind: the record without the claim."""
+    if row.claim is None:
+        return ()
+    assert report.found.query is not None, "a claim is a query's"
+    record, version = report.records[row.tp]
+    path = paths.claims_of_partition(report.group, report.found.query, row.tp)
+    return (SetOp(path, format_record(without_claim(record, row.claim)), version),)

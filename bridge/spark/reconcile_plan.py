@@ -1,0 +1,220 @@
+"""What is to be done to a group's offsets after a query of it crashed, partition by partition.  Pure.
+
+Forward (the default), from the last batch that is in the checkpoint's commit log:
+
+    the partition is not of that batch          left: it was settled when a later batch began, or is another's since
+    the query claims (it has records)           left: its claims moved the group; what is odd is told.  Kafka's store
+                                                follows ZooKeeper's
+    the group has less, or nothing              written
+    the group has as much, or more              left: an offset never goes back here
+
+With ``rewind``, for a checkpoint that is given up: from the query's own record in ZooKeeper.
+
+    no claim of a batch behind the last done    left: nothing was claimed that is not in the sink
+    the group stands where the claim ends       set to where it begins, and the claim is taken out of the record
+    the group stands elsewhere                  left: others went on, and would read again what they have read
+
+The claim goes with the offset, in one multi: a query that is started on that checkpoint all the same claims anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bridge.spark.checkpoint import BadCheckpoint, Checkpoint, SourceOffsets
+from bridge.spark.claims.records import Claim, Record
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.znodes import INT64_MAX
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.log_ranges import LogRange
+    from zkconsumer.admin.offset_lines import Store
+    from zkconsumer.admin.offset_plan import Currents
+
+CLAIMS_MOVE_IT = "claims move this group"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a checkpoint says of one group.
+
+    ``committed``: the end of the last batch that is done.  ``of_batch``: the partitions that this batch had.  ``query``
+    is the id that the query gave itself, None for ``format("kafka")``; ``batch`` the number, by its own count, of the
+    last batch that is done, -1 without one.
+    """
+
+    committed: Mapping[TopicPartition, int]
+    of_batch: frozenset[TopicPartition]
+    query: str | None
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One partition in one store.  ``new`` None: nothing is written.  ``refusal``: why nothing of the plan can be."""
+
+    tp: TopicPartition
+    store: Store
+    group_now: int | None
+    committed: int | None
+    claim: Claim | None
+    new: int | None
+    decision: str
+    refusal: str = ""
+
+
+# --- what the checkpoint says -----------------------------------------------------------------------------------
+
+
+def found_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
+    """What the checkpoint says of the group; ``source``: of this source alone.
+
+    Raises ``BadCheckpoint`` when there is nothing of Kafka in it, or two sources read the same partitions;
+    ``PreconditionFailed`` when it is another group's.
+    """
+    logged = [batch for batch in (checkpoint.committed, *checkpoint.pending) if batch is not None]
+    known = {each.source for batch in logged for each in batch.sources}
+    if source is not None and source not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise BadCheckpoint(f"{checkpoint.place} has no offsets of Kafka of source {source}; those that have: {names}")
+    chosen = [[each for each in batch.sources if source in (None, each.source)] for batch in logged]
+    if not any(chosen):
+        what = "no batch yet" if not logged else "no source of Kafka"
+        raise BadCheckpoint(f"{checkpoint.place} has {what}: there is nothing to reconcile")
+    ours = [each.ours for batch in chosen for each in batch if each.ours is not None]
+    for envelope in ours:
+        if envelope.group != group:
+            raise PreconditionFailed(
+                f"nothing was changed: the checkpoint {checkpoint.place} is of group {envelope.group}, not of {group}"
+            )
+    queries = sorted({envelope.query for envelope in ours})
+    if len(queries) > 1:
+        raise BadCheckpoint(f"{checkpoint.place} has several sources of this group; say which one with --source")
+    done = chosen[0] if checkpoint.committed is not None else []
+    committed = _merged(checkpoint, done)
+    last = next((each.ours for each in done if each.ours is not None), None)
+    of_batch = frozenset(last.claims) if last is not None else frozenset(committed)
+    return Found(committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch)
+
+
+def _merged(checkpoint: Checkpoint, sources: list[SourceOffsets]) -> dict[TopicPartition, int]:
+    merged: dict[TopicPartition, int] = {}
+    for each in sources:
+        for tp, offset in each.offsets.items():
+            if merged.setdefault(tp, offset) != offset:
+                names = ", ".join(one.source for one in sources)
+                raise BadCheckpoint(
+                    f"{checkpoint.place}: several sources read {tp}, up to different offsets; say which one with "
+                    f"--source ({names})"
+                )
+    return merged
+
+
+def check_age(checkpoint: Checkpoint, found: Found, records: Mapping[TopicPartition, Record]) -> None:
+    """A batch is claimed when the one before is done.  Raises ``PreconditionFailed`` when the records are further."""
+    newest = max((record.answered for record in records.values()), default=-1)
+    if newest > found.batch + 1:
+        done = f"batch {found.batch}" if found.batch >= 0 else "nothing"
+        raise PreconditionFailed(
+            f"nothing was changed: query {found.query} claimed for batch {newest}, and by {checkpoint.place} it has "
+            f"done {done}. This checkpoint is an old copy, or was set back: name the one that the query used last"
+        )
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------
+
+
+def current_of(stored: int | None, convention: str) -> int | None:
+    """The *next* offset that a stored one means."""
+    if stored is None or stored < 0:
+        return None
+    return min(stored + (1 if convention == "last-consumed" else 0), INT64_MAX)
+
+
+def unfinished(record: Record, found: Found) -> Claim | None:
+    """The claim of a batch that is not done; a batch begins when the one before is done, so there is one at most."""
+    return record.latest if record.latest is not None and record.latest.batch > found.batch else None
+
+
+def plan_forward(
+    found: Found, store: Store, current: Currents, records: Mapping[TopicPartition, Record]
+) -> list[Row]:
+    """The first table.  ``current``: of ZooKeeper too where a query claims, since that is what Kafka follows."""
+    rows = []
+    for tp in sorted(found.committed.keys() | records.keys()):
+        cur, committed = current[store].get(tp), found.committed.get(tp)
+        record = records.get(tp, Record())
+        claim = unfinished(record, found)
+        new: int | None = None
+        if records:
+            in_zookeeper = current["zookeeper"].get(tp)
+            decision = _of_a_claiming_query(in_zookeeper, record, claim)
+            if store == "kafka" and in_zookeeper is not None and (cur is None or cur < in_zookeeper):
+                new, decision = in_zookeeper, "forward, as in zookeeper"
+        elif tp not in found.of_batch:
+            decision = "not of the last batch: left"
+        elif committed is not None and (cur is None or cur < committed):
+            new, decision = committed, "forward"
+        else:
+            decision = "as committed" if cur == committed else "ahead: left"
+        rows.append(Row(tp, store, cur, committed, claim, new, decision))
+    return rows
+
+
+def _of_a_claiming_query(cur: int | None, record: Record, claim: Claim | None) -> str:
+    if record.latest is not None and (cur is None or cur < record.latest.end):
+        return f"set back by somebody below the claim of {record.latest.end}: left"
+    if claim is not None:
+        return "claimed and not done: start the query again, or give --rewind"
+    return CLAIMS_MOVE_IT
+
+
+def plan_rewind(
+    found: Found, store: Store, current: Currents, records: Mapping[TopicPartition, Record]
+) -> list[Row]:
+    """The second table."""
+    rows = []
+    for tp in sorted(found.committed.keys() | records.keys()):
+        cur, claim = current[store].get(tp), unfinished(records.get(tp, Record()), found)
+        new: int | None = None
+        if claim is None:
+            decision = "nothing claimed that is not done: left"
+        elif cur == claim.end:
+            new, decision = claim.first, f"back before batch {claim.batch}"
+        elif cur is None or cur < claim.first:
+            decision = "set back by somebody already: left"
+        elif cur == claim.first:
+            decision = "stands there already"
+        else:
+            decision = "others went on: left"
+        rows.append(Row(tp, store, cur, found.committed.get(tp), claim, new, decision))
+    return rows
+
+
+def without_claim(record: Record, claim: Claim) -> Record:
+    """The record before this claim."""
+    assert record.latest == claim, "only the latest claim can be taken back"
+    return Record(record.claims[:-1])
+
+
+def checked(
+    rows: list[Row], logs: Mapping[TopicPartition, LogRange | str], owners: Mapping[TopicPartition, str]
+) -> list[Row]:
+    """The rows, with refusals for what would be written where somebody reads, or where there is no such offset."""
+    return [row if row.new is None else replace(row, refusal=_refusal(row.new, row.tp, logs, owners)) for row in rows]
+
+
+def _refusal(
+    new: int, tp: TopicPartition, logs: Mapping[TopicPartition, LogRange | str], owners: Mapping[TopicPartition, str]
+) -> str:
+    if tp in owners:
+        return f"it is owned by {owners[tp]}, which writes its own position at its next commit"
+    match logs[tp]:
+        case str() as problem:
+            return f"its log cannot be looked at: {problem}"
+        case log:
+            beyond = f"{new} is beyond the end of the log ({log.latest}): another cluster, or a topic made anew"
+            return beyond if new > log.latest else ""

@@ -1,0 +1,162 @@
+"""``starting_offsets``: Spark's own kafka source goes on where a group stopped.  Needs no pyspark.
+
+    offsets = starting_offsets("zk1:2181/kafka", "etl", ["clicks"])
+    spark.readStream.format("kafka").option("subscribe", "clicks").option("startingOffsets", offsets)
+
+Read once, for a new checkpoint.  It is read and nothing else: a member that is still there would go on with the same
+records, so a group with members is refused; ``takeover`` keeps them out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import get_args
+
+from bridge.spark.starts import (
+    Convention,
+    Missing,
+    OffsetStore,
+    OutOfRange,
+    Starts,
+    choose,
+    settle,
+    storage_for,
+    topic_names,
+)
+from zkconsumer.admin.group_stores import GroupStores, SeenGroup
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.look import storage_of
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.words import registered, some
+from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
+from zkconsumer.zk import paths
+
+log = logging.getLogger("zkconsumer.spark")
+
+NEAR_NAMES_MAX = 3
+
+
+def starting_offsets(
+    zookeeper: str | None,
+    group: str,
+    topics: str | Iterable[str] | None = None,
+    *,
+    config_file: str | Path | None = None,
+    convention: Convention = "next",
+    store: OffsetStore = "auto",
+    missing: Missing = "earliest",
+    out_of_range: OutOfRange = "refuse",
+    allow_members: bool = False,
+    doors: Doors | None = None,
+) -> str:
+    """Where the group stands, as JSON for the option ``startingOffsets`` of ``format("kafka")``.
+
+    ``topics``: those that ``subscribe`` names; None: every topic that the group has an offset of.  Every partition of
+    each is in the JSON; one that the group has no offset of begins as ``missing`` says.
+
+    ``zookeeper`` is host:port/chroot and wins over ``config_file``, which may hold whatever a consumer's file holds
+    (rights, TLS, ``offsets.storage``, ``bootstrap.servers``).  ``store``, ``convention``: see ``bridge.spark.starts``.
+    ``out_of_range``: an offset that the log does not hold (any more) is refused, or replaced by ``earliest`` or
+    ``latest``, or kept: Spark then fails, or skips with ``failOnDataLoss=false``.  What was chosen is logged.
+
+    Raises ``UsageError`` for a group or topic that does not exist, ``PreconditionFailed`` while members are registered
+    (unless ``allow_members``: they go on reading and Spark reads the same records), and for what could not be decided
+    without you; ``WorldError`` when ZooKeeper, or a broker that is needed, does not answer.
+    """
+    file = None if config_file is None else Path(config_file)
+    with AdminSession.open(zookeeper, file, doors) as session:
+        starts = read_starts(
+            session,
+            group,
+            topics,
+            convention=convention,
+            store=store,
+            missing=missing,
+            out_of_range=out_of_range,
+            allow_members=allow_members,
+        )
+    return told(starts)
+
+
+def told(starts: Starts) -> str:
+    """The JSON, when what a person should know was logged."""
+    for remark in starts.remarks:
+        log.warning("starting-offsets group=%s remark=%r", starts.group, remark)
+    return starts.to_json()
+
+
+def read_starts(
+    session: AdminSession,
+    group: str,
+    topics: str | Iterable[str] | None = None,
+    *,
+    convention: Convention = "next",
+    store: OffsetStore = "auto",
+    missing: Missing = "earliest",
+    out_of_range: OutOfRange = "refuse",
+    allow_members: bool = False,
+    ours: str = "",
+) -> Starts:
+    """The same as values, over a session that is open.  ``ours``: a member that does not count as one."""
+    _check(convention=convention, store=store, missing=missing, out_of_range=out_of_range)
+    if convention == "last-consumed" and store == "kafka":
+        raise UsageError("convention='last-consumed' is about offsets in ZooKeeper; store='kafka' has the next ones")
+    stores = GroupStores(session, group)
+    seen = stores.look(["kafka"] if store in ("kafka", "both") else ["zookeeper"], kafka_too=store == "auto")
+    if not seen.kafka:
+        refuse_unknown(session, group)
+    others = [member for member in seen.members if member != ours]
+    if others and not allow_members:
+        raise PreconditionFailed(
+            f"{registered(len(others))} in group {group} ({some(others)}) and would go on with the records that Spark "
+            "reads: stop them first, or let bridge.spark.exclusive_takeover wait for that"
+        )
+    storage = storage_for(store, storage_of(session), seen)
+    if seen.kafka_problem and storage in ("kafka", "dual"):
+        raise WorldError(
+            f"group {group} keeps its offsets in Kafka, and Kafka does not tell them: {seen.kafka_problem}"
+        )
+    partitions = _partitions(stores, seen, topic_names(topics))
+    found = choose(seen, partitions, storage, convention=convention, missing=missing)
+    logs = stores.logs([tp for tp, start in found.partitions.items() if start.offset >= 0])
+    return settle(found, logs, out_of_range)
+
+
+def _check(**given: str) -> None:
+    """Words that are none of an option's, as a caller without a type checker gives them."""
+    words = {"convention": Convention, "store": OffsetStore, "missing": Missing, "out_of_range": OutOfRange}
+    for name, value in given.items():
+        known = get_args(words[name])
+        if value not in known:
+            raise UsageError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}")
+
+
+def refuse_unknown(session: AdminSession, group: str) -> None:
+    """Raises ``UsageError`` for a group that neither store has ever heard of."""
+    if session.get(paths.group_root(group)) is not None or KafkaStore(session, group).read():
+        return
+    listed = session.children(paths.CONSUMERS)
+    near = difflib.get_close_matches(group, listed.names if listed else [], NEAR_NAMES_MAX)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; zkconsumer groups list shows those that there are"
+    raise UsageError(f"there is no group {group} at {session.config.zookeeper_connect}{hint}")
+
+
+def _partitions(stores: GroupStores, seen: SeenGroup, names: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Topic → its partitions.  A topic that nobody asked for by name, and that is gone, is left out and told."""
+    stored = {tp.topic for tp in (*seen.zookeeper, *(seen.kafka or ()))}
+    if names is None and not stored:
+        raise UsageError(f"group {seen.group} has no offsets: name the topics that Spark is to read")
+    wanted = sorted(stored) if names is None else [paths.check_topic(name) for name in names]
+    topics = stores.topics(wanted)
+    gone = [name for name in wanted if name not in topics]
+    if gone and (names is not None or not topics):
+        raise UsageError(f"no such topic: {some(gone)}; correct topics, or create them")
+    if gone:
+        log.warning("starting-topics-gone group=%s topics=%r: left out", seen.group, some(gone))
+    for name, topic in topics.items():
+        if topic.problem:
+            raise WorldError(f"the znode of topic {name} cannot be read ({topic.problem}): look who wrote it")
+    return {name: topic.partitions for name, topic in topics.items()}

@@ -1,0 +1,284 @@
+"""A group, its members' partitions and its logs, in memory: the other side of a stream's reader, without servers.
+
+    FakeGroup        offsets, owners and records of claims; a test shares the partitions out with ``share_out``
+    FakeMembership   one query's ``GroupMembership`` of it; as ``bridge.spark.keeper`` answers, without waiting
+    FakePeer         an original member: reads what it owns from where the group stands, and commits
+    FakeLogs         the logs; a record is its offset
+
+Claims are judged by the real judge.  ``tests/conformance/test_membership_conformance.py`` holds it to the real keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bridge.spark.claims.judge import OnRewind, Refuse, Rewound, Seen, Take, judge
+from bridge.spark.claims.procedure import rewound_words
+from bridge.spark.claims.records import Claim, Record
+from bridge.spark.membership import (
+    NO_OFFSET,
+    Claimed,
+    CommitMode,
+    Ended,
+    Held,
+    Holding,
+    Refused,
+    Stand,
+    Taken,
+    Wanted,
+)
+from bridge.spark.plan import Log
+from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, GroupRewound
+from zkconsumer.types import BrokerAddress, TopicPartition
+
+NOT_HELD = "this query does not hold the partition"
+
+
+@dataclass
+class FakeGroup:
+    """The group as it stands in its store.
+
+    ``topics``: topic -> partitions.  ``owners``: who owns a partition, under which epoch.  ``wanted``: whom it falls
+    to.  ``history``: every offset that was written, in order.
+    """
+
+    topics: dict[str, int]
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    owners: dict[TopicPartition, tuple[str, int]] = field(default_factory=dict)
+    wanted: dict[TopicPartition, str] = field(default_factory=dict)
+    records: dict[tuple[str, TopicPartition], Record] = field(default_factory=dict)
+    newcomers: set[TopicPartition] = field(default_factory=set)
+    history: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    members: dict[str, FakeMembership | FakePeer] = field(default_factory=dict)
+    _epochs: Iterator[int] = field(default_factory=lambda: iter(range(100, 1 << 60)))
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of every topic."""
+        return [TopicPartition(topic, n) for topic, count in sorted(self.topics.items()) for n in range(count)]
+
+    def share_out(self, wanted: Mapping[TopicPartition, str]) -> None:
+        """Who is to have what; members give back what they may, and take what is free."""
+        self.wanted.update(wanted)
+        self.settle()
+
+    def settle(self) -> None:
+        """Everybody gives back and takes, as far as that goes now."""
+        for member in list(self.members.values()):
+            member.give_back()
+        for tp, name in self.wanted.items():
+            if tp not in self.owners and name in self.members:
+                self.owners[tp] = name, next(self._epochs)
+                self.members[name].took(tp)
+
+    def give_up(self, name: str) -> None:
+        """A member is dead and its session has expired; its partitions fall to nobody until they are shared out."""
+        self.members.pop(name, None)
+        self.owners = {tp: owner for tp, owner in self.owners.items() if owner[0] != name}
+
+    def release(self, tp: TopicPartition) -> None:
+        """The owner node of a partition goes."""
+        del self.owners[tp]
+
+    def write(self, tp: TopicPartition, offset: int) -> None:
+        """The offset of a partition, whatever it was."""
+        self.offsets[tp] = offset
+        self.history.append((tp, offset))
+
+    def owned_by(self, name: str) -> dict[TopicPartition, int]:
+        """Partition -> epoch of what a member owns."""
+        return {tp: epoch for tp, (owner, epoch) in self.owners.items() if owner == name}
+
+
+class FakeMembership:
+    """One query's membership; see ``GroupMembership``."""
+
+    def __init__(
+        self, group: FakeGroup, name: str, mode: CommitMode, on_rewind: OnRewind = OnRewind.IGNORE
+    ) -> None:
+        self._group = group
+        self._name = name
+        self._mode = mode
+        self._on_rewind = on_rewind
+        self._lent: set[TopicPartition] = set()
+        self._began: dict[TopicPartition, int] = {}
+        self._rebalances = 0
+        self._is_closed = False
+        group.members[name] = self
+        group.settle()
+
+    # --- what the group does with its members -------------------------------------------------------------------
+
+    def took(self, tp: TopicPartition) -> None:
+        """The partition is ours from now on."""
+        self._began[tp] = self._group.offsets.get(tp, NO_OFFSET)
+        self._rebalances += 1
+
+    def give_back(self) -> None:
+        """What falls to others and is not lent; with ``claim`` and ``none`` also what is lent."""
+        for tp in self._leaving():
+            if tp not in self._lent or self._mode is not CommitMode.AFTER_BATCH:
+                self._lent.discard(tp)
+                self._group.release(tp)
+                self._rebalances += 1
+
+    def _leaving(self) -> list[TopicPartition]:
+        wanted = self._group.wanted
+        return [tp for tp in self._group.owned_by(self._name) if wanted.get(tp) != self._name]
+
+    def expire(self) -> None:
+        """The session expired: everything that was held is free, for whom it falls to now; nothing was written."""
+        for tp in self._group.owned_by(self._name):
+            self._group.release(tp)
+            self._rebalances += 1
+        self._lent.clear()
+        self._group.settle()
+
+    # --- GroupMembership ----------------------------------------------------------------------------------------
+
+    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+        self._check()
+        if self._mode is CommitMode.AFTER_BATCH:
+            held = self._group.owned_by(self._name)
+            for tp, one in ended.items():
+                if held.get(tp) == one.epoch and self._group.offsets.get(tp, NO_OFFSET) < one.offset:
+                    self._group.write(tp, one.offset)
+        self._lent.clear()
+        self._group.settle()
+        held = self._group.owned_by(self._name)
+        self._lent = set(held)
+        share = {tp for tp, name in self._group.wanted.items() if name == self._name}
+        lent = {tp: Held(epoch, self._began[tp]) for tp, epoch in held.items()}
+        return Holding(lent, share <= held.keys(), self._rebalances, dict(self._group.topics))
+
+    def planned(self, partitions: Collection[TopicPartition]) -> None:
+        self._check()
+        self._lent &= set(partitions)
+        self._group.settle()
+
+    def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+        self._check()
+        made = {}
+        for tp in partitions:
+            latest = self._group.records.get((query, tp), Record()).latest
+            made[tp] = Stand(self._group.offsets.get(tp, NO_OFFSET), latest.end if latest is not None else None)
+        return made
+
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
+    ) -> dict[TopicPartition, Claimed]:
+        self._check()
+        return {tp: self._claim_one(query, batch, tp, wanted) for tp, wanted in ranges.items()}
+
+    def _claim_one(self, query: str, batch: int, tp: TopicPartition, wanted: Wanted) -> Claimed:
+        group = self._group
+        record = group.records.get((query, tp), Record())
+        epoch = group.owned_by(self._name).get(tp)
+        claimed = record.latest.end if record.latest is not None else None
+        seen = Seen(record, claimed, "" if epoch is not None else NOT_HELD, group.offsets.get(tp))
+        verdict = judge(batch, wanted, seen, self._on_rewind)
+        if isinstance(verdict, Refused):
+            return verdict
+        if isinstance(verdict, Rewound):
+            raise GroupRewound(rewound_words("fake", tp, verdict.offset, verdict.claimed))
+        if isinstance(verdict, Refuse):
+            group.records[query, tp] = record.with_refusal(batch)
+            return Refused(verdict.why)
+        if isinstance(verdict, Take):
+            assert epoch is not None, "row 4 refuses the others"
+            group.write(tp, verdict.end)
+            self._began[tp] = verdict.end
+            group.records[query, tp] = record.with_claim(Claim(batch, verdict.first, verdict.end, epoch, 0))
+        return Taken(verdict.first, verdict.end)
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+        self._check()
+        held = self._group.owned_by(self._name)
+        for tp in offsets.keys() & held.keys():
+            self._group.write(tp, offsets[tp])
+            self._began[tp] = offsets[tp]
+        return dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
+
+    def brokers(self) -> list[BrokerAddress]:
+        self._check()
+        return [BrokerAddress(0, "broker", 9092)]
+
+    def observe(self) -> Mapping[str, int]:
+        return {"owned_partitions": len(self._group.owned_by(self._name)), "rebalances": self._rebalances}
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._group.give_up(self._name)
+
+    def _check(self) -> None:
+        if self._is_closed or self._group.members.get(self._name) is not self:
+            raise ConnectorClosed("this membership is over")
+
+
+class FakePeer:
+    """An original member that commits whatever it has read at once; ``output`` is all of it."""
+
+    def __init__(self, group: FakeGroup, name: str) -> None:
+        self._group = group
+        self._name = name
+        self._positions: dict[TopicPartition, int] = {}
+        self.output: list[tuple[TopicPartition, int]] = []
+        group.members[name] = self
+
+    def took(self, tp: TopicPartition) -> None:
+        """It reads from where the group stands, or from the beginning."""
+        self._positions[tp] = max(0, self._group.offsets.get(tp, 0))
+
+    def give_back(self) -> None:
+        """At once."""
+        for tp in self._group.owned_by(self._name):
+            if self._group.wanted.get(tp) != self._name:
+                self._group.release(tp)
+
+    def read(self, logs: FakeLogs, most: int) -> None:
+        """So many records at most of each partition that it owns."""
+        for tp in self._group.owned_by(self._name):
+            position = self._positions[tp]
+            end = min(logs.ranges[tp].end, position + most)
+            self.output += [(tp, offset) for offset in range(position, end)]
+            self._positions[tp] = end
+            if end > position:
+                self._group.write(tp, end)
+
+
+@dataclass
+class FakeLogs:
+    """Logs in memory; see ``bridge.spark.logs.Logs``.  ``unknown``: those whose leaders do not answer, and why;
+    ``is_silent``: no broker answers."""
+
+    ranges: dict[TopicPartition, Log]
+    unknown: dict[TopicPartition, str] = field(default_factory=dict)
+    times: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    bytes_an_offset: float = 100.0
+    questions: int = 0
+    is_silent: bool = False
+
+    def ask(
+        self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Log | str]:
+        self.questions += 1
+        if self.is_silent:
+            raise BrokerUnreachable("none of 1 brokers answers")
+        return {tp: self.unknown.get(tp) or self._log(tp, times.get(tp)) for tp in partitions}
+
+    def _log(self, tp: TopicPartition, time_ms: int | None) -> Log:
+        log = self.ranges[tp]
+        return log if time_ms is None else Log(log.first, log.end, self.times.get(tp, {}).get(time_ms))
+
+    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+        return self.bytes_an_offset
+
+    def close(self) -> None:
+        pass
+
+    def produce(self, tp: TopicPartition, count: int) -> None:
+        """So many records more."""
+        log = self.ranges[tp]
+        self.ranges[tp] = Log(log.first, log.end + count)

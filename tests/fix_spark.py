@@ -1,0 +1,170 @@
+"""One Spark session for all tests that need one, and what a test does with it again and again.
+
+Starting Spark takes ten seconds and a first query of Python's as much again, so the session is shared: a test gives
+its tables, queries and folders names of their own (``fresh_name``, ``tmp_path``), stops its queries, and changes no
+setting of the session for good.  Java must be there in CI; elsewhere its lack is a clear skip.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import ensure_spark_jars, missing_for_spark_jars
+from zkconsumer.testing.sandbox.java import find_jdk
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TEST_TIMEOUT_S = 240
+"""For a test of ``tests/spark`` that names no other: the first one starts Spark, ZooKeeper and a broker."""
+
+STOP_TIMEOUT_S = 20
+"""How long Spark may take to stop before its process is killed."""
+
+QUERY_TIMEOUT_S = 120
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Short-lived, and many on few cores: a tenth is saved."""
+
+
+def missing_for_spark() -> str | None:
+    """Why Spark cannot be started here, as a sentence, or None."""
+    for module in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed: pip install 'zkconsumer[spark]'"
+    try:
+        find_jdk()
+    except SandboxError as error:
+        return str(error)
+    return missing_for_spark_jars()
+
+
+def require_spark() -> None:
+    """Skips the test if Spark cannot be started here; in CI it fails instead."""
+    reason = missing_for_spark()
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"in CI nothing real is skipped: {reason}")
+    pytest.skip(reason)
+
+
+def spark_environment() -> dict[str, str]:
+    """What every process of Spark's needs in its environment: this Python, this tree, the loopback interface."""
+    path = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+    }
+
+
+def spark_settings(folder: Path) -> dict[str, str]:
+    """Settings of a small Spark that writes below ``folder`` only."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        "spark.default.parallelism": "2",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.python.worker.reuse": "true",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session on ``local[2]``, with Spark's own Kafka source; do not stop it.  Its workers run this tree's code."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_environment().items():
+            patch.setenv(name, value)
+        builder = SparkSession.builder.master("local[2]").appName("zkconsumer-tests")
+        jars = ",".join(map(str, ensure_spark_jars()))
+        session = builder.config(map={**spark_settings(folder), "spark.jars": jars}).getOrCreate()
+        process = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+        try:
+            yield session
+        finally:
+            _stop(session, process)
+
+
+def _stop(session: SparkSession, process: subprocess.Popen[bytes]) -> None:
+    """Stop the session, then the JVM, which ends when its standard input does; kill it if it does not."""
+    from pyspark import SparkContext
+
+    stopping = threading.Thread(target=session.stop, name="stop-spark", daemon=True)
+    stopping.start()
+    stopping.join(STOP_TIMEOUT_S)
+    if not stopping.is_alive():
+        gateway: Any = SparkContext._gateway
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_TIMEOUT_S)
+
+
+# --- queries ----------------------------------------------------------------------------------------------------
+
+
+def checkpoint_of(folder: Path) -> Path:
+    """Where ``run_available_now`` and ``start_query`` keep the checkpoint of the query in ``folder``."""
+    return folder / "checkpoint"
+
+
+def start_query(stream: DataFrame, folder: Path, *, available_now: bool = False, **writer: Any) -> StreamingQuery:
+    """Writes the stream below ``folder`` as Parquet, exactly once; ``writer``: options of the writer."""
+    made = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint_of(folder)))
+    made = made.options(**writer)
+    if available_now:
+        made = made.trigger(availableNow=True)
+    return made.start(str(folder / "sink"))
+
+
+def run_available_now(
+    stream: DataFrame, folder: Path, timeout_s: float = QUERY_TIMEOUT_S, **writer: Any
+) -> StreamingQuery:
+    """Reads what there is now, as a query whose checkpoint and sink are in ``folder``; again goes on from there.
+
+    Raises what the query raised; fails the test, and stops the query, when it is not over in time.
+    """
+    query = start_query(stream, folder, available_now=True, **writer)
+    try:
+        if not query.awaitTermination(timeout_s):
+            pytest.fail(f"the query is not over after {timeout_s} s; its last progress: {query.lastProgress}")
+    finally:
+        query.stop()
+    return query
+
+
+def sunk(spark: SparkSession, folder: Path) -> list[Row]:
+    """The rows that queries in ``folder`` have written."""
+    sink = folder / "sink"
+    return spark.read.parquet(str(sink)).collect() if (sink / "_spark_metadata").exists() else []

@@ -1,0 +1,202 @@
+"""Every kind of record set comes out of the fast way as it comes out of the record reader."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from struct import pack
+
+import cramjam
+import google_crc32c
+import pytest
+
+from zkconsumer.errors import InvalidMessageException
+from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set, varint
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.records import iter_records
+
+pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
+
+from bridge.spark import batches, columns, messages, spans
+from bridge.spark.arrow import SCHEMA, record_batches
+from bridge.spark.columns import read_columns, scan
+
+HEADERS = (("a", b"1"), ("b", None), ("", b""))
+KEYS = [b"key", None, b"", b"k" * 70]
+VALUES = [b"value", None, b"", b"v" * 200]
+BATCHES, IN_A_BATCH = 6, 16
+RECORDS = BATCHES * IN_A_BATCH
+
+MATRIX = [
+    (magic, codec, append)
+    for magic, codec, append in itertools.product((0, 1, 2), compression.NAMES, (False, True))
+    if not (magic == 0 and append) and not (magic < 2 and codec == compression.ZSTD)
+]
+
+
+def made(magic: int, codec: int, append: bool) -> bytes:
+    """Keys and values of every kind, in every pair; headers on some; timestamps that go back and forth."""
+    record_set = b""
+    kinds = itertools.cycle(itertools.product(KEYS, VALUES))
+    for batch in range(BATCHES):
+        first = 1000 + batch * IN_A_BATCH
+        records = [
+            Record(
+                offset,
+                10**12 + (offset * 7919) % 50,
+                0,
+                *next(kinds),
+                HEADERS if magic == 2 and offset % 5 == 0 else (),
+            )
+            for offset in range(first, first + IN_A_BATCH)
+        ]
+        record_set += build_record_set(records, magic, codec, log_append_time=append)
+    return record_set
+
+
+def rows(record_set: bytes, first: int = 0, end: int = 2**62) -> list[Record]:
+    found = []
+    for piece in read_columns(record_set, first, end, with_headers=True):
+        for batch in record_batches(piece, "t", 0, SCHEMA, 7):
+            batch.validate(full=True)
+            times = batch.column("timestamp").view("int64").to_pylist()
+            for row, time_us in zip(batch.drop_columns(["timestamp"]).to_pylist(), times, strict=True):
+                headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+                timestamp = time_us // 1000
+                found.append(Record(row["offset"], timestamp, row["timestampType"], row["key"], row["value"], headers))
+    return found
+
+
+@pytest.fixture
+def only_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is read one by one fails the test."""
+
+    def slow(*_: object, **__: object) -> None:
+        pytest.fail("the record reader was asked")
+
+    monkeypatch.setattr(columns, "pieces_of", slow)
+    monkeypatch.setattr(batches, "pieces_of", slow)
+
+
+@pytest.mark.usefixtures("only_fast")
+@pytest.mark.parametrize(("magic", "codec", "append"), MATRIX)
+def test_every_format_codec_and_kind_of_time(magic: int, codec: int, append: bool) -> None:
+    record_set = made(magic, codec, append)
+    expected = list(iter_records(record_set))
+    assert len(expected) == RECORDS
+    assert rows(record_set) == expected
+    for first, end in [(1003, 1050), (1016, 1032), (1095, 2000), (0, 1001), (1040, 1041), (3000, 4000)]:
+        assert rows(record_set, first, end) == [r for r in expected if first <= r.offset < end]
+    for cut in (1, 20, len(record_set) // 2, len(record_set) - 1):
+        assert rows(record_set[:cut]) == list(iter_records(record_set[:cut]))
+
+
+@pytest.mark.usefixtures("only_fast")
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_snappy_as_one_raw_block(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As librdkafka writes it; Java writes the blocks of xerial."""
+    monkeypatch.setattr(compression, "_snappy", lambda payload: bytes(cramjam.snappy.compress_raw(payload)))
+    record_set = made(magic, compression.SNAPPY, False)
+    assert compression._XERIAL_MAGIC not in record_set
+    assert rows(record_set) == list(iter_records(record_set))
+
+
+@pytest.mark.usefixtures("only_fast")
+def test_formats_follow_each_other() -> None:
+    """A topic whose format was changed, and changed back."""
+    record_set, expected = b"", []
+    for number, (magic, codec) in enumerate([(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 3), (1, 0), (0, 0)]):
+        records = [Record(100 * number + n, 5, 0, b"k", b"v" * n, ()) for n in range(20)]
+        record_set += build_record_set(records, magic, codec)
+        expected += records
+    assert [(r.offset, r.key, r.value) for r in rows(record_set)] == [(r.offset, r.key, r.value) for r in expected]
+    assert rows(record_set) == list(iter_records(record_set))
+
+
+@pytest.mark.usefixtures("only_fast")
+@pytest.mark.parametrize("filler", [b"\x01\x00" * 40, b"\x00" * 80, b"\x01" * 80])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_values_that_look_like_beginnings_of_messages(magic: int, filler: bytes) -> None:
+    inner = build_record_set([Record(3, 5, 0, b"k", filler)], magic)
+    values = [filler[: n % 80] + inner[: n % 110] + filler for n in range(300)]
+    record_set = build_record_set([Record(n, 5, 0, None, value) for n, value in enumerate(values)], magic)
+    assert rows(record_set) == list(iter_records(record_set))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("number", [1, 2, 63, 64])
+def test_one_damaged_message_among_many_is_found(magic: int, number: int) -> None:
+    sound = build_record_set([Record(n, 5, 0, b"key", b"value" * (n % 5)) for n in range(65)], magic)
+    starts = [entry.starts.tolist() for entry in scan(sound).parts if isinstance(entry, messages.Messages)]
+    [positions] = starts
+    for at in (12, 16 if magic else 17, 25 + 4 * magic, -1):
+        damaged = bytearray(sound)
+        where = positions[number] + at
+        damaged[where] ^= 0x10 if at != 12 else 0x01
+        with pytest.raises(Exception, match=r"checksum|format|codec|size|longer|cut off|not known"):
+            list(read_columns(bytes(damaged)))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_compressed_message_before_the_beginning_is_not_opened(magic: int) -> None:
+    damaged = bytearray(build_record_set([Record(n, 5, 0, b"k", b"v" * n) for n in range(20)], magic, compression.GZIP))
+    damaged[-30] ^= 0x10
+    damaged[12:16] = pack(">I", zlib.crc32(bytes(damaged[16:])))
+    record_set = bytes(damaged) + made(magic, compression.GZIP, False)
+    assert rows(record_set, 20) == list(iter_records(record_set, 20))
+    with pytest.raises(InvalidMessageException, match="gzip"):
+        rows(record_set, 19)
+
+
+def test_what_is_behind_the_end_is_not_scanned() -> None:
+    for magic, codec in [(0, 0), (1, 0), (1, 1), (2, 0)]:
+        record_set = made(magic, codec, False) + b"\xff" * 200
+        assert scan(record_set, 1000 + RECORDS).next_offset == 1000 + RECORDS
+        assert len(rows(record_set, 0, 1000 + RECORDS)) == RECORDS
+
+
+# --- what a small answer may stand for ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(0, 1), (1, 1), (2, 0), (2, 1)])
+def test_pieces_are_bounded_by_bytes_and_by_records(magic: int, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_set = made(magic, codec, False)
+    expected = list(iter_records(record_set))
+    for most in (2 * IN_A_BATCH, IN_A_BATCH - 1):
+        monkeypatch.setattr(batches, "PIECE_RECORDS_MAX", most)
+        monkeypatch.setattr(batches, "PIECE_BYTES_MAX", 100 * most)
+        monkeypatch.setattr(columns, "PIECE_BYTES_MAX", 100 * most)
+        monkeypatch.setattr(spans, "PIECE_OBJECTS_MAX", 4)
+        pieces = [len(piece) for piece in read_columns(record_set)]
+        assert max(pieces) <= most
+        assert len(pieces) > 2
+        assert rows(record_set) == expected
+        assert rows(record_set, 1003, 1050) == [r for r in expected if 1003 <= r.offset < 1050]
+
+
+def test_a_record_of_more_headers_than_are_read_is_refused_at_once() -> None:
+    """A kilobyte may stand for a hundred million, and each would be a step and some numbers."""
+    headers = (("", None),) * 100_001
+    record_set = build_record_set([Record(7, 5, 0, b"key", b"value", headers)], 2, compression.ZSTD)
+    with pytest.raises(InvalidMessageException, match="a record with more than 100000 headers"):
+        rows(record_set)
+    [piece] = read_columns(record_set)
+    assert piece.offset.tolist() == [7]
+
+
+def test_many_headers_of_many_records_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "PIECE_HEADERS_MAX", 10)
+    monkeypatch.setattr(spans, "PIECE_OBJECTS_MAX", 4)
+    record_set = made(2, compression.NONE, False)
+    assert rows(record_set) == list(iter_records(record_set))
+
+
+def test_an_offset_beyond_64_bits_is_refused() -> None:
+    fields = bytes(2) + varint(20) + varint(-1) + varint(-1) + varint(0)
+    body = varint(len(fields)) + fields
+    covered = pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + body
+    rest = pack(">iBI", 0, 2, google_crc32c.value(covered)) + covered
+    record_set = pack(">qi", 2**63 - 10, len(rest)) + rest
+    with pytest.raises(InvalidMessageException):
+        list(read_columns(record_set))

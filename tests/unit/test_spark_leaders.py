@@ -1,0 +1,52 @@
+"""What a stream remembers of brokers from batch to batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from bridge.spark import logs
+from bridge.spark.logs import BrokerLogs
+from zkconsumer.admin.brokers import Brokers
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka.metadata import Leaders
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.types import BrokerAddress, TopicPartition
+
+BROKER = BrokerAddress(1, "b", 9092)
+CONFIG = ConsumerConfig.from_properties({"group.id": "g", "zookeeper.connect": "z:2181"})
+
+
+def test_leaders_are_remembered_until_the_topic_grows_or_they_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {TopicPartition("t", 0): BROKER}
+    asked: list[int] = []
+
+    def leaders(self: Brokers, topics: Collection[str] | None) -> Leaders:
+        asked.append(len(there))
+        return Leaders({1: BROKER}, dict(there), {})
+
+    def log_ranges(
+        brokers: Brokers, partitions: list[TopicPartition], time_ms: int | None
+    ) -> dict[TopicPartition, Any]:
+        led = brokers.leaders({tp.topic for tp in partitions}).led
+        return {tp: LogRange(0, 9) if tp in led else "nobody leads it" for tp in partitions}
+
+    monkeypatch.setattr(Brokers, "leaders", leaders)
+    monkeypatch.setattr(logs, "log_ranges", log_ranges)
+    clock = ManualClock()
+    some = BrokerLogs(CONFIG, lambda: [BROKER], clock)
+    some.ask(list(there), {})
+    some.ask(list(there), {})
+    assert asked == [1], "a batch later they are known"
+    there[TopicPartition("t", 1)] = BROKER
+    found = some.ask(list(there), {})
+    assert asked == [1, 2]
+    assert not any(isinstance(told, str) for told in found.values()), "a new partition is read at once"
+    some.ask(list(there), {})
+    assert asked == [1, 2]
+    clock.move(logs.LEADERS_AGE_MAX_MS)
+    some.ask(list(there), {})
+    assert asked == [1, 2, 2]

@@ -1,0 +1,93 @@
+"""The offset in Spark's checkpoint: what is written is read again, and what is foreign says what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.spark.membership import CommitMode
+from bridge.spark.offsets import INITIAL, BatchOffsets, ForeignCheckpoint, Stats, check_mode, decode, encode
+from zkconsumer.types import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("u.v-w", 10)
+BATCH = BatchOffsets("g", "ab" * 16, 3, {A: 5}, {A: 9, B: 7}, {A: 1 << 40}, Stats(2, 11), CommitMode.CLAIM, {"t": 1})
+WRITTEN: dict[str, Any] = {
+    "v": 1, "g": "g", "q": "ab" * 16, "n": 3, "from": {"t": {"0": 5}}, "to": {"t": {"0": 9}, "u.v-w": {"10": 7}},
+    "claims": {"t": {"0": 1 << 40}}, "s": {"rebalances": 2, "lostOffsets": 11}, "m": "claim",
+    "topics": {"t": 1},
+}  # fmt: skip
+
+
+def refusal(found: Any, group: str = "g") -> str:
+    with pytest.raises(ForeignCheckpoint) as caught:
+        decode(found, group)
+    return str(caught.value)
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert encode(BATCH) == WRITTEN
+    assert decode(json.loads(json.dumps(encode(BATCH))), "g") == BATCH
+    assert decode(json.loads(json.dumps(INITIAL)), "g") is None
+
+
+def test_the_checkpoint_of_another_group_names_both_and_what_to_do() -> None:
+    told = refusal(WRITTEN, "h")
+    assert told.startswith("the checkpoint of this query belongs to the group 'g', but group.id is 'h'")
+    assert "set group.id=g, or give the query a checkpointLocation of its own" in told
+
+
+@pytest.mark.parametrize("found", [{"t": {"0": 5}}, {}, [1], "x", None, 7])
+def test_the_checkpoint_of_another_source_is_not_taken_over(found: Any) -> None:
+    told = refusal(found)
+    assert "was not written by zkconsumer" in told
+    assert "a checkpointLocation of its own" in told
+
+
+def test_an_offset_of_a_later_release_says_which_one_to_install() -> None:
+    assert "written by a later release of zkconsumer (version 2" in refusal({**WRITTEN, "v": 2, "more": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"q": "../x"}, "g or q is no name"),
+        ({"g": 3}, "g or q is no name"),
+        ({"n": -2}, "n is no count"),
+        ({"n": True}, "n is no count"),
+        ({"s": {}}, "s has not the counts"),
+        ({"s": {"rebalances": 0, "lostOffsets": -1}}, "lostOffsets is no count"),
+        ({"from": {"t": {"0": 10}}}, "t/0 begins at 10 and ends at 9"),
+        ({"from": {"t": {"0": -1}}}, "t/0 begins at -1"),
+        ({"from": {"x": {"0": 1}}}, "from and claims name different partitions"),
+        ({"to": {"t": {"zero": 9}}}, "no number of a partition"),
+        ({"to": {"t": {"0": "9"}}}, "is not an offset"),
+        ({"to": [1]}, "no JSON object"),
+        ({"m": "often"}, "'often' is not a valid CommitMode"),
+        ({"topics": [1]}, "topics is no JSON object"),
+        ({"topics": {"t": -1}}, "t is no count"),
+        ({"extra": 1}, "the names in it"),
+        ({"v": True}, "the names in it"),
+    ],
+)
+def test_what_was_edited_is_not_believed(change: dict[str, Any], words: str) -> None:
+    changed = {**WRITTEN, **change}
+    if change == {"v": True}:
+        changed["v"] = "1"
+    told = refusal(changed)
+    assert words in told
+    assert "damaged, or was edited" in told
+
+
+def test_a_missing_part_is_noticed() -> None:
+    for key in WRITTEN.keys() - {"v"}:
+        assert "the names in it" in refusal({name: value for name, value in WRITTEN.items() if name != key})
+
+
+def test_a_checkpoint_with_claims_is_none_without_and_says_what_to_do() -> None:
+    check_mode(BATCH, CommitMode.CLAIM)
+    with pytest.raises(ForeignCheckpoint) as caught:
+        check_mode(BATCH, CommitMode.NONE)
+    assert "Set group.offsets.commit=claim again; or bring the group" in str(caught.value)
+    assert "zkconsumer spark reconcile" in str(caught.value)

@@ -1,0 +1,288 @@
+"""The options of format("zkconsumer"): what they become, what is refused and in which words, and their page."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from bridge.spark.datasource import COLUMNS, ZkConsumerDataSource, columns_of
+from bridge.spark.membership import CommitMode
+from bridge.spark.option_page import render_options
+from bridge.spark.option_table import ASIDE, GROUP, KAFKA, OLD_NAMES, OWN, REFUSED
+from bridge.spark.options import Assigned, Named, SourceOptions, read_options
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, check_names_all
+from zkconsumer.core.topic_filter import Blacklist, Whitelist
+from zkconsumer.errors import InvalidConfigException
+from zkconsumer.types import TopicPartition
+
+PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "spark-options.md"
+
+LEAST = {"zookeeper.connect": "zk:2181/kafka", "group.id": "billing", "subscribe": "orders, refunds"}
+
+
+def stream(**more: str) -> SourceOptions:
+    return read_options({**LEAST, **_named(more)}, is_stream=True)
+
+
+def batch(**more: str) -> SourceOptions:
+    return read_options({**LEAST, **_named(more)}, is_stream=False)
+
+
+def _named(options: dict[str, str]) -> dict[str, str]:
+    return {name.replace("__", ".").lower(): value for name, value in options.items()}
+
+
+def problems(options: dict[str, str], *, is_stream: bool = True) -> list[str]:
+    with pytest.raises(InvalidConfigException) as caught:
+        read_options(options, is_stream=is_stream)
+    head, *lines = str(caught.value).split("\n  ")
+    assert "spark-options.md" in head
+    return lines
+
+
+def problem(is_stream: bool = True, **more: str) -> str:
+    [line] = problems({**LEAST, **_named(more)}, is_stream=is_stream)
+    return line
+
+
+def test_the_least_that_a_stream_needs_and_what_follows_from_it() -> None:
+    read = stream()
+    assert read.subscribed == Named(("orders", "refunds"))
+    assert (read.config.group_id, read.config.zookeeper_connect) == ("billing", "zk:2181/kafka")
+    assert (read.starting, read.commit, read.threads) == (FromGroup(), CommitMode.AFTER_BATCH, 1)
+    assert (read.max_offsets, read.fail_on_data_loss, read.max_delay_ms) == (None, True, 900_000)
+    assert read.warnings == {}
+
+
+def test_names_come_in_lower_case_as_spark_has_them_and_in_any_other() -> None:
+    assert stream(maxOffsetsPerTrigger="10").max_offsets == 10
+    read = read_options({**LEAST, "MAXOFFSETSPERTRIGGER": "10", "Group.Offsets.Commit": "CLAIM"}, is_stream=True)
+    assert (read.max_offsets, read.commit) == (10, CommitMode.CLAIM)
+
+
+def test_all_problems_are_told_at_once_and_by_the_names_of_the_options() -> None:
+    given = {"group.id": "a/b", "kafka.sasl.password": "hush", "maxoffsetspertriger": "1", "minpartitions": "0"}
+    told = problems(given)
+    text = "\n".join(told)
+    assert "maxoffsetspertriger is not known: did you mean maxOffsetsPerTrigger?" in told
+    assert "minPartitions=0: set it to an integer from 1 to 1000000, in tasks" in told
+    assert "group.id=a/b" in text
+    assert "zookeeper.connect is missing" in text
+    assert "what is to be read is said by one of subscribe, subscribePattern, subscribe.blacklist, topics" in text
+    # A configuration with a bad key is not looked at further; alone, the contradiction is told.
+    assert problem(kafka__sasl__password="hush").startswith("kafka.security.protocol=PLAINTEXT: is without SASL")
+    assert "hush" not in text
+
+
+def test_a_setting_of_brokers_without_its_prefix_is_led_to_it() -> None:
+    assert problem(security__protocol="SSL") == "security.protocol is not known: did you mean kafka.security.protocol?"
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_refused_says_why(name: str) -> None:
+    assert problem(**{name.replace(".", "__"): "x"}) == f"{name} cannot be set: {REFUSED[name]}"
+
+
+@pytest.mark.parametrize("name", [*sorted(ASIDE), "kafka.max.poll.records"])
+def test_what_has_no_effect_is_taken_with_a_warning(name: str) -> None:
+    read = stream(**{name.replace(".", "__"): "x"})
+    assert read.warnings.keys() == {name}
+    assert read.warnings[name]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"subscribePattern": "orders|re.*"}, Whitelist("orders|re.*")),
+        ({"subscribe.blacklist": "test-.*"}, Blacklist("test-.*")),
+        ({"topics": "orders:2, refunds:1"}, Named(("orders", "refunds"))),
+        ({"topics": '{"orders": 2, "refunds": 1}'}, Named(("orders", "refunds"))),
+    ],
+)
+def test_the_ways_to_say_what_is_read(options: dict[str, str], wanted: object) -> None:
+    base = {name: value for name, value in LEAST.items() if name != "subscribe"}
+    read = read_options({**base, **options}, is_stream=True)
+    assert read.subscribed == wanted
+    assert read.threads == ({"orders": 2, "refunds": 1} if "topics" in options else 1)
+
+
+def test_partitions_can_be_named_in_a_batch_only() -> None:
+    base = {"zookeeper.connect": "zk:1", "group.id": "g", "assign": '{"orders": [1, 0]}'}
+    read = read_options(base, is_stream=False)
+    assert read.subscribed == Assigned((TopicPartition("orders", 0), TopicPartition("orders", 1)))
+    told = problems(base)
+    assert "assign cannot be set: in a stream the group shares the partitions out; subscribe to the topics" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribePattern": "x"}, "subscribe and subscribePattern are set; set one alone"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is more than maxOffsetsPerTrigger=4"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay=soon: set it to a number and ms, s, m, h or d"),
+        ({"consumer__threads": "many"}, "consumer.threads=many: set it to a number from 1 to 100000, or all"),
+        ({"startingOffsets": "erliest"}, "it is no JSON"),
+        ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "a name stands in it twice"),
+        ({"startingOffsets": '{"orders": {"00": 1}}'}, "no number of a partition"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "-1 for latest, or -2 for earliest"),
+        ({"startingOffsets": '{"orders": {"0": true}}'}, "which is not an offset"),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "milliseconds since 1970"),
+        ({"endingOffsets": "latest"}, "a stream has no end"),
+        ({"zk__config": "/no/such/file"}, "/no/such/file cannot be read"),
+        ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "OAUTHBEARER"}, "makes tokens"),
+        ({"group__offsets__commit": "always"}, "afterBatch or claim or none"),
+        ({"metrics__listen": "9090"}, "metrics.listen=9090: set it to HOST:PORT"),
+    ],
+)
+def test_what_cannot_be_is_explained(options: dict[str, str], words: str) -> None:
+    assert words in problem(**options)
+
+
+def test_the_winner_of_several_starting_points_is_that_of_spark_and_the_others_are_named() -> None:
+    read = stream(startingTimestamp="5", startingOffsetsByTimestamp='{"orders": {"0": 7}}', startingOffsets="latest")
+    assert read.starting == AtTime(5)
+    why = "has no effect beside startingTimestamp"
+    assert read.warnings == {"startingOffsetsByTimestamp": why, "startingOffsets": why}
+    assert stream(startingOffsetsByTimestamp='{"orders": {"0": 7}}').starting == AtTimes(
+        {TopicPartition("orders", 0): 7}
+    )
+    assert stream(startingOffsets='{"orders": {"0": -1}}').starting == AtOffsets({TopicPartition("orders", 0): -1})
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted_ms"), [("7", 7), ("7ms", 7), ("2s", 2000), ("3m", 180_000), ("3 min", 180_000), ("1d", 86_400_000)]
+)
+def test_times_are_written_as_in_spark(text: str, wanted_ms: int) -> None:
+    assert stream(minOffsetsPerTrigger="1", maxTriggerDelay=text).max_delay_ms == wanted_ms
+
+
+def test_a_batch_without_a_group_begins_with_the_log_and_with_one_where_it_stands() -> None:
+    assert batch().starting == FromGroup()
+    bare = read_options({"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}, is_stream=False)
+    assert (bare.starting, bare.ending, bare.has_group, bare.has_zookeeper) == (Earliest(), Latest(), False, False)
+    [told] = problems(
+        {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "group"}, is_stream=False
+    )
+    assert told == "startingOffsets=group: which group? Set group.id"
+    [told] = problems({"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "group.id": "g"}, is_stream=False)
+    assert told.startswith("startingOffsets=group: the group is in ZooKeeper")
+    [told] = problems({"subscribe": "t"}, is_stream=False)
+    assert told.startswith("where is Kafka? Set zookeeper.connect")
+
+
+def test_a_batch_cannot_begin_at_the_end_nor_end_at_the_beginning() -> None:
+    assert "is empty" in problem(False, startingOffsets="latest")
+    assert "orders/0 has -1" in problem(False, startingOffsets='{"orders": {"0": -1}}')
+    assert "orders/0 has -2" in problem(False, endingOffsets='{"orders": {"0": -2}}')
+    assert "cannot end where the log begins" in problem(False, endingOffsets="earliest")
+    assert batch(endingTimestamp="9", endingOffsets="latest").ending == AtTime(9)
+    assert batch(maxOffsetsPerTrigger="9").warnings.keys() == {"maxOffsetsPerTrigger"}
+
+
+def test_an_old_file_of_settings_holds_where_no_option_is_given(tmp_path: Path) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text("zookeeper.connect=zk:1\ngroup.id=old\nauto.offset.reset=smallest\nfetch.size=3\n")
+    read = read_options({"subscribe": "t", "zk.config": str(file), "group.id": "new"}, is_stream=True)
+    assert (read.config.zookeeper_connect, read.config.group_id) == ("zk:1", "new")
+    assert read.config.auto_offset_reset == "smallest"
+    assert read_options({"subscribe": "t", "zk.config": str(file)}, is_stream=False).starting == FromGroup()
+
+
+def test_no_text_shows_a_secret() -> None:
+    secret = "hush-hush"
+    read = stream(
+        kafka__security__protocol="SASL_PLAINTEXT", kafka__sasl__mechanism="PLAIN", kafka__sasl__username="me",
+        kafka__sasl__password=secret,
+    )  # fmt: skip
+    assert secret not in f"{read!r} {read.warnings} {read.given}"
+    assert "kafka.sasl.password='[hidden]'" in repr(read)
+    again = pickle.loads(pickle.dumps(read))
+    assert again.config.sasl_password == secret
+    assert secret not in repr(again)
+
+
+def test_how_often_kafka_is_asked_for_new_partitions_counts_where_zookeeper_does_not_tell() -> None:
+    read = stream(kafka__metadata__max__age__ms="1000", kafka__bootstrap__servers="kafka:9092")
+    assert (read.config.metadata_max_age_ms, read.warnings) == (1000, {})
+    told = stream(kafka__metadata__max__age__ms="1000").warnings
+    assert "has no effect without bootstrap.servers" in told["kafka.metadata.max.age.ms"]
+
+
+def test_offsets_must_name_every_partition_and_no_other() -> None:
+    there = {"orders": 2}
+    assert check_names_all("startingOffsets", [TopicPartition("orders", n) for n in (0, 1)], there) == ""
+    told = check_names_all("startingOffsets", [TopicPartition("orders", 0), TopicPartition("x", 0)], there)
+    assert "does not name orders/1" in told
+    assert "names x/0, which is not subscribed" in told
+
+
+def test_no_option_is_in_two_tables() -> None:
+    names = [*OWN, *GROUP, *KAFKA, *ASIDE, *REFUSED]
+    assert len({name.lower() for name in names}) == len(names)
+
+
+def test_the_page_is_that_of_the_tables() -> None:
+    assert PAGE.read_text("utf-8") == render_options()
+
+
+# --- the columns ------------------------------------------------------------------------------------------------
+
+
+def source(**more: str) -> ZkConsumerDataSource:
+    return ZkConsumerDataSource({**LEAST, **_named(more)})
+
+
+def test_the_schema_is_that_of_format_kafka() -> None:
+    from bridge.spark.arrow import SCHEMA
+
+    assert source().schema().simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
+    )
+    with_headers = source(includeHeaders="TRUE").schema()
+    assert with_headers["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
+    assert list(COLUMNS) == SCHEMA.names == with_headers.fieldNames()
+
+
+def test_a_wrong_option_is_told_before_the_query_starts() -> None:
+    with pytest.raises(InvalidConfigException, match="did you mean failOnDataLoss"):
+        source(failOnDataLos="true").schema()
+    # Of a batch only, and right for one.
+    assert source(endingOffsets="latest").schema()
+
+
+def test_before_spark_says_which_it_is_only_what_is_wrong_in_both_is_refused() -> None:
+    # Right for a batch but for one thing: the reader says that, and nobody is told that a batch needs a group.
+    batch = {"zookeeper.connect": "zk:1", "subscribe": "t", "startingOffsets": "latest"}
+    assert ZkConsumerDataSource(batch).schema()
+    with pytest.raises(InvalidConfigException) as caught:
+        ZkConsumerDataSource({**batch, "failOnDataLos": "true"}).schema()
+    _, *lines = str(caught.value).split("\n  ")
+    assert lines[0] == "failOnDataLos is not known: did you mean failOnDataLoss?"
+    assert lines[1].startswith("in a stream: group.id is missing")
+    assert lines[2:] == ["in a batch: startingOffsets=latest: a batch that begins at the end is empty"]
+
+
+@pytest.mark.parametrize("name", sorted(OLD_NAMES))
+def test_a_parameter_of_an_old_program_is_led_to_its_option(name: str) -> None:
+    assert problem(**{name.replace(".", "__"): "x"}) == f"{name} is not known: its name here is {OLD_NAMES[name]}"
+    assert OLD_NAMES[name] in {*OWN, *GROUP, *KAFKA}
+
+
+def test_a_narrower_schema_is_honoured_in_its_order_and_a_wrong_one_is_explained() -> None:
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    wanted = StructType([StructField("value", COLUMNS["value"]), StructField("key", COLUMNS["key"], nullable=False)])
+    assert columns_of(wanted) == ("value", "key")
+    wrong = StructType(
+        [StructField("value", StringType()), StructField("Offset", LongType()), StructField("when", LongType())]
+    )
+    with pytest.raises(InvalidConfigException) as caught:
+        columns_of(wrong)
+    _, *lines = str(caught.value).split("\n  ")
+    assert lines == [
+        "value: is binary, not string; cast it in the query",
+        "Offset: there is no such column; did you mean offset?",
+        "when: there is no such column",
+    ]

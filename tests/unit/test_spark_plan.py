@@ -1,0 +1,263 @@
+"""Where a partition goes on, row by row, and how far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.spark.claims.judge import OnRewind, Rewound
+from bridge.spark.membership import FROM_BEGINNING, NO_OFFSET, CommitMode, Held, Holding, Stand
+from bridge.spark.offsets import BatchOffsets, Stats
+from bridge.spark.plan import (
+    At,
+    ByRule,
+    Identity,
+    Limits,
+    Log,
+    Lost,
+    Positions,
+    Resolved,
+    Rules,
+    admitted,
+    mean_bytes,
+    needs_stands,
+    next_batch,
+    positions,
+    resolve,
+)
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, Starting
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+
+CLAIM, AFTER, NONE = CommitMode.CLAIM, CommitMode.AFTER_BATCH, CommitMode.NONE
+A, B, C = (TopicPartition("t", n) for n in range(3))
+OLD, NEW = 7, 8
+"""The epoch of the last batch, and another one."""
+
+
+def rules(mode: CommitMode = AFTER, starting: Starting | None = None, **more: Any) -> Rules:
+    return Rules(starting or FromGroup(), more.pop("smallest", False), mode, OnRewind.IGNORE, True, **more)
+
+
+def held(epoch: int = NEW, offset: int = NO_OFFSET, tp: TopicPartition = A) -> Holding:
+    return Holding({tp: Held(epoch, offset)}, True, 0, {"t": 3})
+
+
+def start(end: int = 50, first: int = 40) -> BatchOffsets:
+    return BatchOffsets("g", "q", 4, {A: first}, {A: end}, {A: OLD})
+
+
+def position(
+    began: BatchOffsets | None, holding: Holding, by: Rules, stand: Stand | None = None, refused: bool = False
+) -> At | ByRule | Rewound:
+    stands = {A: stand} if stand is not None else {}
+    assert set(needs_stands(began, holding, by, [A] if refused else [])) == set(stands), "asked for exactly what counts"
+    found = positions(began, holding, by, stands, [A] if refused else [])
+    return found.known[A] if A in found.known else found.rewound[A]
+
+
+@pytest.mark.parametrize("mode", list(CommitMode))
+def test_one_ownership_goes_on_where_the_batch_ended(mode: CommitMode) -> None:
+    assert position(start(50), held(OLD, 1), rules(mode)) == At(50)
+
+
+def test_claim_interrupted_follows_the_group_now_and_not_the_planned_end() -> None:
+    assert position(start(50), held(NEW, 10), rules(CLAIM), Stand(45, None)) == At(45)
+    assert position(start(50), held(NEW, 10), rules(CLAIM), Stand(70, 50)) == At(70)
+
+
+def test_claim_refused_under_one_ownership_follows_the_group_too() -> None:
+    assert position(start(50), held(OLD, 10), rules(CLAIM), Stand(45, None), refused=True) == At(45)
+
+
+@pytest.mark.parametrize(
+    ("on_rewind", "wanted"),
+    [(OnRewind.IGNORE, At(50)), (OnRewind.FOLLOW, At(20)), (OnRewind.FAIL, Rewound(20, 50))],
+)
+def test_claim_behind_our_own_claim_is_decided_by_the_option(on_rewind: OnRewind, wanted: At | Rewound) -> None:
+    by = Rules(FromGroup(), False, CLAIM, on_rewind, True)
+    assert position(start(50), held(NEW), by, Stand(20, 50)) == wanted
+
+
+def test_after_batch_interrupted_takes_the_larger_and_fixes_its_own() -> None:
+    assert position(start(50), held(NEW, 60), rules(AFTER)) == At(60, instead=50)
+    assert position(start(50), held(NEW, 50), rules(AFTER)) == At(50, instead=50)
+    # The group does not know yet: a batch, if need be an empty one, makes that it is told.
+    assert position(start(50), held(NEW, 30), rules(AFTER)) == At(50, is_fixed=True)
+
+
+def test_none_knows_its_own_end_alone() -> None:
+    assert position(start(50), held(NEW, 99), rules(NONE)) == At(50)
+
+
+def test_a_partition_that_the_query_never_read_begins_where_the_group_stands() -> None:
+    other = BatchOffsets("g", "q", 4, {B: 1}, {B: 2}, {B: OLD}, topics={"t": 3})
+    assert position(other, held(NEW, 12), rules(AFTER)) == At(12)
+    assert position(other, held(NEW, 12), rules(NONE, Earliest())) == At(12)
+    assert position(other, held(), rules(AFTER, smallest=True)) == ByRule(EARLIEST_TIME)
+    assert position(other, held(offset=FROM_BEGINNING), rules(AFTER)) == ByRule(EARLIEST_TIME)
+    assert position(other, held(), rules(CLAIM), Stand(NO_OFFSET, None)) == ByRule(LATEST_TIME)
+
+
+def test_a_partition_that_came_since_the_query_began_is_read_from_its_beginning() -> None:
+    for topics in ({"t": 2}, {"u": 9}):
+        began = BatchOffsets("g", "q", 4, {A: 1}, {A: 2}, {A: OLD}, topics=topics)
+        new = held(tp=C)
+        for mode, stands in ((AFTER, {}), (NONE, {}), (CLAIM, {C: Stand(NO_OFFSET, None)})):
+            assert positions(began, new, rules(mode), stands).known == {C: ByRule(EARLIEST_TIME)}
+        by_hand = positions(began, new, rules(starting=AtOffsets({C: 7})), {}).known[C]
+        assert by_hand == At(7, is_fixed=True, differs_from_group=True), "what is named is named"
+        off = rules(new_from_beginning=False)
+        assert positions(began, new, off, {}).known == {C: ByRule(LATEST_TIME)}
+        assert positions(began, held(offset=5, tp=C), rules(), {}).known == {C: At(5)}, "others have read it"
+
+
+@pytest.mark.parametrize(
+    ("starting", "wanted"),
+    [
+        (FromGroup(), At(12)),
+        (Earliest(), ByRule(EARLIEST_TIME)),
+        (Latest(), ByRule(LATEST_TIME)),
+        (AtOffsets({A: 3}), At(3, is_fixed=True, differs_from_group=True)),
+        (AtOffsets({A: -2}), ByRule(EARLIEST_TIME)),
+        (AtTime(99), ByRule(99, is_starting_time=True)),
+        (AtTimes({A: 98}), ByRule(98, is_starting_time=True)),
+    ],
+)
+def test_a_new_query_begins_as_it_was_told(starting: Starting, wanted: At | ByRule) -> None:
+    assert position(None, held(offset=12), rules(starting=starting)) == wanted
+
+
+def test_a_new_query_where_the_group_has_no_offset() -> None:
+    assert position(None, held(), rules(smallest=True)) == ByRule(EARLIEST_TIME)
+    assert position(None, held(), rules()) == ByRule(LATEST_TIME)
+    assert position(None, held(offset=FROM_BEGINNING), rules()) == ByRule(EARLIEST_TIME)
+
+
+def test_offsets_that_name_the_last_record_begin_one_later() -> None:
+    wanted = At(13, is_fixed=True, differs_from_group=True)
+    assert position(None, held(offset=12), rules(is_last_consumed=True)) == wanted
+
+
+# --- inside the log ---------------------------------------------------------------------------------------------
+
+
+def resolved(found: At | ByRule, log: Log, by: Rules, group: int = NO_OFFSET) -> Resolved:
+    return resolve(Positions({A: found}, {}), {A: log}, held(offset=group), by)
+
+
+def test_a_rule_is_resolved_by_the_log_and_fixed() -> None:
+    log = Log(10, 90, at_time=33)
+    for time, offset in ((EARLIEST_TIME, 10), (LATEST_TIME, 90), (5, 33)):
+        assert resolved(ByRule(time), log, rules()).positions == {A: At(offset, True, True)}
+
+
+def test_a_time_behind_every_record_fails_or_is_the_end() -> None:
+    late = ByRule(5, is_starting_time=True)
+    assert resolved(late, Log(10, 90), rules()).late == {A: 5}
+    allowed = resolved(late, Log(10, 90), rules(is_late_time_error=False))
+    assert (allowed.late, allowed.positions[A].offset) == ({}, 90)
+
+
+def test_claim_writes_into_the_group_what_is_not_there() -> None:
+    assert resolved(ByRule(EARLIEST_TIME), Log(10, 90), rules(CLAIM)).seeks == {A: 10}
+    assert resolved(ByRule(EARLIEST_TIME), Log(10, 90), rules(AFTER)).seeks == {}
+    assert resolved(At(12), Log(10, 90), rules(CLAIM)).seeks == {}
+
+
+def test_after_batch_sets_the_group_back_and_never_forward() -> None:
+    for group, seeks in ((9, {}), (10, {}), (11, {A: 10})):
+        assert resolved(ByRule(EARLIEST_TIME), Log(10, 90), rules(AFTER), group).seeks == seeks
+        assert resolved(ByRule(EARLIEST_TIME), Log(10, 90), rules(NONE), group).seeks == {}
+
+
+@pytest.mark.parametrize("mode", list(CommitMode))
+def test_what_retention_took_goes_on_where_the_log_begins(mode: CommitMode) -> None:
+    log = Log(10, 90)
+    found = resolved(At(4), log, rules(mode))
+    assert found.lost == (Lost(A, 4, log),)
+    assert (found.lost[0].offsets, found.lost[0].is_beyond_end) == (6, False)
+    assert found.positions[A].offset == 10
+    assert found.positions[A].is_fixed
+    assert found.seeks == ({A: 10} if mode is CLAIM else {})
+
+
+def test_beyond_the_end_goes_on_at_the_end_or_waits_behind_our_claim() -> None:
+    for mode in (AFTER, NONE):
+        found = resolved(At(95), Log(10, 90), rules(mode))
+        assert (found.positions, found.waiting) == ({A: At(90, is_fixed=True, differs_from_group=True)}, ())
+        assert found.seeks == ({A: 90} if mode is AFTER else {})
+        assert found.lost[0].is_beyond_end
+    found = resolved(At(95), Log(10, 90), rules(CLAIM))
+    assert (found.positions, found.waiting) == ({}, (A,))
+
+
+def test_a_group_beyond_the_end_of_the_log_does_not_lead_a_query_that_knows_better() -> None:
+    found = resolved(At(1000, instead=40), Log(10, 90), rules())
+    assert (found.positions, found.lost) == ({A: At(40, is_fixed=True, differs_from_group=True)}, ())
+    assert resolved(At(1000, instead=40), Log(10, 90), rules(), 1000).seeks == {A: 40}
+    assert resolved(At(1000, instead=95), Log(10, 90), rules()).positions[A].offset == 90
+
+
+def test_a_log_of_which_nothing_is_known_leaves_its_partition_out() -> None:
+    found = resolve(Positions({A: At(1), B: At(2)}, {}), {B: Log(0, 5)}, held(tp=B), rules())
+    assert found.positions.keys() == {B}
+
+
+# --- how far ------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    at: dict[TopicPartition, At], ends: dict[TopicPartition, int], limits: Limits | None = None,
+    began: BatchOffsets | None = None,
+) -> BatchOffsets | None:  # fmt: skip
+    holding = Holding({tp: Held(NEW, 0) for tp in at}, True, 0, {"t": 3})
+    who = Identity("g", "q", CLAIM)
+    return next_batch(who, began, holding, Resolved(at, {}, (), {}), ends, limits or Limits(), Stats())
+
+
+def test_nothing_new_is_no_batch_and_what_is_fixed_is_one() -> None:
+    assert plan({A: At(5), B: At(6)}, {A: 5, B: 6}) is None
+    made = plan({A: At(5, is_fixed=True), B: At(6)}, {A: 5, B: 6})
+    assert made is not None
+    assert (made.first, made.end, made.batch) == ({A: 5, B: 6}, {A: 5, B: 6}, 0)
+
+
+def test_a_batch_has_every_held_partition_and_keeps_the_ends_of_the_others() -> None:
+    began = BatchOffsets("g", "q", 4, {C: 0}, {C: 9, A: 5}, {C: OLD}, topics={"t": 2})
+    made = plan({A: At(5), B: At(6)}, {A: 8, B: 6}, began=began)
+    end, claims = {A: 8, B: 6, C: 9}, {A: NEW, B: NEW}
+    assert made == BatchOffsets("g", "q", 5, {A: 5, B: 6}, end, claims, Stats(), CLAIM, {"t": 2})
+
+
+def test_a_batch_waits_for_enough_unless_something_is_fixed() -> None:
+    few = Limits(min_offsets=10)
+    assert plan({A: At(0)}, {A: 9}, few) is None
+    assert plan({A: At(0)}, {A: 10}, few) is not None
+    assert plan({A: At(0, is_fixed=True)}, {A: 9}, few) is not None
+
+
+@pytest.mark.parametrize(
+    ("available", "limit", "wanted"),
+    [
+        ({A: 10, B: 20}, 30, {A: 10, B: 20}),
+        ({A: 10, B: 20}, 15, {A: 5, B: 10}),
+        # As Spark: rounded down, and one at least.
+        ({A: 1, B: 1000, C: 0}, 100, {A: 1, B: 99, C: 0}),
+        ({A: 5, B: 5, C: 5}, 1, {A: 1, B: 1, C: 1}),
+        ({A: 2**62, B: 2**62}, 10, {A: 5, B: 5}),
+    ],
+)
+def test_the_limit_is_shared_out_in_proportion(
+    available: dict[TopicPartition, int], limit: int, wanted: dict[TopicPartition, int]
+) -> None:
+    assert admitted(available, Limits(max_offsets=limit)) == wanted
+
+
+def test_bytes_limit_by_what_records_are_seen_to_have_and_the_smaller_limit_counts() -> None:
+    by_size = Limits(max_bytes=1000, bytes_an_offset={"t": 10})
+    assert admitted({A: 300, B: 100}, by_size) == {A: 75, B: 25}
+    both = Limits(max_offsets=40, max_bytes=1000, bytes_an_offset={"t": 10})
+    assert admitted({A: 300, B: 100}, both) == {A: 30, B: 10}
+    assert admitted({A: 3000}, Limits(max_bytes=1024 * 7)) == {A: 7}
+    assert (mean_bytes(None, 100), mean_bytes(100, 50)) == (100, 75)

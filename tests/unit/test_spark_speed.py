@@ -1,0 +1,167 @@
+"""What the figures of ``migration_docs/reference/spark-speed.md`` rest on; no clock is read here."""
+
+from __future__ import annotations
+
+import gc
+import math
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.schemas import FETCH
+
+pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
+
+import numpy as np
+
+from bridge.spark import batches, columns, read
+from bridge.spark.arrow import SCHEMA, record_batches
+from bridge.spark.cluster import Address, Cluster, Clusters
+from bridge.spark.columns import read_columns
+from bridge.spark.range_reader import OffsetRange, ReadSettings
+from bridge.spark.read import RangePartition, read_partition
+from zkconsumer.base.clock import SYSTEM_CLOCK
+
+TP = TopicPartition("clicks", 0)
+ROWS = 6_000
+FETCH_BYTES = 100_000
+SHAPES = [(magic, codec) for magic in (1, 2) for codec in (compression.NONE, compression.SNAPPY)]
+
+
+def record_set(magic: int, codec: int) -> bytes:
+    """Lengths that differ, in batches of a hundred."""
+    records = [
+        Record(n, 1_700_000_000_000 + n // 7, 0, n.to_bytes(8, "big"), b"some text " * (3 + n * 7 % 11))
+        for n in range(ROWS)
+    ]
+    return b"".join(build_record_set(records[low : low + 100], magic, codec) for low in range(0, ROWS, 100))
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    made = FakeCluster(1)
+    made.create_topic(TP.topic, 1)
+    for _ in range(ROWS // 100):
+        made.append(TP.topic, 0, [b"some text " * 10] * 100)
+    return made
+
+
+@pytest.fixture
+def connects(fake: FakeCluster) -> Iterator[tuple[Clusters, list[str]]]:
+    """What a worker keeps, and the hosts that it connected to."""
+    made: list[str] = []
+
+    def connect(host: str, port: int, **options: Any) -> Any:
+        made.append(host)
+        return fake.connect(host, port, **options)
+
+    def open_(address: Address) -> Cluster:
+        return Cluster(lambda: address.brokers, connect, address.client_id, SYSTEM_CLOCK)
+
+    clusters = Clusters(open_)
+    yield clusters, made
+    clusters.close()
+
+
+def task(fake: FakeCluster, first: int, end: int) -> RangePartition:
+    settings = ReadSettings(fetch_bytes=FETCH_BYTES)
+    return RangePartition(OffsetRange(TP, first, end), tuple(fake.addresses), ("key", "value", "offset"), settings)
+
+
+def test_a_range_costs_a_fetch_for_each_so_many_bytes_and_no_more(
+    fake: FakeCluster, connects: tuple[Clusters, list[str]]
+) -> None:
+    rows = sum(batch.num_rows for batch in read_partition(task(fake, 0, ROWS), connects[0]))
+    assert rows == ROWS
+    asked = [seen.body.topics[0].partitions[0] for seen in fake.requests if seen.api is FETCH]
+    log_bytes = ROWS * 110
+    # Whole batches only: each answer leaves at most one of 11 KB over.
+    assert len(asked) <= math.ceil(log_bytes / (FETCH_BYTES - 11_500)) + 1
+    assert all(row.partition_max_bytes <= FETCH_BYTES for row in asked)
+
+
+def test_tasks_one_after_the_other_use_the_same_connection(
+    fake: FakeCluster, connects: tuple[Clusters, list[str]]
+) -> None:
+    clusters, made = connects
+    for first in range(0, ROWS, ROWS // 3):
+        assert list(read_partition(task(fake, first, first + ROWS // 3), clusters))
+    assert len(made) == 1
+
+
+def test_a_worker_does_not_look_through_what_is_loaded_after_each_task(
+    fake: FakeCluster, connects: tuple[Clusters, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a worker nothing is changed."""
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    list(read_partition(task(fake, 0, 10), connects[0]))
+    assert not frozen
+    monkeypatch.setattr(read.TaskContext, "get", classmethod(lambda _: object()))
+    read._leave_to_rest.cache_clear()
+    for _ in range(3):
+        list(read_partition(task(fake, 0, 10), connects[0]))
+    assert len(frozen) == 1
+    read._leave_to_rest.cache_clear()
+
+
+@pytest.mark.parametrize(("magic", "codec"), SHAPES)
+def test_sound_records_are_never_read_one_by_one(magic: int, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the record reader was asked")
+
+    monkeypatch.setattr(batches, "read_batch", refuse)
+    monkeypatch.setattr(columns, "read_entry", refuse)
+    assert sum(map(len, read_columns(record_set(magic, codec)))) == ROWS
+
+
+@pytest.mark.parametrize(("magic", "codec"), SHAPES)
+def test_columns_are_arrays_and_no_objects(magic: int, codec: int) -> None:
+    """Of what is alive when a record set was read, there are far fewer pieces of memory than records."""
+    made = record_set(magic, codec)
+    list(read_columns(made))
+    tracemalloc.start()
+    try:
+        before = len(tracemalloc.take_snapshot().traces)
+        columns = list(read_columns(made))
+        arrow = [batch for each in columns for batch in record_batches(each, TP.topic, 0, SCHEMA.remove(7))]
+        after = len(tracemalloc.take_snapshot().traces)
+    finally:
+        tracemalloc.stop()
+    assert sum(batch.num_rows for batch in arrow) == ROWS
+    assert after - before < ROWS / 10
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_what_was_fetched_is_not_copied_before_it_is_arrow(magic: int) -> None:
+    received = memoryview(record_set(magic, compression.NONE)).toreadonly()
+    [columns] = read_columns(received)
+    assert np.shares_memory(np.frombuffer(columns.data, np.uint8), np.frombuffer(received, np.uint8))
+
+
+def test_a_column_that_was_not_asked_for_is_not_made() -> None:
+    [columns] = read_columns(record_set(2, compression.NONE))
+    narrow = SCHEMA.empty_table().select(["value"]).schema
+    sizes = [
+        sum(batch.nbytes for batch in record_batches(columns, TP.topic, 0, schema))
+        for schema in (narrow, SCHEMA.remove(7))
+    ]
+    values = int(columns.value.length.sum())
+    assert sizes[0] < values + 5 * ROWS
+    assert sizes[1] > sizes[0] + 8 * ROWS
+
+
+def test_constant_columns_show_the_same_memory_again() -> None:
+    """The topic's name and the partition's number are not written again for each batch."""
+    [columns] = read_columns(record_set(2, compression.NONE))
+    made = list(record_batches(columns, TP.topic, 3, SCHEMA.remove(7), rows=ROWS // 2))
+    for name in ("topic", "partition"):
+        addresses = {batch.column(name).buffers()[-1].address for batch in made}
+        assert len(addresses) == 1

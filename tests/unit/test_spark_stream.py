@@ -1,0 +1,687 @@
+"""A stream's reader as Spark calls it, on a group and logs in memory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from bridge.spark.doors import Doors, keeper_settings
+from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, WAIT_MS, Faults, faults_of
+from bridge.spark.keeper.settings import ALL_THREADS
+from bridge.spark.membership import CommitMode, Ended, Holding
+from bridge.spark.offsets import INITIAL, ForeignCheckpoint
+from bridge.spark.options import SourceOptions, read_options
+from bridge.spark.patience import SILENCE_MAX_MS
+from bridge.spark.plan import Log
+from bridge.spark.planning import BEYOND_END_TRIES, FIRST_SHARE_WAIT_MS, LAST_SHARE_WAIT_MS
+from bridge.spark.range_reader import DataLost
+from bridge.spark.stream import ZkConsumerStreamReader
+from bridge.testing.fake_group import FakeGroup, FakeLogs, FakeMembership, FakePeer
+from bridge.testing.micro_batches import AFTER_SINK, Checkpoint, MicroBatches
+from bridge.testing.micro_batches import AFTER_WAL as WAL_WRITTEN
+from zkconsumer.errors import BrokerUnreachable, GroupRewound, UsageError, WorldError
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.types import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Query:
+    """One query, its group and its logs; ``options`` as Spark gives them, without those that every query needs."""
+
+    def __init__(self, *, topics: dict[str, int] | None = None, **options: object) -> None:
+        least = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribe": "t", "auto.offset.reset": "smallest"}
+        given = least | {name.replace("__", "."): str(value) for name, value in options.items()}
+        self.options: SourceOptions = read_options(given, is_stream=True)
+        self.group = FakeGroup(topics if topics is not None else {"t": 2})
+        self.logs = FakeLogs({tp: Log(0, 10) for tp in self.group.partitions})
+        self.checkpoint = Checkpoint()
+        self.clock = ManualClock()
+        self.pauses: list[int] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.faults = Faults()
+        self.wait_ms: list[int] = []
+        self.queries = 0
+        self.group.share_out(dict.fromkeys(self.group.partitions, "query"))
+
+    def reader(self) -> ZkConsumerStreamReader:
+        return ZkConsumerStreamReader(self.options, ("value",), self.doors())
+
+    def doors(self) -> Doors:
+        def new_query() -> str:
+            self.queries += 1
+            return f"{self.queries:032x}"
+
+        return Doors(
+            membership=self._member, logs=lambda *_: self.logs, clock=self.clock, pause=self._pause,
+            new_query=new_query, faults=lambda _: self.faults,
+        )  # fmt: skip
+
+    def _pause(self, ms: int) -> None:
+        self.pauses.append(ms)
+        self.meanwhile()
+        self.clock.move(ms)
+
+    def _member(self, options: SourceOptions) -> FakeMembership:
+        query = self
+
+        class Waiting(FakeMembership):
+            def begin_batch(self, ended: Any, wait_ms: int) -> Any:
+                query.wait_ms.append(wait_ms)
+                return super().begin_batch(ended, wait_ms)
+
+        return Waiting(self.group, "query", options.commit)
+
+    def start(self, *, available_now: bool = False) -> MicroBatches:
+        """A run from the checkpoint; the run before, if any, is dead."""
+        self.group.give_up("query")
+        return MicroBatches(self.reader, self.checkpoint, available_now=available_now)
+
+    @property
+    def rows(self) -> list[tuple[TopicPartition, int]]:
+        return sorted(self.checkpoint.rows)
+
+
+def rows_of(tp: TopicPartition, first: int, end: int) -> list[tuple[TopicPartition, int]]:
+    return [(tp, offset) for offset in range(first, end)]
+
+
+def test_spark_sees_admission_control_and_trigger_available_now() -> None:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+    reader = Query().reader()
+    assert isinstance(reader, SupportsTriggerAvailableNow)
+    assert list(inspect.signature(reader.latestOffset).parameters) == ["start", "limit"]
+
+
+def test_the_beginning_is_a_constant_and_asking_for_it_opens_nothing() -> None:
+    query = Query()
+    reader = query.reader()
+    assert reader.initialOffset() == reader.initialOffset() == INITIAL
+    assert query.group.members == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": 5, "minOffsetsPerTrigger": 2, "maxBytesPerTrigger": 9}, ReadMaxRows(5)),
+        ({"maxBytesPerTrigger": 9, "minOffsetsPerTrigger": 2}, ReadMaxBytes(9)),
+        ({"minOffsetsPerTrigger": 2}, ReadMinRows(2)),
+    ],
+)
+def test_the_limit_that_spark_is_told(options: dict[str, object], wanted: object) -> None:
+    assert Query(**options).reader().getDefaultReadLimit() == wanted
+
+
+@pytest.mark.parametrize("mode", list(CommitMode))
+def test_a_query_reads_to_the_end_and_an_idle_trigger_gives_back_its_start(mode: CommitMode) -> None:
+    query = Query(group__offsets__commit=mode.value)
+    engine = query.start()
+    assert engine.run() == 1
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+    end = engine.last()
+    assert engine.reader.latestOffset(end, ReadAllAvailable()) == end
+    assert query.group.offsets == ({} if mode is CommitMode.NONE else {A: 10, B: 10})
+    assert engine.reader.reportLatestOffset() == {"t": {"0": 10, "1": 10}}
+
+
+@pytest.mark.parametrize("mode", list(CommitMode))
+def test_the_first_batch_is_repeated_as_it_was_planned(mode: CommitMode) -> None:
+    query = Query(group__offsets__commit=mode.value, startingOffsets="latest")
+    engine = query.start()
+    assert engine.run() == 1, "the position is fixed by an empty batch"
+    query.logs.produce(A, 5)
+    for point in engine.trigger():
+        if point == WAL_WRITTEN:
+            break
+    planned = engine.last()
+    query.logs.produce(A, 90)
+    engine = query.start()
+    assert next(iter(engine.trigger())) == WAL_WRITTEN, "a restart repeats before it plans"
+    engine.run()
+    assert query.rows == rows_of(A, 10, 105)
+    assert planned["from"] == {"t": {"0": 10, "1": 10}}
+
+
+def test_batch_0_is_repeated_without_its_start_in_the_log() -> None:
+    query = Query(maxOffsetsPerTrigger=4)
+    engine = query.start()
+    for point in engine.trigger():
+        if point == AFTER_SINK:
+            break
+    query.logs.produce(A, 7)
+    query.start().run()
+    assert query.rows == rows_of(A, 0, 17) + rows_of(B, 0, 10)
+
+
+def test_a_query_that_begins_at_the_end_begins_there_once() -> None:
+    query = Query(startingOffsets="latest")
+    engine = query.start()
+    engine.run()
+    query.logs.produce(A, 3)
+    engine.run()
+    query.logs.produce(B, 2)
+    query.start().run()
+    assert query.rows == rows_of(A, 10, 13) + rows_of(B, 10, 12)
+
+
+def test_what_another_member_waits_for_is_not_in_the_next_batch_and_comes_back_where_the_group_stands() -> None:
+    query = Query(maxOffsetsPerTrigger=4)
+    peer = FakePeer(query.group, "peer")
+    engine = query.start()
+    for point in engine.trigger():
+        if point == AFTER_SINK:
+            query.group.share_out({A: "peer"})
+            peer.read(query.logs, 3)
+            assert peer.output == [], "the batch has it still"
+    list(engine.trigger())
+    assert A not in [TopicPartition(t, int(n)) for t, ns in engine.last()["claims"].items() for n in ns]
+    peer.read(query.logs, 3)
+    assert peer.output == rows_of(A, 2, 5)
+    query.group.share_out({A: "query"})
+    engine.run()
+    assert query.rows == rows_of(A, 0, 2) + rows_of(A, 5, 10) + rows_of(B, 0, 10)
+
+
+def test_after_a_repeated_batch_the_group_hears_of_it_though_nothing_is_new() -> None:
+    query = Query()
+    for point in query.start().trigger():
+        if point == AFTER_SINK:
+            break
+    assert query.group.offsets == {}
+    query.start(available_now=True).run()
+    assert query.group.offsets == {A: 10, B: 10}
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+
+
+# --- Trigger.AvailableNow -----------------------------------------------------------------------------------------
+
+
+def test_available_now_ends_where_the_logs_ended_when_it_began() -> None:
+    query = Query(maxOffsetsPerTrigger=4, minOffsetsPerTrigger=4)
+    engine = query.start(available_now=True)
+    list(engine.trigger())
+    query.logs.produce(A, 100)
+    engine.run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+    assert query.group.offsets == {A: 10, B: 10}
+
+
+def test_available_now_takes_over_what_a_member_leaves_up_to_the_same_end() -> None:
+    query = Query(maxOffsetsPerTrigger=4)
+    FakePeer(query.group, "peer")
+    query.group.share_out({A: "peer"})
+    engine = query.start(available_now=True)
+    list(engine.trigger())
+    query.logs.produce(A, 100)
+    query.group.share_out({A: "query"})
+    engine.run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+
+
+def test_the_first_batch_waits_for_the_whole_share_and_available_now_longer() -> None:
+    query = Query()
+    query.start().run()
+    assert query.wait_ms == [FIRST_SHARE_WAIT_MS, 0]
+    query.wait_ms.clear()
+    query.start(available_now=True).run()
+    assert query.wait_ms[0] == LAST_SHARE_WAIT_MS
+
+
+def test_without_its_whole_share_a_stream_begins_and_available_now_does_not(caplog: pytest.LogCaptureFixture) -> None:
+    query = Query()
+    query.group.owners[A] = ("a dead member", 1)
+    query.start().run()
+    assert query.rows == rows_of(B, 0, 10)
+    assert "share-not-whole group=g held=1" in caplog.text
+    with pytest.raises(WorldError, match=r"Trigger\.AvailableNow would leave records unread"):
+        query.start(available_now=True).run()
+
+
+# --- topics and logs ----------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_not_there_is_named() -> None:
+    query = Query(subscribe="t,orders", topics={"t": 2, "orders": 0})
+    with pytest.raises(UsageError, match="there is no topic orders in the cluster of zk:1: create it, correct"):
+        query.start().run()
+
+
+@pytest.mark.parametrize(
+    ("more", "silent"),
+    [
+        ({}, "ZooKeeper at zk:1 did not say within 30000 ms which topics there are"),
+        ({"kafka__bootstrap__servers": "k:9092"}, "the brokers at k:9092 did not say within 30000 ms which topics"),
+    ],
+)
+def test_topics_that_nobody_told_are_not_said_to_be_missing(
+    more: dict[str, str], silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_yet(self: FakeMembership, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+        return Holding({}, False, 0, {})
+
+    monkeypatch.setattr(FakeMembership, "begin_batch", nothing_yet)
+    with pytest.raises(WorldError, match=silent):
+        Query(**more).start().run()
+
+
+def test_a_keeper_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query()
+    engine = query.start()
+    engine.run()
+    real = FakeMembership.begin_batch
+    waits: list[int] = []
+
+    def as_after_a_restart(self: FakeMembership, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+        waits.append(wait_ms)
+        return replace(real(self, ended, wait_ms), partitions={}, is_settled=False, topics={"t": 0})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeMembership, "begin_batch", as_after_a_restart)
+        engine.run()
+    assert waits[0] == 0, "a stream does not wait: the next trigger comes"
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeMembership, "begin_batch", as_after_a_restart)
+        engine = query.start(available_now=True)
+        with pytest.raises(WorldError, match="whole share"):
+            engine.run()
+
+
+def test_a_topic_that_goes_away_fails_the_query_or_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for fails in ("true", "false"):
+        query = Query(failOnDataLoss=fails)
+        engine = query.start()
+        engine.run()
+        query.group.topics, query.group.wanted = {}, {}
+        if fails == "true":
+            with pytest.raises(WorldError, match=r"the topic t is gone.*failOnDataLoss=false"):
+                engine.run()
+        else:
+            engine.run()
+            engine.run()
+    assert caplog.text.count("topic-gone") == 1
+
+
+def test_a_topic_that_grows_is_read_from_the_beginning_of_what_came() -> None:
+    query = Query(auto__offset__reset="largest", startingOffsets="earliest")
+    engine = query.start()
+    engine.run()
+    new = TopicPartition("t", 2)
+    query.group.topics["t"], query.logs.ranges[new] = 3, Log(0, 4)
+    query.group.share_out({new: "query"})
+    engine.run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10) + rows_of(new, 0, 4)
+
+
+@pytest.mark.parametrize("mode", list(CommitMode))
+def test_records_that_retention_took_fail_the_query_or_are_counted(
+    mode: CommitMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(group__offsets__commit=mode.value)
+    query.start().run()
+    query.logs.ranges[A] = Log(15, 20)
+    with pytest.raises(DataLost, match="t/0: offsets 10 to 14 were to be read, but the log holds 15 to 19"):
+        query.start().run()
+    query.options = Query(group__offsets__commit=mode.value, failOnDataLoss="false").options
+    engine = query.start()
+    engine.run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(A, 15, 20) + rows_of(B, 0, 10)
+    assert engine.last()["s"]["lostOffsets"] == 5
+    assert "data-lost partition=t/0 wanted=10 first=15 end=20 lost_offsets=5" in caplog.text
+
+
+def test_a_log_whose_end_went_back_is_asked_again_before_anything_is_lost() -> None:
+    query = Query()
+    engine = query.start()
+    engine.run()
+    query.logs.ranges[A] = Log(0, 4)
+    with pytest.raises(WorldError, match=r"t/0: the query is at offset 10, but the log ends at 4\. The topic was del"):
+        engine.run()
+    assert len(query.pauses) == BEYOND_END_TRIES - 1
+    query.logs.ranges[A] = Log(0, 12)
+    engine.run()
+    assert query.rows == rows_of(A, 0, 12) + rows_of(B, 0, 10)
+
+
+def test_without_failing_a_log_that_went_back_is_read_on_from_its_end_or_behind_our_claim() -> None:
+    for mode, wanted in ((CommitMode.AFTER_BATCH, rows_of(A, 0, 10) + rows_of(A, 4, 14)), (CommitMode.CLAIM, [])):
+        query = Query(group__offsets__commit=mode.value, failOnDataLoss="false")
+        engine = query.start()
+        engine.run()
+        query.logs.ranges[A] = Log(0, 4)
+        engine.run()
+        query.logs.produce(A, 10)
+        engine.run()
+        # With claim the query goes on behind what it claimed.
+        assert query.rows == sorted((wanted or rows_of(A, 0, 14)) + rows_of(B, 0, 10))
+
+
+def test_a_partition_without_a_leader_is_left_out_but_not_of_available_now(caplog: pytest.LogCaptureFixture) -> None:
+    query = Query()
+    query.logs.unknown[A] = "nobody leads it"
+    query.start().run()
+    assert query.rows == rows_of(B, 0, 10)
+    assert "log-unknown partition=t/0 why='nobody leads it'" in caplog.text
+    with pytest.raises(BrokerUnreachable, match=r"t/0: nobody leads it, for 120000 ms\. Trigger\."):
+        query.start(available_now=True).run()
+    assert caplog.text.count("log-unknown") == 2, "once in each run, however often they asked"
+
+
+def test_brokers_that_are_silent_for_a_while_do_not_end_a_query() -> None:
+    query = Query()
+    engine = query.start()
+    engine.run()
+    query.logs.produce(A, 5)
+    query.logs.is_silent = True
+    engine.run()
+    query.clock.move(SILENCE_MAX_MS - 1)
+    engine.run()
+    query.logs.is_silent = False
+    engine.run()
+    assert query.rows == rows_of(A, 0, 15) + rows_of(B, 0, 10)
+    query.logs.is_silent = True
+    engine.run()
+    query.clock.move(SILENCE_MAX_MS)
+    with pytest.raises(BrokerUnreachable, match=r"no broker has answered for 120000 ms: .*it goes on where it"):
+        engine.run()
+
+
+def test_available_now_does_not_need_what_others_read() -> None:
+    query = Query()
+    FakePeer(query.group, "peer")
+    query.group.share_out({A: "peer"})
+    query.logs.unknown[A] = "nobody leads it"
+    query.start(available_now=True).run()
+    assert query.rows == rows_of(B, 0, 10)
+
+
+def test_json_must_name_every_partition() -> None:
+    query = Query(startingOffsets='{"t": {"0": 3}}')
+    with pytest.raises(UsageError, match=r"startingOffsets must name every subscribed partition.*t/1"):
+        query.start().run()
+    query = Query(startingOffsets='{"t": {"0": 3, "1": -1}}')
+    query.start().run()
+    assert query.rows == rows_of(A, 3, 10)
+
+
+def test_a_time_behind_every_record_is_named() -> None:
+    query = Query(startingTimestamp=1000)
+    with pytest.raises(UsageError, match="no record of t/0, t/1 is as late as the starting time 1000 ms"):
+        query.start().run()
+    query.logs.times = {A: {1000: 6}, B: {1000: 9}}
+    query.start().run()
+    assert query.rows == rows_of(A, 6, 10) + rows_of(B, 9, 10)
+
+
+def test_a_group_that_was_set_back_stops_a_query_that_asked_for_it() -> None:
+    query = Query(group__offsets__commit="claim", onGroupRewind="fail")
+    query.start().run()
+    query.group.offsets[A] = 3
+    with pytest.raises(GroupRewound, match="t/0"):
+        query.start().run()
+
+
+def test_the_checkpoint_of_another_group_is_refused_wherever_it_comes() -> None:
+    query = Query()
+    engine = query.start()
+    engine.run()
+    other = Query(group__id="h").reader()
+    with pytest.raises(ForeignCheckpoint, match="belongs to the group 'g'"):
+        other.latestOffset(engine.last(), ReadAllAvailable())
+    with pytest.raises(ForeignCheckpoint, match="belongs to the group 'g'"):
+        other.partitions(INITIAL, engine.last())
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_waits_for_enough_offsets_but_not_for_ever() -> None:
+    query = Query(minOffsetsPerTrigger=5, maxTriggerDelay="10s")
+    engine = query.start()
+    engine.run()
+    query.logs.produce(A, 4)
+    assert engine.run() == 0
+    query.clock.move(10_000)
+    assert engine.run() == 1
+    query.logs.produce(A, 5)
+    assert engine.run() == 1
+
+
+def test_bytes_limit_a_batch_by_the_size_that_is_sampled() -> None:
+    query = Query(maxBytesPerTrigger=600)
+    query.logs.bytes_an_offset = 100
+    engine = query.start()
+    list(engine.trigger())
+    assert len(query.rows) == 6
+    engine.run()
+    assert len(query.rows) == 20
+
+
+def test_all_available_means_all() -> None:
+    query = Query(maxOffsetsPerTrigger=1)
+    reader = query.reader()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert end["to"] == {"t": {"0": 10, "1": 10}}
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_has_all_that_an_executor_needs_and_shows_no_secret() -> None:
+    query = Query(
+        kafka__security__protocol="SASL_PLAINTEXT", kafka__sasl__mechanism="PLAIN", kafka__sasl__username="me",
+        kafka__sasl__password="hush", maxRecordsPerPartition=4, failOnDataLoss="false", client__id="reader",
+    )  # fmt: skip
+    reader = query.reader()
+    tasks = reader.partitions(INITIAL, reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
+    assert [(task.wanted.tp, task.wanted.first, task.wanted.end) for task in tasks[:3]] == [
+        (A, 0, 3), (A, 3, 6), (A, 6, 10)
+    ]  # fmt: skip
+    assert tasks[0].columns == ("value",)
+    assert tasks[0].client_id == "reader"
+    assert not tasks[0].settings.fail_on_data_loss
+    assert cloudpickle.loads(cloudpickle.dumps(tasks[0])).security.sasl.password == "hush"
+    assert "hush" not in repr(tasks)
+
+
+def test_what_executors_get_is_not_the_query() -> None:
+    query = Query(kafka__security__protocol="SASL_PLAINTEXT", kafka__sasl__mechanism="PLAIN",
+                  kafka__sasl__username="me", kafka__sasl__password="hush")  # fmt: skip
+    assert b"hush" not in cloudpickle.dumps(query.reader())
+
+
+def test_brokers_are_those_of_the_option_when_it_is_given() -> None:
+    query = Query(kafka__bootstrap__servers="b1:9092,[::1]:9093")
+    reader = query.reader()
+    [task, _] = reader.partitions(INITIAL, reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
+    assert [(broker.host, broker.port) for broker in task.brokers] == [("b1", 9092), ("::1", 9093)]
+
+
+def test_the_keeper_is_told_what_the_options_say() -> None:
+    takeover = keeper_settings(Query(consumer__threads="all", group__offsets__commit="claim").options)
+    assert (takeover.threads, takeover.mode, takeover.topics) == (ALL_THREADS, CommitMode.CLAIM, ("t",))
+    assert takeover.config().group_id == "g"
+    base = {"zookeeper.connect": "zk:1", "group.id": "g"}
+    old = keeper_settings(read_options({**base, "topics": "orders:2,refunds:1"}, is_stream=True))
+    assert old.subscription(old.threads).topics == {"orders": 2, "refunds": 1}
+    but_some = {**base, "subscribe.blacklist": "x.*", "consumer.threads": "3"}
+    black = keeper_settings(read_options(but_some, is_stream=True))
+    assert black.subscription(black.threads).pattern == "black_list"
+    assert black.subscription(black.threads).topics == {"x.*": 3}
+
+
+def test_options_without_effect_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(fetchOffset__numRetries=3)
+    query.start().run()
+    assert caplog.text.count("option-without-effect option=fetchOffset.numRetries") == 1
+
+
+# --- faults -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("environment", [{}, {"ZKC_SPARK_FAULT": "after_wal:1"}, {"ZKC_SPARK_FAULT_FILE": "/x"}])
+def test_no_fault_unless_both_are_set(environment: dict[str, str]) -> None:
+    assert faults_of("g", environment) == Faults()
+
+
+@pytest.mark.parametrize("fault", ["after_wal", "after_wal:x", "before:1", "after_wal:-1"])
+def test_a_fault_that_means_nothing_is_refused(fault: str) -> None:
+    with pytest.raises(UsageError, match="set it to POINT:BATCH"):
+        faults_of("g", {"ZKC_SPARK_FAULT": fault, "ZKC_SPARK_FAULT_FILE": "/x"})
+
+
+def test_a_fault_makes_its_file_and_waits(tmp_path: Path) -> None:
+    pauses: list[int] = []
+    fault = faults_of("g", {"ZKC_SPARK_FAULT": "after_claim:3", "ZKC_SPARK_FAULT_FILE": str(tmp_path)})
+    fault.reached(AFTER_WAL, 3, pauses.append)
+    fault.reached(AFTER_CLAIM, 2, pauses.append)
+    assert (pauses, list(tmp_path.iterdir())) == ([], [])
+    fault.reached(AFTER_CLAIM, 3, pauses.append)
+    assert (sum(pauses), list(tmp_path.iterdir())) == (WAIT_MS, [tmp_path / "g"])
+
+
+def test_faults_are_where_they_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(group__offsets__commit="claim", startingOffsets="earliest")
+    seen: list[tuple[str, int, dict[TopicPartition, int]]] = []
+
+    def reached(self: Faults, point: str, batch: int, pause: object = None) -> None:
+        seen.append((point, batch, dict(query.group.offsets)))
+
+    monkeypatch.setattr(Faults, "reached", reached)
+    query.start().run()
+    assert seen == [
+        (AFTER_WAL, 0, {A: 0, B: 0}),
+        (AFTER_CLAIM, 0, {A: 10, B: 10}),
+        (AFTER_COMMIT_LOG, 0, {A: 10, B: 10}),
+    ]
+    seen.clear()
+    query = Query()
+    query.start().run()
+    assert seen[-1] == (AFTER_COMMIT_LOG, 0, {}), "nothing is written before it"
+    assert query.group.offsets == {A: 10, B: 10}
+
+
+def test_a_query_that_begins_before_the_group_reads_on_there_when_it_is_started_again() -> None:
+    query = Query(startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    query.group.offsets.update({A: 9, B: 1})
+    engine = query.start()
+    for point in engine.trigger():
+        if point == AFTER_SINK:
+            break
+    query.start().run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+    assert query.group.offsets == {A: 10, B: 10}
+
+
+def test_a_query_that_begins_before_the_group_reads_on_there_when_the_session_expires_or_a_leader_is_away() -> None:
+    query = Query(startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    query.group.offsets.update({A: 9, B: 9})
+    engine = query.start()
+    list(engine.trigger())
+    query.logs.unknown[A] = "no leader"
+    list(engine.trigger())
+    query.logs.unknown.clear()
+    member = query.group.members["query"]
+    assert isinstance(member, FakeMembership)
+    list(engine.trigger())
+    member.expire()
+    engine.run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+
+
+def test_a_log_that_went_back_and_grew_again_is_read_on_after_a_restart() -> None:
+    query = Query(failOnDataLoss="false")
+    engine = query.start()
+    engine.run()
+    query.logs.ranges[A] = Log(0, 6)
+    engine.run()
+    query.logs.produce(A, 1)
+    engine.run()
+    query.logs.produce(A, 8)
+    query.start().run()
+    assert [row for row in query.checkpoint.rows if row[0] == A] == rows_of(A, 0, 10) + rows_of(A, 6, 15)
+
+
+@pytest.mark.parametrize("mode", list(CommitMode))
+@pytest.mark.parametrize("reset", ["largest", "smallest"])
+def test_a_partition_that_came_while_no_query_ran_is_read_from_its_beginning(mode: CommitMode, reset: str) -> None:
+    query = Query(group__offsets__commit=mode.value, auto__offset__reset=reset)
+    query.group.offsets.update({A: 0, B: 0})
+    query.start().run()
+    new = TopicPartition("t", 2)
+    query.group.topics["t"] = 3
+    query.logs.ranges[new] = Log(0, 7)
+    query.group.give_up("query")
+    query.group.share_out({new: "query"})
+    query.start().run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10) + rows_of(new, 0, 7)
+
+
+@pytest.mark.parametrize("before", list(CommitMode))
+@pytest.mark.parametrize("now", list(CommitMode))
+def test_claims_are_neither_begun_nor_given_up_on_a_checkpoint(before: CommitMode, now: CommitMode) -> None:
+    query = Query(group__offsets__commit=before.value)
+    engine = query.start()
+    engine.run()
+    query.options = replace(query.options, commit=now)
+    after = query.start()
+    if (before is CommitMode.CLAIM) is (now is CommitMode.CLAIM):
+        after.run()
+        return
+    for asked in (
+        lambda: after.reader.latestOffset(engine.last(), ReadAllAvailable()),
+        lambda: after.reader.partitions(INITIAL, engine.last()),
+    ):
+        with pytest.raises(ForeignCheckpoint, match=rf"group\.offsets\.commit={before.value} again"):
+            asked()
+
+
+def test_available_now_does_not_end_without_a_partition_whose_beginning_could_not_be_written() -> None:
+    query = Query(group__offsets__commit="claim", startingOffsets="earliest")
+    engine = query.start(available_now=True)
+    member = query._member
+
+    def refusing(options: SourceOptions) -> FakeMembership:
+        made = member(options)
+        made.seek = lambda offsets: {A: "somebody else wrote 3 at the same time"}  # type: ignore[method-assign]
+        return made
+
+    query._member = refusing  # type: ignore[method-assign]
+    engine = query.start(available_now=True)
+    with pytest.raises(WorldError, match=r"t/0.*somebody else wrote 3.*AvailableNow would end without"):
+        engine.run()
+
+
+def test_available_now_reads_what_it_gains_though_nobody_told_its_end_at_the_start() -> None:
+    query = Query(maxOffsetsPerTrigger=4)
+    FakePeer(query.group, "peer")
+    query.group.share_out({A: "peer"})
+    query.logs.unknown[A] = "no leader"
+    engine = query.start(available_now=True)
+    list(engine.trigger())
+    query.logs.unknown.clear()
+    query.group.share_out({A: "query"})
+    list(engine.trigger())
+    query.logs.produce(A, 100)
+    engine.run()
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
+
+
+def test_the_end_of_a_log_is_asked_again_before_the_group_is_set_back_to_it() -> None:
+    query = Query()
+    query.start().run()
+    query.logs.produce(A, 10)
+    query.group.offsets[A] = 20
+    query.logs.ranges[A] = Log(0, 15)
+    query.meanwhile = lambda: query.logs.produce(A, 20 - query.logs.ranges[A].end)
+    query.start().run()
+    assert query.group.offsets[A] == 20
+    assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10), "a member read on, up to 20"
