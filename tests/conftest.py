@@ -6,4 +6,6 @@ pytest_plugins = [
     "tests.fix_sandbox",
     "tests.fix_admin",
     "tests.fix_secured_zookeeper",
+    "tests.fix_spark",
+    "tests.fix_spark_clusters",
 ]

@@ -48,6 +48,16 @@ def sources() -> dict[str, str]:
     return {name: path.read_text("utf-8") for name, path in relative.items() if "/testing/" not in name}
 
 
+def sources_that_log() -> dict[str, str]:
+    """The same, and what plans, reads and keeps memberships for Spark: their lines and counters are documented."""
+    folder = ROOT / "bridge" / "spark"
+    found = sorted((folder / "keeper").glob("*.py"))
+    found += [folder / name for name in ("faults.py", "logs.py", "patience.py", "planning.py")]
+    found += [folder / f"{name}.py" for name in ("batch", "range_reader", "read")]
+    found += [folder / f"{name}.py" for name in ("listener", "owner", "projector", "starting", "takeover")]
+    return sources() | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
+
+
 # --- errors -----------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
 NO_JAVA = ["-m", "not real and not nightly"]
+ON_BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
+"""For what starts no server: the tests of a file stay together, because they share fixtures."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,18 @@ LINT = Part(
 TYPES = Part("types", ((tool("mypy"),),), 0.5)
 UNIT = Part(
     "unit, property, hostile",
-    ((*PYTEST, *NO_JAVA, "tests/unit", "tests/property", "tests/hostile", "tests/conformance"),),
+    ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/unit", "tests/property", "tests/hostile", "tests/conformance"),),
     2,
 )
 TRANSCRIPTS = Part("transcripts", ((*PYTEST, *NO_JAVA, "tests/transcripts"),), 0.5)
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
+SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
 SUITES = {
-    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE),
+    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, SPARK),
     "unit": (LINT, TYPES, UNIT, TRANSCRIPTS),
     "nightly": (NIGHTLY,),
 }
