@@ -1,0 +1,183 @@
+"""What the columnar path costs without Spark: record sets to Arrow batches, µs of CPU a row.
+
+    python bench/columns.py [--rounds 7] [--rows 80000] [--match 100B]
+
+Record sets are built in memory as a broker sends them, about 8 MiB each, keys of 8 bytes (a counter in big-endian),
+values of text or of random bytes, of one length or of lengths that vary (half to one and a half of the mean).  Two
+figures a shape: all fields of Spark's schema, and ``key binary, value binary`` alone.  Checksums are verified.
+
+The gate is for 100 B of formats 1 and 2 without a codec; the other lines say where the rest goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bridge.spark.arrow import SCHEMA, record_batches
+from bridge.spark.columns import read_columns
+from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.entries import Record
+
+GATE_US, GOAL_US = 0.12, 0.09
+PLAIN = pa.schema([field for field in SCHEMA if field.name != "headers"])
+NARROW = pa.schema([SCHEMA.field("key"), SCHEMA.field("value")])
+SEED = 20
+WORDS = b'{"id":12345,"name":"a customer","state":"open","amount":17.25,"currency":"EUR","at":1700000000000} '
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One kind of topic.  ``batch_bytes``: how large a producer made its batches."""
+
+    size: int
+    varies: bool
+    magic: int = 2
+    codec: int = compression.NONE
+    batch_bytes: int = 16_384
+    is_random: bool = False
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KB",
+            f"v{self.magic}",
+            compression.NAMES[self.codec],
+            "varying" if self.varies else "constant",
+            f"{self.batch_bytes // 1024} KB batches",
+            "random bytes" if self.is_random else "text",
+        ]
+        return ", ".join(parts)
+
+    @property
+    def is_gated(self) -> bool:
+        return self.size == 100 and self.magic in (1, 2) and self.codec == compression.NONE
+
+    @property
+    def records_in_a_batch(self) -> int:
+        return max(1, self.batch_bytes // (self.size + 16))
+
+    def values(self, rows: int) -> list[bytes]:
+        """The values of so many records."""
+        numbers = random.Random(SEED)
+        made = []
+        for _ in range(rows):
+            size = numbers.randrange(self.size // 2, self.size * 3 // 2 + 1) if self.varies else self.size
+            if self.is_random:
+                made.append(numbers.randbytes(size))
+            else:
+                start = numbers.randrange(len(WORDS))
+                made.append((WORDS[start:] + WORDS * (size // len(WORDS) + 1))[:size])
+        return made
+
+    def record_set(self, rows: int) -> bytes:
+        """So many records as a broker sends them."""
+        values = self.values(rows)
+        records = [
+            Record(offset, 1_700_000_000_000 + offset // 50, 0, offset.to_bytes(8, "big"), value)
+            for offset, value in enumerate(values)
+        ]
+        in_a_batch = self.records_in_a_batch
+        return b"".join(
+            build_record_set(records[low : low + in_a_batch], self.magic, self.codec)
+            for low in range(0, rows, in_a_batch)
+        )
+
+
+SHAPES = [
+    Shape(100, False),
+    Shape(100, True),
+    Shape(100, True, is_random=True),
+    Shape(100, False, batch_bytes=65_536),
+    Shape(100, True, batch_bytes=65_536),
+    Shape(100, True, batch_bytes=1 << 20),
+    Shape(100, True, batch_bytes=1 << 20, is_random=True),
+    Shape(100, False, magic=1),
+    Shape(100, True, magic=1),
+    *(Shape(100, True, codec=codec) for codec in (compression.GZIP, compression.SNAPPY)),
+    *(Shape(100, True, codec=codec) for codec in (compression.LZ4, compression.ZSTD)),
+    Shape(100, True, magic=1, codec=compression.SNAPPY),
+    Shape(1024, False),
+    Shape(1024, True),
+    Shape(1024, True, batch_bytes=1 << 20),
+]
+
+
+def us_a_row(work: Callable[[], object], rows: int, rounds: int) -> float:
+    """Median CPU of one row in µs, after one round that does not count."""
+    taken = []
+    for number in range(rounds + 1):
+        start = time.process_time()
+        work()
+        if number:
+            taken.append((time.process_time() - start) / rows * 1e6)
+    return statistics.median(taken)
+
+
+def decode(record_set: bytes, schema: pa.Schema) -> int:
+    """The columnar path once; gives the rows."""
+    return sum(
+        batch.num_rows
+        for columns in read_columns(record_set)
+        for batch in record_batches(columns, "bench", 0, schema)
+    )
+
+
+def measure(shape: Shape, rows: int, rounds: int) -> tuple[float, float]:
+    """µs of CPU a row: all fields, and key and value alone."""
+    rows = max(1000, rows * 100 // shape.size)
+    record_set = memoryview(shape.record_set(rows))
+    assert decode(record_set, PLAIN) == rows, "every row comes out"
+    both = [us_a_row(lambda: decode(record_set, schema), rows, rounds) for schema in (PLAIN, NARROW)]  # noqa: B023
+    return both[0], both[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """µs of CPU a row: all fields, and key and value alone."""
+
+    shape: Shape
+    full: float
+    narrow: float
+
+    @property
+    def verdict(self) -> str:
+        if not self.shape.is_gated:
+            return "-"
+        return "goal" if self.full <= GOAL_US else "gate" if self.full <= GATE_US else "MISSED"
+
+    def row(self) -> str:
+        return f"| {self.shape} | {self.full:.3f} | {self.narrow:.3f} | {self.verdict} |"
+
+
+HEAD = ["| shape | all fields, µs CPU a row | key and value | gate .12, goal .09 |", "|---|---|---|---|"]
+
+
+def costs(match: str, rows: int, rounds: int) -> list[Cost]:
+    """One a shape; printed as they come."""
+    print("\n".join(HEAD), flush=True)
+    found = []
+    for shape in SHAPES:
+        if match in str(shape):
+            found.append(Cost(shape, *measure(shape, rows, rounds)))
+            print(found[-1].row(), flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=80_000, help="of 100 B; fewer of larger ones")
+    parser.add_argument("--match", default="", help="only shapes whose name has this in it")
+    arguments = parser.parse_args()
+    costs(arguments.match, arguments.rows, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

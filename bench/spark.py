@@ -1,0 +1,259 @@
+"""How fast Spark reads through ``format("zkconsumer")``, next to its own Kafka source and to confluent-kafka.
+
+    python bench/spark.py [--quick] [--cells 100B-varying ...] [--write]
+
+One real broker (3.9.1) of the sandbox, one ``local[2]`` session, topics of 4 partitions.  The sources take turns on
+the same topic; figures are medians of ``--rounds`` readings after one that does not count.  CPU is that of the JVM
+and, behind the +, of its Python processes; neither the broker's nor this program's.  The stream is AvailableNow in
+batches of 500,000 rows; ours is a member of a ZooKeeper group that claims each batch before it reads.
+
+``--quick`` is for a look (some of the rows, three rounds); the JVM is not warm then.  confluent-kafka must be there
+(the extra ``[bench]``).  ``--write`` puts the page
+into migration_docs/reference/spark-speed.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import columns
+from columns import Cost, Shape
+from spark_claims import claim_ms_a_partition
+from spark_runs import CONFLUENT, JVM, NARROW, OURS, SOURCES, Cluster, Sample, Source, count_rows, read_batch, session
+from spark_stream import StreamRun, read_stream
+from spark_topics import fill
+
+from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars
+
+BROKER = "3.9.1"
+HEAP_MB = 512
+STREAM_BATCH_ROWS, STREAM_BATCH_ROWS_QUICK = 500_000, 125_000
+PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" / "spark-speed.md"
+
+TOPICS = {
+    "100B-varying": (Shape(100, True), 4_000_000, 500_000),
+    "100B": (Shape(100, False), 2_000_000, 250_000),
+    "1KB-varying": (Shape(1024, True), 240_000, 100_000),
+    "1KB": (Shape(1024, False), 120_000, 50_000),
+}
+"""The shape, how many rows, and how many for a look.  Lengths that vary are the usual case, and the harder one."""
+SINKS = ("noop", "parquet")
+COLUMNS = (*SOURCES, NARROW)
+STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One figure and what it must be.  ``gate`` None: it is only shown."""
+
+    what: str
+    value: float
+    gate: float | None
+    goal: float | None
+    unit: str = "x"
+    at_least: bool = True
+
+    @property
+    def verdict(self) -> str:
+        if self.gate is None:
+            return "-"
+        sign = 1 if self.at_least else -1
+        if self.goal is not None and sign * self.value >= sign * self.goal:
+            return "goal"
+        return "gate" if sign * self.value >= sign * self.gate else "MISSED"
+
+    def row(self) -> str:
+        def bound(number: float | None) -> str:
+            return "-" if number is None else f"{'≥' if self.at_least else '≤'} {number:g} {self.unit}"
+
+        cells = [self.what, f"{self.value:.3g} {self.unit}", bound(self.gate), bound(self.goal), self.verdict]
+        return f"| {' | '.join(cells)} |"
+
+
+class Bench:
+    """What was measured so far."""
+
+    def __init__(self, spark: Any, cluster: Cluster, folder: Path, rounds: int) -> None:
+        self._spark, self._cluster, self._folder, self._rounds = spark, cluster, folder, rounds
+        self.rows: list[str] = []
+        self.stream_rows: list[str] = []
+        self.gates: list[Gate] = []
+
+    def batches(self, topic: str, rows: int) -> None:
+        """All sources and both sinks on one topic."""
+        for source in SOURCES:
+            found = count_rows(self._spark, source, self._cluster, topic)
+            if found != rows:
+                raise SystemExit(f"{source.name} finds {found} rows in {topic}, and there are {rows}")
+        for sink in SINKS:
+            # What Spark does with a column that nobody needs is seen where nothing is written.
+            samples: dict[Source, list[Sample]] = {source: [] for source in (*SOURCES, *[NARROW][: sink == "noop"])}
+            for number in range(self._rounds + 1):
+                for source in samples:
+                    sample = read_batch(self._spark, source, self._cluster, topic, rows, sink, self._folder)
+                    if number:
+                        samples[source].append(sample)
+            self._cell(f"{topic} {sink}", samples)
+
+    def _cell(self, cell: str, samples: dict[Source, list[Sample]]) -> None:
+        shown = [f"{_rate(found)}; {_cpu(found)}" if (found := samples.get(source)) else "" for source in COLUMNS]
+        self.rows.append(f"| {cell} | " + " | ".join(shown) + " |")
+        print(self.rows[-1], flush=True)
+        rate = {source: _median(sample.rate for sample in samples[source]) for source in SOURCES}
+        used = {source: _median(sample.us for sample in samples[source]) for source in SOURCES}
+        own = {source: _median(sample.python_us for sample in samples[source]) for source in SOURCES}
+        self.gates += [
+            Gate(f"{cell}: rows/s ÷ JVM source", rate[OURS] / rate[JVM], 1.2, 2.0),
+            Gate(f"{cell}: CPU a row ÷ JVM source", used[OURS] / used[JVM], 1.0, 0.75, at_least=False),
+            Gate(f"{cell}: CPU a row in Python, confluent-kafka ÷ ours", own[CONFLUENT] / own[OURS], 2.0, 3.0),
+            Gate(f"{cell}: rows/s ÷ confluent-kafka", rate[OURS] / rate[CONFLUENT], None, None),
+        ]
+
+    def streams(self, topic: str, rows: int, batch_rows: int) -> None:
+        """Ours and the JVM's stream in turn."""
+        runs: dict[Source, list[StreamRun]] = {JVM: [], OURS: []}
+        for number in range(self._rounds + 1):
+            for source, made in runs.items():
+                run = read_stream(self._spark, source, self._cluster, topic, rows, batch_rows, self._folder)
+                if number:
+                    made.append(run)
+        for source, made in runs.items():
+            self.stream_rows.append(
+                f"| {source.name} | {_median(run.add_batch_rate for run in made) / 1e6:.2f} M "
+                f"| {_rate([run.whole for run in made])} | {_cpu([run.whole for run in made])} "
+                f"| {_median(run.overhead_ms for run in made):.0f} |"
+            )
+            print(self.stream_rows[-1], flush=True)
+        rate = {source: _median(run.add_batch_rate for run in made) for source, made in runs.items()}
+        self.gates += [
+            Gate("stream: rows/s in addBatch ÷ JVM source", rate[OURS] / rate[JVM], 1.0, 1.3),
+            Gate(
+                "stream: trigger without addBatch, p50", _median(run.overhead_ms for run in runs[OURS]), 250.0, None,
+                "ms", at_least=False,
+            ),
+        ]  # fmt: skip
+
+
+def _median(values: Any) -> float:
+    return statistics.median(values)
+
+
+def _rate(samples: list[Sample]) -> str:
+    rate = _median(sample.rate for sample in samples)
+    return f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.0f} k"
+
+
+def _cpu(samples: list[Sample]) -> str:
+    return f"{_median(s.jvm_us for s in samples):.2f}+{_median(s.python_us for s in samples):.2f}"
+
+
+def machine() -> str:
+    """One sentence."""
+    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "pyarrow", "numpy"))
+    return (
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the "
+        f"start; Python {platform.python_version()}, {packages}, confluent-kafka "
+        f"{importlib.metadata.version('confluent-kafka')}; broker {BROKER} on the same cores."
+    )
+
+
+def wanted(topic: str, arguments: argparse.Namespace) -> tuple[Shape, int]:
+    """What a topic is filled with, and about how many rows of it."""
+    shape, rows, quick = TOPICS[topic]
+    return shape, int((quick if arguments.quick else rows) * arguments.scale)
+
+
+def page(head: str, bench: Bench, decoded: list[Cost], arguments: argparse.Namespace) -> str:
+    """The page, as Markdown."""
+    of_fewer = ", of fewer rows than it should be" if arguments.quick else ""
+    lines = [
+        "# How fast Spark reads",
+        "",
+        "Printed by `python bench/spark.py --write`; its docstring says what is measured, and how.",
+        "",
+        head,
+        f"{arguments.rounds} rounds{of_fewer}; batches of 16 KB on the broker, keys of 8 bytes; lengths that vary",
+        "are half to one and a half of the mean. Gates are for a quiet machine.",
+        "",
+        "## Batches: rows a second; µs of CPU a row, JVM + Python",
+        "",
+        "| topic and sink | " + " | ".join(source.name for source in COLUMNS) + " |",
+        "|---" * (len(COLUMNS) + 1) + "|",
+        *bench.rows,
+        "",
+    ]
+    if bench.stream_rows:
+        lines += [
+            f"## Stream: AvailableNow, batches of {arguments.stream_batch_rows:,} rows, noop",
+            "",
+            "| source | rows/s in addBatch | rows/s of the whole query | µs CPU a row | trigger without addBatch, ms |",
+            "|---|---|---|---|---|",
+            *bench.stream_rows,
+            "",
+        ]
+    if decoded:
+        rows = [cost.row() for cost in decoded]
+        lines += ["## From a record set to Arrow, without Spark", "", *columns.HEAD, *rows, ""]
+    lines += ["## Gates", "", "| what | is | gate | goal | |", "|---|---|---|---|---|"]
+    lines += [gate.row() for gate in bench.gates]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of rows")
+    parser.add_argument("--cells", nargs="*", choices=[*TOPICS, STREAM], default=[*TOPICS, STREAM])
+    parser.add_argument("--decode", action=argparse.BooleanOptionalAction, default=True, help="also bench/columns.py")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds = min(arguments.rounds, 3)
+    arguments.stream_batch_rows = STREAM_BATCH_ROWS_QUICK if arguments.quick else STREAM_BATCH_ROWS
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise SystemExit("confluent-kafka is not installed: pip install 'zkconsumer[bench]'")
+    start, head = time.monotonic(), machine()
+    print(head)
+    decoded = columns.costs("", 80_000, 7) if arguments.decode else []
+    with Sandbox() as sandbox, tempfile.TemporaryDirectory(prefix="bench-spark-") as scratch:
+        sandbox.start_zookeeper()
+        # The records are of 2023.
+        sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=HEAP_MB, settings={"log.retention.ms": "-1"})
+        cluster = Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
+        with session(Path(scratch), ensure_spark_jars()) as spark:
+            bench = Bench(spark, cluster, Path(scratch), arguments.rounds)
+            for topic in arguments.cells:
+                if topic != STREAM:
+                    bench.batches(topic, fill(sandbox, topic, *wanted(topic, arguments)))
+            if STREAM in arguments.cells:
+                rows = fill(sandbox, STREAM, *wanted("100B-varying", arguments))
+                bench.streams(STREAM, rows, arguments.stream_batch_rows)
+                claim_ms = claim_ms_a_partition(cluster, STREAM)
+                bench.gates.append(Gate("a claim, a partition", claim_ms, 10.0, None, "ms", at_least=False))
+    bench.gates += [
+        Gate(f"to Arrow: {cost.shape}", cost.full, columns.GATE_US, columns.GOAL_US, "µs", at_least=False)
+        for cost in decoded
+        if cost.shape.is_gated
+    ]
+    text = page(head, bench, decoded, arguments)
+    print(text)
+    missed = [gate.what for gate in bench.gates if gate.verdict == "MISSED"]
+    print(f"{time.monotonic() - start:.0f} s; {'missed: ' + '; '.join(missed) if missed else 'every gate is met'}")
+    if arguments.write:
+        PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

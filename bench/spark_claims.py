@@ -1,0 +1,42 @@
+"""What a claim takes, for ``bench/spark.py``: asked of a keeper as the source asks, and answered by ZooKeeper."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from spark_runs import Cluster
+from spark_topics import PARTITIONS
+
+from bridge.spark.keeper.client import KeeperClient
+from bridge.spark.keeper.settings import KeeperSettings
+from bridge.spark.membership import CommitMode, Taken, Wanted
+from zkconsumer.types import TopicPartition
+
+BATCHES = 50
+BATCH_ROWS = 1000
+WAIT_MS = 10_000
+
+
+def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
+    """Median over the batches of a query with ``PARTITIONS`` partitions; the way to the keeper and back included."""
+    settings = KeeperSettings(
+        {"group.id": "bench-claims", "zookeeper.connect": cluster.zookeeper}, "static", (topic,), "",
+        mode=CommitMode.CLAIM,
+    )  # fmt: skip
+    taken_ms = []
+    with KeeperClient(settings) as keeper:
+        held = keeper.begin_batch({}, WAIT_MS).partitions
+        assert len(held) == PARTITIONS, "the only member of a new group holds everything"
+        partitions: list[TopicPartition] = sorted(held)
+        refused = keeper.seek(dict.fromkeys(partitions, 0))
+        assert not refused, refused
+        for batch in range(BATCHES):
+            first = batch * BATCH_ROWS
+            ranges = {tp: Wanted(first, first + BATCH_ROWS, held[tp].epoch) for tp in partitions}
+            keeper.planned(partitions)
+            start = time.monotonic()
+            answers = keeper.claim("bench", batch, ranges)
+            taken_ms.append((time.monotonic() - start) * 1000 / PARTITIONS)
+            assert all(isinstance(answer, Taken) for answer in answers.values()), answers
+    return statistics.median(taken_ms)

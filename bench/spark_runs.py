@@ -1,0 +1,171 @@
+"""The Spark side of ``bench/spark.py``: one session, one reading of one topic by one source, and what it took."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_topics import PARTITIONS
+
+ROOT = Path(__file__).resolve().parent.parent
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the topics are."""
+
+    bootstrap: str
+    zookeeper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading: seconds, and seconds of CPU in the JVM and in its Python processes."""
+
+    rows: int
+    seconds: float
+    jvm_cpu: float
+    python_cpu: float
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+    @property
+    def jvm_us(self) -> float:
+        return self.jvm_cpu / self.rows * 1e6
+
+    @property
+    def python_us(self) -> float:
+        return self.python_cpu / self.rows * 1e6
+
+    @property
+    def us(self) -> float:
+        return self.jvm_us + self.python_us
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A way to read a topic in Spark."""
+
+    name: str
+    format: str
+    schema: str = ""
+
+    def options(self, cluster: Cluster, topic: str) -> dict[str, str]:
+        """Those of a batch from the beginning to the end."""
+        if self.format == "bench-confluent":
+            return {"bootstrap": cluster.bootstrap, "topic": topic, "partitions": str(PARTITIONS)}
+        options = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+        if self.format == "zkconsumer":
+            options |= {"zookeeper.connect": cluster.zookeeper, "group.id": "bench-batch"}
+        return options
+
+
+JVM = Source("JVM kafka", "kafka")
+OURS = Source("zkconsumer", "zkconsumer")
+CONFLUENT = Source("confluent-kafka to Arrow", "bench-confluent")
+NARROW = Source("zkconsumer, key and value", "zkconsumer", "key binary, value binary")
+SOURCES = (JVM, OURS, CONFLUENT)
+
+
+@contextmanager
+def session(folder: Path, jars: list[Path]) -> Iterator[Any]:
+    """``local[2]`` with the three sources.  The JVM ends with it."""
+    path = [str(ROOT), str(ROOT / "bench"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+    }
+    from pyspark.sql import SparkSession
+
+    made = (
+        SparkSession.builder.master("local[2]")
+        .appName("bench")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.driver.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("ERROR")
+    try:
+        from spark_sources import ConfluentSource
+
+        from bridge.spark.registration import register
+
+        made.dataSource.register(ConfluentSource)
+        register(made)
+        yield made
+    finally:
+        made.stop()
+
+
+def read_batch(spark: Any, source: Source, cluster: Cluster, topic: str, rows: int, sink: str, folder: Path) -> Sample:
+    """Read the topic from its beginning to its end into ``noop`` or ``parquet``."""
+    reader = spark.read.format(source.format).options(**source.options(cluster, topic))
+    frame = (reader.schema(source.schema) if source.schema else reader).load()
+    out = folder / "out"
+    writer = frame.write.mode("overwrite").format(sink)
+    with measured(spark, rows) as samples:
+        writer.save(str(out)) if sink == "parquet" else writer.save()
+    shutil.rmtree(out, ignore_errors=True)
+    return samples[0]
+
+
+def count_rows(spark: Any, source: Source, cluster: Cluster, topic: str) -> int:
+    """How many records the source finds."""
+    frame = spark.read.format(source.format).options(**source.options(cluster, topic)).load()
+    return int(frame.count())
+
+
+@contextmanager
+def measured(spark: Any, rows: int) -> Iterator[list[Sample]]:
+    """Seconds, and CPU of the JVM and its Python processes (not of this one, nor of the broker)."""
+    samples: list[Sample] = []
+    jvm = spark.sparkContext._gateway.proc.pid
+    before, start = _cpu_of_tree(jvm), time.monotonic()
+    yield samples
+    seconds, after = time.monotonic() - start, _cpu_of_tree(jvm)
+    samples.append(Sample(rows, seconds, after[0] - before[0], after[1] - before[1]))
+
+
+def _cpu_of_tree(root: int) -> tuple[float, float]:
+    """Seconds of CPU of a process, and of all below it, those that have ended included."""
+    parents: dict[int, int] = {}
+    own: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(entry.name)
+        parents[pid] = int(fields[1])
+        own[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
+        ended[pid] = (int(fields[13]) + int(fields[14])) / _TICKS
+    below = {pid for pid in parents if pid != root and _is_below(pid, root, parents)}
+    return own[root], ended[root] + sum(own[pid] + ended[pid] for pid in below)
+
+
+def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid != root:
+        pid = parents[pid]
+    return pid == root

@@ -1,0 +1,76 @@
+"""The stream of ``bench/spark.py``: AvailableNow over one topic, and what Spark's progress says of each batch."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_runs import Cluster, Sample, Source, measured
+
+TIMEOUT_S = 300
+_groups = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun:
+    """One query over the whole topic.  Milliseconds are those of Spark's progress, a batch each."""
+
+    whole: Sample
+    batch_rows: list[int]
+    add_batch_ms: list[int]
+    trigger_ms: list[int]
+
+    @property
+    def add_batch_rate(self) -> float:
+        """Rows a second inside of ``addBatch``."""
+        return sum(self.batch_rows) / (sum(self.add_batch_ms) / 1000)
+
+    @property
+    def overhead_ms(self) -> float:
+        """Of a trigger: what is not ``addBatch``."""
+        return statistics.median(whole - add for whole, add in zip(self.trigger_ms, self.add_batch_ms, strict=True))
+
+
+def read_stream(
+    spark: Any, source: Source, cluster: Cluster, topic: str, rows: int, batch_rows: int, folder: Path
+) -> StreamRun:
+    """Every row of the topic in batches of ``batch_rows``; ours as the only member of a new group that claims."""
+    number = next(_groups)
+    options = {
+        **source.options(cluster, topic),
+        "maxOffsetsPerTrigger": str(batch_rows),
+        "failOnDataLoss": "true",
+    }
+    if source.format == "zkconsumer":
+        options |= {"group.id": f"bench-stream-{number}", "group.offsets.commit": "claim", "consumer.threads": "1"}
+    frame = spark.readStream.format(source.format).options(**options).load()
+    writer = frame.writeStream.format("noop").trigger(availableNow=True)
+    with measured(spark, rows) as samples:
+        query = writer.option("checkpointLocation", str(folder / f"checkpoint-{number}")).start()
+        if not query.awaitTermination(TIMEOUT_S):
+            query.stop()
+            raise SystemExit(f"{source.name}: the stream did not end within {TIMEOUT_S} s")
+    batches = [dict(p) for p in _progress(query, rows)]
+    return StreamRun(
+        samples[0],
+        [batch["numInputRows"] for batch in batches],
+        [batch["durationMs"]["addBatch"] for batch in batches],
+        [batch["durationMs"]["triggerExecution"] for batch in batches],
+    )
+
+
+def _progress(query: Any, rows: int) -> list[Any]:
+    """The batches with rows, once they stand for all rows: progress comes a little after the end."""
+    give_up = time.monotonic() + 10
+    while True:
+        batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+        found = sum(batch["numInputRows"] for batch in batches)
+        if found == rows:
+            return batches
+        if time.monotonic() > give_up:
+            raise SystemExit(f"the stream read {found} rows of {rows}")
+        time.sleep(0.05)
