@@ -1,0 +1,163 @@
+"""What can happen to a member of a coordinator's group.  Values only.
+
+Each is given to the machine's ``handle(event, now_ms)`` and answered with a list of ``commands``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from zkconsumer.types import BrokerAddress, TopicPartition
+
+RequestId: TypeAlias = int
+"""Names one request until it is answered or given up.  Never used twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker by its number."""
+
+    id: int
+    address: BrokerAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The program asks for what there is to do: it is alive (``max.poll.interval.ms`` counts from here)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """These topics are wanted from now on; with ``pattern`` they are what it matches now."""
+
+    topics: frozenset[str]
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """Nothing is wanted any more: the group is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdated:
+    """How many partitions the topics have that were asked for; a topic that there is not is left out."""
+
+    partitions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """A request was answered: a message of ``zkconsumer.wire.schemas`` of the request's API."""
+
+    request: RequestId
+    body: Any
+
+
+class Failure(Enum):
+    """Why a request has no answer."""
+
+    DISCONNECTED = "disconnected"
+    TIMED_OUT = "timed out"
+    NO_BROKER = "no broker"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request has no answer and will have none; ``error`` where somebody must be told more (authentication)."""
+
+    request: RequestId
+    failure: Failure
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection to a node broke; its requests have each ``Failed`` before."""
+
+    node: int
+
+
+class TimerKind(Enum):
+    """What a deadline is for."""
+
+    HEARTBEAT = "heartbeat"
+    SESSION = "session"
+    POLL = "poll"
+    BACKOFF = "backoff"
+    AUTO_COMMIT = "auto-commit"
+    REBALANCE = "rebalance"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A deadline has passed; one that was cancelled, or set anew, may still come, and is passed over."""
+
+    kind: TimerKind
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What is committed of a partition: the next offset to read, and what may be said with it."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAsked:
+    """Commit these; ``CommitDone`` with the same number follows.  ``retried``: on and on, as ``commitSync`` does."""
+
+    number: int
+    offsets: Mapping[TopicPartition, Offset]
+    retried: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsCollected:
+    """What has been consumed, for the automatic commit that was asked for by ``CollectPositions``."""
+
+    offsets: Mapping[TopicPartition, Offset]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAsked:
+    """What is committed of these?  ``FetchDone`` with the same number follows."""
+
+    number: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackDone:
+    """What ``Invoke`` with this number came to; ``error`` is what the program raised."""
+
+    number: int
+    result: Any = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinAsked:
+    """``enforceRebalance`` (2.6, KIP-568): join again, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The program ends: commit if that is automatic, leave if that is wanted, then ``Stopped``."""
+
+    leave: bool = True
+
+
+Event: TypeAlias = (
+    Polled | Subscribed | Unsubscribed | MetadataUpdated | Responded | Failed | Disconnected | TimerFired
+    | CommitAsked | PositionsCollected | FetchAsked | CallbackDone | RejoinAsked | Closed
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""What a group coordinator wants done.  Values only; a list of them is carried out in its order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from bridge.coordinator.events import LogRecord, TimerKey, Token
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a request.  ``body`` is a response of its API, to be written in the version that was asked in."""
+
+    token: Token
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``Appended``.
+
+    ``token`` None: nobody waits for it (acks=0), and nothing is said.
+    """
+
+    partition: int
+    epoch: int
+    records: tuple[LogRecord, ...]
+    token: Token | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read the partition's log and say ``Loaded`` with the same epoch."""
+
+    partition: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Say ``TimerFired`` with this key and deadline once it has passed; takes the place of one with the same key."""
+
+    key: TimerKey
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Nobody waits for this any more."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to be logged and counted: a word and its fields."""
+
+    what: str
+    fields: tuple[tuple[str, Any], ...] = ()
+
+
+Command: TypeAlias = Reply | Append | Load | SetTimer | CancelTimer | Note
