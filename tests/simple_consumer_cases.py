@@ -130,7 +130,7 @@ def offsets_before_a_time(broker: BrokerUnderTest) -> None:
 
     def before(time: int, at: TopicPartition = at, version: int | None = None) -> tuple[int, ...]:
         response = consumer.get_offsets_before(OffsetRequest({at: PartitionOffsetRequestInfo(time, 10)}, version))
-        assert response.version == (0 if has_version_0 else LIST_OFFSETS.highest) if version is None else version
+        assert response.version == (0 if has_version_0 else LIST_OFFSETS.client_highest) if version is None else version
         return response.offsets(*at)
 
     with consumer_of(broker) as consumer:

@@ -31,7 +31,7 @@ BIG = [bytes([65 + number]) * 200 for number in range(10)]
 
 def versions_of(broker: BrokerUnderTest, api: Api[Any, Any]) -> list[int]:
     """The versions that both sides speak."""
-    return [v for v in range(api.lowest, api.highest + 1) if broker.ranges.knows(api, v)]
+    return [v for v in range(api.lowest, api.client_highest + 1) if broker.ranges.knows(api, v)]
 
 
 def asking(topic: str, offset: int = 0, bytes_max: int = PLENTY) -> FetchTopic:
@@ -89,10 +89,10 @@ def test_its_ranges_are_those_of_the_table(broker_under_test: BrokerUnderTest) -
 def test_a_refused_api_versions_is_answered_in_version_0(broker_under_test: BrokerUnderTest) -> None:
     release = broker_under_test.release
     known = release.range_of(API_VERSIONS)
-    if known is None or known.highest >= API_VERSIONS.highest:
+    if known is None or known.highest >= API_VERSIONS.client_highest:
         return  # nothing that can be written here is refused
     response = broker_under_test.connection().request(
-        API_VERSIONS, API_VERSIONS.highest, ApiVersionsRequest(), TIMEOUT_MS
+        API_VERSIONS, API_VERSIONS.client_highest, ApiVersionsRequest(), TIMEOUT_MS
     )
     assert response.error_code == codes.UNSUPPORTED_VERSION.code
     assert bool(response.api_keys) == release.lists_itself
@@ -118,7 +118,7 @@ def test_a_version_above_its_range(broker_under_test: BrokerUnderTest) -> None:
     release = broker_under_test.release
     known = release.range_of(METADATA)
     assert known is not None
-    if known.highest >= METADATA.highest:
+    if known.highest >= METADATA.client_highest:
         return
     connection = broker_under_test.connection()
     topic = broker_under_test.topic()

@@ -181,9 +181,9 @@ def test_unknown_api() -> None:
         decode_request(bytes.fromhex("03e7 0000 00000001 ffff"))
 
 
-@pytest.mark.parametrize("version", ["ffff", "7fff", "000d"])
+@pytest.mark.parametrize("version", ["ffff", "7fff", "0013"])
 def test_unknown_version(version: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=r"unknown version .*, known are 0 to 12"):
+    with pytest.raises(RemoteProtocolError, match=r"unknown version .*, known are 0 to 18"):
         decode_request(bytes.fromhex(f"0001 {version} 00000001 ffff"))
 
 

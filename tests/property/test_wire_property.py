@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import is_dataclass
 from typing import Any
 
+import kafka.protocol.admin.cluster as oracle_cluster
+import kafka.protocol.admin.configs as oracle_configs
 import kafka.protocol.admin.groups as oracle_admin
+import kafka.protocol.admin.topics as oracle_topics
 import kafka.protocol.consumer.fetch as oracle_fetch
 import kafka.protocol.consumer.group as oracle_group
 import kafka.protocol.consumer.offsets as oracle_offsets
 import kafka.protocol.metadata as oracle_metadata
 import kafka.protocol.producer.produce as oracle_produce
+import kafka.protocol.producer.transaction as oracle_transaction
 import kafka.protocol.sasl as oracle_sasl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.protocol.api_message import ApiMessage
 
 from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, messages
 from zkconsumer.wire.frames import (
@@ -51,6 +56,17 @@ ORACLES = {
     "SaslAuthenticate": (oracle_sasl.SaslAuthenticateRequest, oracle_sasl.SaslAuthenticateResponse),
     "ApiVersions": (oracle_metadata.ApiVersionsRequest, oracle_metadata.ApiVersionsResponse),
     "OffsetDelete": (oracle_group.OffsetDeleteRequest, oracle_group.OffsetDeleteResponse),
+    "JoinGroup": (oracle_group.JoinGroupRequest, oracle_group.JoinGroupResponse),
+    "Heartbeat": (oracle_group.HeartbeatRequest, oracle_group.HeartbeatResponse),
+    "LeaveGroup": (oracle_group.LeaveGroupRequest, oracle_group.LeaveGroupResponse),
+    "SyncGroup": (oracle_group.SyncGroupRequest, oracle_group.SyncGroupResponse),
+    "DeleteGroups": (oracle_admin.DeleteGroupsRequest, oracle_admin.DeleteGroupsResponse),
+    "CreateTopics": (oracle_topics.CreateTopicsRequest, oracle_topics.CreateTopicsResponse),
+    "DeleteTopics": (oracle_topics.DeleteTopicsRequest, oracle_topics.DeleteTopicsResponse),
+    "InitProducerId": (oracle_transaction.InitProducerIdRequest, oracle_transaction.InitProducerIdResponse),
+    "OffsetForLeaderEpoch": (oracle_offsets.OffsetForLeaderEpochRequest, oracle_offsets.OffsetForLeaderEpochResponse),
+    "DescribeCluster": (oracle_cluster.DescribeClusterRequest, oracle_cluster.DescribeClusterResponse),
+    "DescribeConfigs": (oracle_configs.DescribeConfigsRequest, oracle_configs.DescribeConfigsResponse),
 }
 
 
@@ -93,7 +109,8 @@ def test_the_bytes_are_those_of_kafka_python(
         body.error_code = 0  # the oracle takes any error for the fallback to version 0
     ours = _encoded(api, cls, version, body)
     theirs = ORACLES[api.name][direction == "response"].decode(ours, version=version)
-    assert theirs.encode() == ours
+    # Some of its messages have an encode() of their own that fails on what was decoded.
+    assert ApiMessage.encode(theirs) == ours
     _same_values(body, theirs, version)
 
 

@@ -25,8 +25,8 @@ from zkconsumer.wire.schemas.list_offsets import (
 TIMEOUT_MS = 5_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
-metadata_versions = pytest.mark.parametrize("version", range(METADATA.highest + 1))
-offset_versions = pytest.mark.parametrize("version", range(LIST_OFFSETS.highest + 1))
+metadata_versions = pytest.mark.parametrize("version", range(METADATA.client_highest + 1))
+offset_versions = pytest.mark.parametrize("version", range(LIST_OFFSETS.client_highest + 1))
 
 
 def only(version: int) -> ApiRanges:
@@ -131,7 +131,7 @@ def test_a_time_that_was_never_reached(cluster: FakeCluster, connection: Connect
     assert list_offset(connection, only(version), T0, time_ms, TIMEOUT_MS) == -1
 
 
-@pytest.mark.parametrize("version", range(1, LIST_OFFSETS.highest + 1))
+@pytest.mark.parametrize("version", range(1, LIST_OFFSETS.client_highest + 1))
 def test_the_first_offset_at_or_after_a_time(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.append("t", 0, [b"a"], timestamp_ms=1000)
     cluster.append("t", 0, [b"b", b"c"], timestamp_ms=2000)

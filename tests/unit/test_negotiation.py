@@ -127,7 +127,14 @@ def test_a_broker_that_refuses_to_tell_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("there", "at_most", "picked"),
-    [((0, 3), None, 3), ((0, 99), None, 12), ((4, 17), None, 12), ((0, 12), 3, 3), ((12, 17), None, 12)],
+    [
+        ((0, 3), None, 3),
+        ((0, 99), None, 12),
+        ((4, 17), None, 12),
+        ((0, 12), 3, 3),
+        ((4, 17), 18, 17),
+        ((12, 17), None, 12),
+    ],
 )
 def test_the_highest_common_version_is_picked(there: tuple[int, int], at_most: int | None, picked: int) -> None:
     assert ApiRanges({FETCH.key: VersionRange(*there)}).pick(FETCH, at_most) == picked

@@ -35,20 +35,31 @@ def test_every_field_of_every_version_survives(api: Api[Any, Any], version: int)
 
 
 def test_the_versions_are_those_that_were_promised() -> None:
-    assert {api.name: (api.lowest, api.highest) for api in APIS.values()} == {
-        "Produce": (0, 9),
-        "Fetch": (0, 12),
-        "ListOffsets": (0, 7),
-        "Metadata": (0, 12),
-        "OffsetCommit": (0, 9),
-        "OffsetFetch": (0, 9),
-        "FindCoordinator": (0, 6),
-        "DescribeGroups": (0, 5),
-        "ListGroups": (0, 4),
-        "SaslHandshake": (0, 1),
-        "ApiVersions": (0, 3),
-        "OffsetDelete": (0, 0),
-        "SaslAuthenticate": (0, 2),
+    assert {api.name: (api.lowest, api.highest, api.client_highest) for api in APIS.values()} == {
+        "Produce": (0, 13, 9),
+        "Fetch": (0, 18, 12),
+        "ListOffsets": (0, 11, 7),
+        "Metadata": (0, 13, 12),
+        "OffsetCommit": (0, 10, 9),
+        "OffsetFetch": (0, 10, 9),
+        "FindCoordinator": (0, 6, 6),
+        "JoinGroup": (0, 9, 9),
+        "Heartbeat": (0, 4, 4),
+        "LeaveGroup": (0, 5, 5),
+        "SyncGroup": (0, 5, 5),
+        "DescribeGroups": (0, 6, 5),
+        "ListGroups": (0, 5, 4),
+        "SaslHandshake": (0, 1, 1),
+        "ApiVersions": (0, 4, 3),
+        "CreateTopics": (0, 7, 7),
+        "DeleteTopics": (0, 6, 6),
+        "InitProducerId": (0, 6, 6),
+        "OffsetForLeaderEpoch": (0, 4, 4),
+        "DescribeConfigs": (0, 4, 4),
+        "SaslAuthenticate": (0, 2, 2),
+        "DeleteGroups": (0, 2, 2),
+        "OffsetDelete": (0, 0, 0),
+        "DescribeCluster": (0, 2, 2),
     }
 
 
@@ -128,9 +139,9 @@ def test_null_is_written_only_where_the_version_has_it() -> None:
         encode_request(METADATA, 9, 1, None, MetadataRequest(topics=[MetadataRequestTopic(name=None)]))
 
 
-@pytest.mark.parametrize("version", [-1, 10])
+@pytest.mark.parametrize("version", [-1, 14])
 def test_a_version_that_is_not_in_the_tables_is_a_usage_error(version: int) -> None:
-    with pytest.raises(UsageError, match=f"Produce v{version} is not spoken here, only v0 to v9"):
+    with pytest.raises(UsageError, match=f"Produce v{version} is not spoken here, only v0 to v13"):
         encode_response(PRODUCE, version, 1, PRODUCE.response(responses=[]))
 
 

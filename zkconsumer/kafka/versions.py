@@ -70,9 +70,11 @@ class ApiRanges:
     def pick(self, api: Api[Any, Any], at_most: int | None = None, at_least: int = 0) -> int:
         """The highest version that the broker and this program both speak, from ``at_least`` to ``at_most``.
 
+        Without ``at_most`` it is the API's ``client_highest``: a caller that knows what later versions mean says so.
+
         ``KafkaException``: there is none; the text has both ranges.
         """
-        highest_here = api.highest if at_most is None else min(api.highest, at_most)
+        highest_here = api.client_highest if at_most is None else min(api.highest, at_most)
         there = self.ranges.get(api.key)
         if there is None:
             raise KafkaException(f"the broker does not know {api.name} (API {api.key})")
@@ -125,7 +127,7 @@ def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
 
 def _ask_patiently(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
     """Ask in our newest version; None: the broker passed over the question, but answered the one after it."""
-    asked = connection.send(API_VERSIONS, API_VERSIONS.highest, _QUESTION, timeout_ms)
+    asked = connection.send(API_VERSIONS, API_VERSIONS.client_highest, _QUESTION, timeout_ms)
     if connection.has_answer(min(SILENCE_MS, timeout_ms)):
         return connection.receive(asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
     probe = connection.send(LIST_OFFSETS, 0, _NOTHING, timeout_ms)
@@ -150,7 +152,7 @@ def _version_offered(response: ApiVersionsResponse) -> int:
     """Brokers from 2.4 on say which versions of ApiVersions they know when they refuse one (KIP-511)."""
     for api in response.api_keys:
         if api.api_key == API_VERSIONS.key:
-            return max(0, min(api.max_version, API_VERSIONS.highest))
+            return max(0, min(api.max_version, API_VERSIONS.client_highest))
     return 0
 
 

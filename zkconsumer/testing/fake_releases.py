@@ -1,6 +1,6 @@
 """What brokers of each release speak, for the fake ones.  Pure.
 
-The ranges are those that real brokers answer; where they go beyond what this package can write, they are cut there.
+The ranges are those that real brokers answer; where they go beyond what the clients here ask, they are cut there.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _read(line: str) -> Release:
 
 def _clipped(api: Api[Any, Any], span: str) -> VersionRange:
     lowest, _, highest = span.partition("-")
-    return VersionRange(int(lowest), min(int(highest or lowest), APIS[api.key].highest))
+    return VersionRange(int(lowest), min(int(highest or lowest), APIS[api.key].client_highest))
 
 
 RELEASES = {release.name: release for release in map(_read, _TABLE.strip().splitlines())}

@@ -1,7 +1,8 @@
 """ApiVersions (18): which versions of which APIs a broker speaks (Kafka 0.10.0, KIP-35).
 
 A broker that does not know the requested version answers error 35 in the layout of version 0, whatever was asked; from
-2.4 on (KIP-511) that answer still lists its ApiVersions range, before it lists nothing.
+2.4 on (KIP-511) that answer still lists its ApiVersions range, before it lists nothing.  Version 4 (3.9) differs from 3
+in one thing: features whose lowest version is 0 are not left out of the answer.
 """
 
 from __future__ import annotations
@@ -58,4 +59,4 @@ class ApiVersionsResponse:
     zk_migration_ready: bool = f(boolean, "3+", tag=3, default=False)
 
 
-API_VERSIONS = Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse, highest=3, flexible_from=3)
+API_VERSIONS = Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse, highest=4, flexible_from=3, client_max=3)

@@ -1,7 +1,7 @@
 """DescribeGroups (15): how a modern group stands, asked of its coordinator (0.9).
 
-A group that the coordinator does not know is *Dead*, without an error (up to version 5).  So is, in these versions, a
-group of the protocol of KIP-848 (4.0): ListGroups tells of those.
+A group that the coordinator does not know is *Dead*: without an error up to version 5, beside error 69 and a reason
+from version 6 on (4.0, KIP-1043).  So is a group of the protocol of KIP-848 (4.0): ListGroups tells of those.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class DescribedGroup:
     """One group; ``protocol_data`` is the protocol that its members agreed on."""
 
     error_code: int = f(int16, default=0)
+    error_message: str | None = f(text, "6+", nullable="6+", default=None)
     group_id: str = f(text)
     group_state: str = f(text)
     protocol_type: str = f(text)
@@ -55,5 +56,5 @@ class DescribeGroupsResponse:
 
 
 DESCRIBE_GROUPS = Api(
-    15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse, highest=5, flexible_from=5
+    15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse, highest=6, flexible_from=5, client_max=5
 )

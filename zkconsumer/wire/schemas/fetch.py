@@ -5,16 +5,21 @@ and is None here; a broker says so beside error 76, for zstd records that it wou
 
 The version decides the newest message format that comes back: 0 for versions 0 and 1, 1 for 2 and 3, 2 from 4 on; the
 broker converts down.  From version 3 (0.10.1, KIP-74) at least one whole message comes back, whatever the limits say.
+From version 13 (3.1, KIP-516) topics go by id instead of by name.
 """
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int8, int16, int32, int64, record_set, text
+from zkconsumer.wire.kinds import NO_UUID, int8, int16, int32, int64, record_set, text, uuid
 from zkconsumer.wire.primitives import RecordSet
+from zkconsumer.wire.schemas.leaders import LeaderIdAndEpoch, NodeEndpoint
 from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
 
 RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF
 """``max_bytes`` as the old consumer sends it from version 3 on: only the partitions' own limits count."""
+
+UNKNOWN_HIGH_WATERMARK = 0x7FFF_FFFF_FFFF_FFFF
+"""``high_watermark`` of whoever keeps none, as consumers do (4.1, KIP-1166)."""
 
 SESSIONLESS_EPOCH = -1
 """``session_epoch`` of a fetch outside any session (1.1, KIP-227)."""
@@ -30,13 +35,16 @@ class FetchPartition:
     last_fetched_epoch: int = f(int32, "12+", default=-1)
     log_start_offset: int = f(int64, "5+", default=-1)
     partition_max_bytes: int = f(int32)
+    replica_directory_id: bytes = f(uuid, "17+", tag=0, default=NO_UUID)
+    high_watermark: int = f(int64, "18+", tag=1, default=UNKNOWN_HIGH_WATERMARK)
 
 
 @message
 class FetchTopic:
     """The partitions of one topic."""
 
-    topic: str = f(text)
+    topic: str = f(text, "0-12", default="")
+    topic_id: bytes = f(uuid, "13+", default=NO_UUID)
     partitions: list[FetchPartition] = f(array(FetchPartition))
 
 
@@ -44,15 +52,27 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions to drop from a fetch session (1.1, KIP-227)."""
 
-    topic: str = f(text)
+    topic: str = f(text, "0-12", default="")
+    topic_id: bytes = f(uuid, "13+", default=NO_UUID)
     partitions: list[int] = f(array(int32))
 
 
 @message
-class FetchRequest:
-    """``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: of all partitions together."""
+class ReplicaState:
+    """Which broker fetches, and in which of its lives (3.5, KIP-903)."""
 
     replica_id: int = f(int32, default=-1)
+    replica_epoch: int = f(int64, default=-1)
+
+
+@message
+class FetchRequest:
+    """``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: of all partitions together.
+
+    ``replica_id`` up to version 14, ``replica_state`` from 15 on: −1 or None is a consumer.
+    """
+
+    replica_id: int = f(int32, "0-14", default=-1, needed=True)
     max_wait_ms: int = f(int32)
     min_bytes: int = f(int32)
     max_bytes: int = f(int32, "3+", default=RESPONSE_BYTES_UNLIMITED)
@@ -63,6 +83,7 @@ class FetchRequest:
     forgotten_topics_data: list[ForgottenTopic] = f(array(ForgottenTopic), "7+", default_factory=list, needed=True)
     rack_id: str = f(text, "11+", default="")
     cluster_id: str | None = f(text, "12+", nullable="12+", tag=0, default=None)
+    replica_state: ReplicaState | None = f(Nested(ReplicaState), "15+", tag=1, default=None, needed=True)
 
 
 @message
@@ -71,14 +92,6 @@ class EpochEndOffset:
 
     epoch: int = f(int32, default=-1)
     end_offset: int = f(int64, default=-1)
-
-
-@message
-class LeaderIdAndEpoch:
-    """Who leads now, as far as the answering broker knows."""
-
-    leader_id: int = f(int32, default=-1)
-    leader_epoch: int = f(int32, default=-1)
 
 
 @message
@@ -120,18 +133,23 @@ class FetchPartitionResponse:
 class FetchTopicResponse:
     """The partitions of one topic."""
 
-    topic: str = f(text)
+    topic: str = f(text, "0-12", default="")
+    topic_id: bytes = f(uuid, "13+", default=NO_UUID)
     partitions: list[FetchPartitionResponse] = f(array(FetchPartitionResponse))
 
 
 @message
 class FetchResponse:
-    """``error_code``: of the whole answer (fetch sessions); the partitions have their own."""
+    """``error_code``: of the whole answer (fetch sessions); the partitions have their own.
+
+    ``node_endpoints``: the leaders that the partitions name (3.7, KIP-951).
+    """
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     error_code: int = f(int16, "7+", default=0)
     session_id: int = f(int32, "7+", default=0)
     responses: list[FetchTopicResponse] = f(array(FetchTopicResponse))
+    node_endpoints: list[NodeEndpoint] = f(array(NodeEndpoint), "16+", tag=0, default_factory=list)
 
 
-FETCH = Api(1, "Fetch", FetchRequest, FetchResponse, highest=12, flexible_from=12)
+FETCH = Api(1, "Fetch", FetchRequest, FetchResponse, highest=18, flexible_from=12, client_max=12)

@@ -1,6 +1,7 @@
 """ListGroups (16): the modern groups that one broker coordinates (0.9).
 
-From version 4 (2.6, KIP-518) with their states, and only those in the states that are named, if any are.
+From version 4 (2.6, KIP-518) with their states, and only those in the states that are named, if any are; from version 5
+(3.8, KIP-848) the same with their types.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ STATES_FROM = 4
 
 @message
 class ListGroupsRequest:
-    """``states_filter`` empty: groups in any state."""
+    """``states_filter`` empty: groups in any state; ``types_filter`` empty: groups of any type."""
 
     states_filter: list[str] = f(array(text), "4+", default_factory=list, needed=True)
+    types_filter: list[str] = f(array(text), "5+", default_factory=list, needed=True)
 
 
 @message
@@ -26,6 +28,7 @@ class ListedGroup:
     group_id: str = f(text)
     protocol_type: str = f(text)
     group_state: str = f(text, "4+", default="")
+    group_type: str = f(text, "5+", default="")
 
 
 @message
@@ -37,4 +40,4 @@ class ListGroupsResponse:
     groups: list[ListedGroup] = f(array(ListedGroup))
 
 
-LIST_GROUPS = Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse, highest=4, flexible_from=3)
+LIST_GROUPS = Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse, highest=5, flexible_from=3, client_max=4)

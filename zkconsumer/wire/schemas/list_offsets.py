@@ -12,7 +12,11 @@ from zkconsumer.wire.schemas.table import Api, array, f, message
 
 @message
 class ListOffsetsPartition:
-    """``timestamp``: milliseconds since 1970, or −1 (end), −2 (start), from version 7 −3 (newest timestamp)."""
+    """``timestamp``: milliseconds since 1970, or −1 (end), −2 (start), from version 7 −3 (newest timestamp).
+
+    About tiered storage: from version 8 −4 (start of what the broker has itself), from 9 −5 (end of what is tiered),
+    from 11 −6 (start of what is still to be tiered).
+    """
 
     partition_index: int = f(int32)
     current_leader_epoch: int = f(int32, "4+", default=-1)
@@ -30,11 +34,15 @@ class ListOffsetsTopic:
 
 @message
 class ListOffsetsRequest:
-    """``replica_id`` −1: a consumer.  ``isolation_level`` 1: the end is the last stable offset (0.11)."""
+    """``replica_id`` −1: a consumer.  ``isolation_level`` 1: the end is the last stable offset (0.11).
+
+    ``timeout_ms``: how long the broker may look in tiered storage (4.0, KIP-1075).
+    """
 
     replica_id: int = f(int32, default=-1)
     isolation_level: int = f(int8, "2+", default=0, needed=True)
     topics: list[ListOffsetsTopic] = f(array(ListOffsetsTopic))
+    timeout_ms: int = f(int32, "10+", default=0)
 
 
 @message
@@ -65,4 +73,4 @@ class ListOffsetsResponse:
     topics: list[ListOffsetsTopicResponse] = f(array(ListOffsetsTopicResponse))
 
 
-LIST_OFFSETS = Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, highest=7, flexible_from=6)
+LIST_OFFSETS = Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, highest=11, flexible_from=6, client_max=7)

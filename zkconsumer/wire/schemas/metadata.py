@@ -68,7 +68,7 @@ class MetadataTopic:
 
 @message
 class MetadataResponse:
-    """``controller_id`` −1: unknown."""
+    """``controller_id`` −1: unknown.  ``error_code`` 129: look for the cluster anew (4.0, KIP-1102)."""
 
     throttle_time_ms: int = f(int32, "3+", default=0)
     brokers: list[MetadataBroker] = f(array(MetadataBroker))
@@ -76,6 +76,7 @@ class MetadataResponse:
     controller_id: int = f(int32, "1+", default=-1)
     topics: list[MetadataTopic] = f(array(MetadataTopic))
     cluster_authorized_operations: int = f(int32, "8-10", default=UNKNOWN_OPERATIONS)
+    error_code: int = f(int16, "13+", default=0)
 
 
-METADATA = Api(3, "Metadata", MetadataRequest, MetadataResponse, highest=12, flexible_from=9)
+METADATA = Api(3, "Metadata", MetadataRequest, MetadataResponse, highest=13, flexible_from=9, client_max=12)

@@ -1,13 +1,13 @@
 """OffsetCommit (8): store how far a group has read (0.8.1).
 
 The version says where: 0 writes the offset znodes of ZooKeeper (brokers that have one), whatever the broker; from
-version 1 on (0.8.2) Kafka's own store is written, at the group's coordinator alone.  Versions from 10 on name topics
-by id and are not spoken here.
+version 1 on (0.8.2) Kafka's own store is written, at the group's coordinator alone.  Version 10 (4.2) names topics by
+id instead of by name.
 """
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, int64, text
+from zkconsumer.wire.kinds import NO_UUID, int16, int32, int64, text, uuid
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
 NO_GENERATION = -1
@@ -32,7 +32,8 @@ class OffsetCommitPartition:
 class OffsetCommitTopic:
     """The partitions of one topic."""
 
-    name: str = f(text)
+    name: str = f(text, "0-9", default="")
+    topic_id: bytes = f(uuid, "10+", default=NO_UUID)
     partitions: list[OffsetCommitPartition] = f(array(OffsetCommitPartition))
 
 
@@ -60,7 +61,8 @@ class OffsetCommitPartitionResponse:
 class OffsetCommitTopicResponse:
     """The partitions of one topic."""
 
-    name: str = f(text)
+    name: str = f(text, "0-9", default="")
+    topic_id: bytes = f(uuid, "10+", default=NO_UUID)
     partitions: list[OffsetCommitPartitionResponse] = f(array(OffsetCommitPartitionResponse))
 
 
@@ -72,4 +74,6 @@ class OffsetCommitResponse:
     topics: list[OffsetCommitTopicResponse] = f(array(OffsetCommitTopicResponse))
 
 
-OFFSET_COMMIT = Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, highest=9, flexible_from=8)
+OFFSET_COMMIT = Api(
+    8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, highest=10, flexible_from=8, client_max=9
+)

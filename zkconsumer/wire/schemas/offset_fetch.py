@@ -3,12 +3,12 @@
 The version says where: 0 reads the offset znodes of ZooKeeper, from version 1 on (0.8.2) Kafka's own store is read, at
 the group's coordinator alone.  From version 2 (0.10.2) the answer has an error for the whole group, and lists no
 partitions beside one; null topics mean all that are stored.  From version 8 (3.0) several groups are asked at once.
-Versions from 10 on name topics by id and are not spoken here.
+Version 10 (4.2) names topics by id instead of by name.
 """
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import boolean, int16, int32, int64, text
+from zkconsumer.wire.kinds import NO_UUID, boolean, int16, int32, int64, text, uuid
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
 GROUP_ERROR_FROM = 2
@@ -27,7 +27,8 @@ NO_EPOCH = -1
 class OffsetFetchTopic:
     """The partitions of one topic."""
 
-    name: str = f(text)
+    name: str = f(text, "0-9", default="")
+    topic_id: bytes = f(uuid, "10+", default=NO_UUID)
     partition_indexes: list[int] = f(array(int32))
 
 
@@ -72,7 +73,8 @@ class OffsetFetchPartitionResponse:
 class OffsetFetchTopicResponse:
     """The partitions of one topic."""
 
-    name: str = f(text)
+    name: str = f(text, "0-9", default="")
+    topic_id: bytes = f(uuid, "10+", default=NO_UUID)
     partitions: list[OffsetFetchPartitionResponse] = f(array(OffsetFetchPartitionResponse))
 
 
@@ -97,4 +99,4 @@ class OffsetFetchResponse:
     groups: list[OffsetFetchGroupResponse] = f(array(OffsetFetchGroupResponse), "8+", default_factory=list, needed=True)
 
 
-OFFSET_FETCH = Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, highest=9, flexible_from=6)
+OFFSET_FETCH = Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, highest=10, flexible_from=6, client_max=9)

@@ -1,14 +1,15 @@
 """Produce (0): append record sets (Kafka 0.8).  For tests and tools; the consumer itself never sends it.
 
 The version says which message format the record sets have: 0 for versions 0 and 1, 1 for 2, 2 from 3 on.  With
-``acks`` 0 there is no answer at all.
+``acks`` 0 there is no answer at all.  Version 13 (4.1, KIP-516) names topics by id instead of by name.
 """
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, int64, record_set, text
+from zkconsumer.wire.kinds import NO_UUID, int16, int32, int64, record_set, text, uuid
 from zkconsumer.wire.primitives import RecordSet
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.schemas.leaders import LeaderIdAndEpoch, NodeEndpoint
+from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
 
 
 @message
@@ -23,7 +24,8 @@ class ProducePartition:
 class ProduceTopic:
     """The partitions of one topic."""
 
-    name: str = f(text)
+    name: str = f(text, "0-12", default="")
+    topic_id: bytes = f(uuid, "13+", default=NO_UUID)
     partition_data: list[ProducePartition] = f(array(ProducePartition))
 
 
@@ -56,22 +58,25 @@ class ProducePartitionResponse:
     log_start_offset: int = f(int64, "5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = f(array(BatchIndexAndErrorMessage), "8+", default_factory=list)
     error_message: str | None = f(text, "8+", nullable="8+", default=None)
+    current_leader: LeaderIdAndEpoch | None = f(Nested(LeaderIdAndEpoch), "10+", tag=0, default=None)
 
 
 @message
 class ProduceTopicResponse:
     """The partitions of one topic."""
 
-    name: str = f(text)
+    name: str = f(text, "0-12", default="")
+    topic_id: bytes = f(uuid, "13+", default=NO_UUID)
     partition_responses: list[ProducePartitionResponse] = f(array(ProducePartitionResponse))
 
 
 @message
 class ProduceResponse:
-    """One entry for each record set."""
+    """One entry for each record set.  ``node_endpoints``: the leaders that the entries name (3.7, KIP-951)."""
 
     responses: list[ProduceTopicResponse] = f(array(ProduceTopicResponse))
     throttle_time_ms: int = f(int32, "1+", default=0)
+    node_endpoints: list[NodeEndpoint] = f(array(NodeEndpoint), "10+", tag=0, default_factory=list)
 
 
-PRODUCE = Api(0, "Produce", ProduceRequest, ProduceResponse, highest=9, flexible_from=9)
+PRODUCE = Api(0, "Produce", ProduceRequest, ProduceResponse, highest=13, flexible_from=9, client_max=9)

@@ -40,7 +40,11 @@ _FOREVER = 0x7FFF
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Q, R]):
-    """One API: its key, its messages, the versions known here, and from which version on it is flexible."""
+    """One API: its key, its messages, the versions known here, and from which version on it is flexible.
+
+    ``client_max``: clients that do not say more ask in no higher version.  It stands before the version in which an
+    API changes its meaning: topics by id instead of by name, an error where there was none.
+    """
 
     key: int
     name: str
@@ -49,6 +53,12 @@ class Api(Generic[Q, R]):
     highest: int
     flexible_from: int
     lowest: int = 0
+    client_max: int | None = None
+
+    @property
+    def client_highest(self) -> int:
+        """The highest version in which clients ask unless they say otherwise."""
+        return self.highest if self.client_max is None else self.client_max
 
     def knows(self, version: int) -> bool:
         """Whether the version can be read and written here."""

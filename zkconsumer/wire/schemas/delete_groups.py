@@ -1,0 +1,32 @@
+"""DeleteGroups (42): forget modern groups without members, and all that they have stored (1.1, KIP-229)."""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+
+@message
+class DeleteGroupsRequest:
+    """The groups, all of them of the coordinator that is asked."""
+
+    groups_names: list[str] = f(array(text))
+
+
+@message
+class DeletedGroup:
+    """What became of one group: 68 it has members, 69 there is none of this name."""
+
+    group_id: str = f(text)
+    error_code: int = f(int16, default=0)
+
+
+@message
+class DeleteGroupsResponse:
+    """One entry for each group that was named."""
+
+    throttle_time_ms: int = f(int32, default=0)
+    results: list[DeletedGroup] = f(array(DeletedGroup))
+
+
+DELETE_GROUPS = Api(42, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse, highest=2, flexible_from=2)

@@ -1,0 +1,82 @@
+"""DescribeConfigs (32): how topics and brokers are set (0.11, KIP-133).
+
+Version 0 tells a default from the rest; from version 1 (1.1, KIP-226) it is said where each value comes from, and what
+stands behind it.  Version 3 (2.6, KIP-569) has types and explanations.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import boolean, int8, int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+TOPIC = 2
+"""``resource_type``; 4 is a broker, 8 a broker's loggers, 16 client metrics, 32 a group."""
+
+SOURCE_UNKNOWN = -1
+"""``config_source``; 1 the topic, 2 and 3 a broker's and all brokers' changes, 4 the broker's file, 5 the default."""
+
+
+@message
+class DescribeConfigsResource:
+    """``configuration_keys`` None: all of them."""
+
+    resource_type: int = f(int8)
+    resource_name: str = f(text)
+    configuration_keys: list[str] | None = f(array(text), nullable="0+", default=None)
+
+
+@message
+class DescribeConfigsRequest:
+    """Topics are described by any broker, a broker by itself."""
+
+    resources: list[DescribeConfigsResource] = f(array(DescribeConfigsResource))
+    include_synonyms: bool = f(boolean, "1+", default=False, needed=True)
+    include_documentation: bool = f(boolean, "3+", default=False, needed=True)
+
+
+@message
+class ConfigSynonym:
+    """A value that stands behind the one in force, or is it."""
+
+    name: str = f(text)
+    value: str | None = f(text, nullable="0+", default=None)
+    source: int = f(int8)
+
+
+@message
+class DescribedConfig:
+    """One setting; ``value`` None: it is secret, or has none.  ``config_type``: 1 boolean, 2 string, 3 int …."""
+
+    name: str = f(text)
+    value: str | None = f(text, nullable="0+", default=None)
+    read_only: bool = f(boolean, default=False)
+    is_default: bool = f(boolean, "0", default=False)
+    config_source: int = f(int8, "1+", default=SOURCE_UNKNOWN)
+    is_sensitive: bool = f(boolean, default=False)
+    synonyms: list[ConfigSynonym] = f(array(ConfigSynonym), "1+", default_factory=list)
+    config_type: int = f(int8, "3+", default=0)
+    documentation: str | None = f(text, "3+", nullable="3+", default=None)
+
+
+@message
+class DescribedResource:
+    """The settings of one resource."""
+
+    error_code: int = f(int16, default=0)
+    error_message: str | None = f(text, nullable="0+", default=None)
+    resource_type: int = f(int8)
+    resource_name: str = f(text)
+    configs: list[DescribedConfig] = f(array(DescribedConfig), default_factory=list)
+
+
+@message
+class DescribeConfigsResponse:
+    """One entry for each resource that was named."""
+
+    throttle_time_ms: int = f(int32, default=0)
+    results: list[DescribedResource] = f(array(DescribedResource))
+
+
+DESCRIBE_CONFIGS = Api(
+    32, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse, highest=4, flexible_from=4
+)

@@ -1,0 +1,75 @@
+"""JoinGroup (11): become a member of a modern group, or stay one in its next generation (0.9).
+
+The answer comes when all members have joined, or their time is up: asking takes as long as a rebalance.  Version 1
+(0.10.1, KIP-62) says how long that may be.  From version 4 (2.2, KIP-394) a member without an id is sent away with one
+and error 79, and joins again; version 5 (2.3, KIP-345) names static members.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import blob, boolean, int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+NO_MEMBER = ""
+"""``member_id`` of somebody who has none yet, and of an answer that gives none."""
+
+NO_GENERATION = -1
+"""``generation_id`` beside an error."""
+
+SESSION_TIMEOUT_DECIDES = -1
+"""``rebalance_timeout_ms`` where the version has none: the session's timeout is taken."""
+
+MEMBER_ID_REQUIRED_FROM = 4
+"""The version from which a member without an id may be sent away with one (error 79)."""
+
+SKIP_ASSIGNMENT_FROM = 9
+"""The version from which the leader can be told that the assignment stands (3.2, KIP-814)."""
+
+
+@message
+class JoinGroupProtocol:
+    """A protocol that the member can follow; ``metadata`` is the protocol's own (``consumer_protocol``)."""
+
+    name: str = f(text)
+    metadata: bytes = f(blob)
+
+
+@message
+class JoinGroupRequest:
+    """``protocols``: the best first.  ``reason`` is for the broker's log (3.2, KIP-800)."""
+
+    group_id: str = f(text)
+    session_timeout_ms: int = f(int32)
+    rebalance_timeout_ms: int = f(int32, "1+", default=SESSION_TIMEOUT_DECIDES)
+    member_id: str = f(text, default=NO_MEMBER)
+    group_instance_id: str | None = f(text, "5+", nullable="5+", default=None, needed=True)
+    protocol_type: str = f(text)
+    protocols: list[JoinGroupProtocol] = f(array(JoinGroupProtocol))
+    reason: str | None = f(text, "8+", nullable="8+", default=None)
+
+
+@message
+class JoinGroupMember:
+    """One member, as the leader is told of it: ``metadata`` is that of the protocol that was chosen."""
+
+    member_id: str = f(text)
+    group_instance_id: str | None = f(text, "5+", nullable="5+", default=None)
+    metadata: bytes = f(blob)
+
+
+@message
+class JoinGroupResponse:
+    """``members`` is empty for all but the leader.  ``protocol_name`` None (from version 7): none was chosen."""
+
+    throttle_time_ms: int = f(int32, "2+", default=0)
+    error_code: int = f(int16, default=0)
+    generation_id: int = f(int32, default=NO_GENERATION)
+    protocol_type: str | None = f(text, "7+", nullable="7+", default=None)
+    protocol_name: str | None = f(text, nullable="7+", default="")
+    leader: str = f(text, default=NO_MEMBER)
+    skip_assignment: bool = f(boolean, "9+", default=False, needed=True)
+    member_id: str = f(text, default=NO_MEMBER)
+    members: list[JoinGroupMember] = f(array(JoinGroupMember), default_factory=list)
+
+
+JOIN_GROUP = Api(11, "JoinGroup", JoinGroupRequest, JoinGroupResponse, highest=9, flexible_from=6)

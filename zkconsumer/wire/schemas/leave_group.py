@@ -1,0 +1,52 @@
+"""LeaveGroup (13): members of a modern group go, and are not waited for (0.9).
+
+Versions 0 to 2 name one member, and its error is that of the whole answer.  From version 3 (2.4, KIP-345) several can
+go at once, static ones by their instance id alone, and each has an error of its own.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+BATCHED_FROM = 3
+"""The version from which the question and the answer are lists of members."""
+
+
+@message
+class LeavingMember:
+    """``member_id`` may be empty where the instance id says who is meant.  ``reason`` is for the broker's log."""
+
+    member_id: str = f(text)
+    group_instance_id: str | None = f(text, nullable="0+", default=None)
+    reason: str | None = f(text, "5+", nullable="5+", default=None)
+
+
+@message
+class LeaveGroupRequest:
+    """``member_id`` up to version 2, ``members`` from 3 on."""
+
+    group_id: str = f(text)
+    member_id: str = f(text, "0-2", default="", needed=True)
+    members: list[LeavingMember] = f(array(LeavingMember), "3+", default_factory=list, needed=True)
+
+
+@message
+class LeavingMemberResponse:
+    """What became of one member."""
+
+    member_id: str = f(text)
+    group_instance_id: str | None = f(text, nullable="0+", default=None)
+    error_code: int = f(int16, default=0)
+
+
+@message
+class LeaveGroupResponse:
+    """``error_code``: from version 3 on of the whole group alone, beside which there are no ``members``."""
+
+    throttle_time_ms: int = f(int32, "1+", default=0)
+    error_code: int = f(int16, default=0)
+    members: list[LeavingMemberResponse] = f(array(LeavingMemberResponse), "3+", default_factory=list, needed=True)
+
+
+LEAVE_GROUP = Api(13, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse, highest=5, flexible_from=4)

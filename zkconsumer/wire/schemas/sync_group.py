@@ -1,0 +1,47 @@
+"""SyncGroup (14): the leader says who reads what, and every member asks for its own part (0.9).
+
+The answer comes when the leader has spoken.  From version 5 (2.5, KIP-559) both sides name the protocol, and check it.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.wire.kinds import blob, int16, int32, text
+from zkconsumer.wire.schemas.table import Api, array, f, message
+
+PROTOCOL_FROM = 5
+"""The version from which both sides name the protocol."""
+
+
+@message
+class SyncGroupAssignment:
+    """What one member gets, in its protocol's own bytes (``consumer_protocol``)."""
+
+    member_id: str = f(text)
+    assignment: bytes = f(blob)
+
+
+@message
+class SyncGroupRequest:
+    """``assignments`` is empty for all but the leader."""
+
+    group_id: str = f(text)
+    generation_id: int = f(int32)
+    member_id: str = f(text)
+    group_instance_id: str | None = f(text, "3+", nullable="3+", default=None, needed=True)
+    protocol_type: str | None = f(text, "5+", nullable="5+", default=None)
+    protocol_name: str | None = f(text, "5+", nullable="5+", default=None)
+    assignments: list[SyncGroupAssignment] = f(array(SyncGroupAssignment), default_factory=list)
+
+
+@message
+class SyncGroupResponse:
+    """``assignment`` is empty beside an error, and for a member that the leader left out."""
+
+    throttle_time_ms: int = f(int32, "1+", default=0)
+    error_code: int = f(int16, default=0)
+    protocol_type: str | None = f(text, "5+", nullable="5+", default=None)
+    protocol_name: str | None = f(text, "5+", nullable="5+", default=None)
+    assignment: bytes = f(blob, default=b"")
+
+
+SYNC_GROUP = Api(14, "SyncGroup", SyncGroupRequest, SyncGroupResponse, highest=5, flexible_from=4)
