@@ -10,14 +10,12 @@ no clock; what it remembers from one generation to the next it is told by ``on_a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from zkconsumer.types import TopicPartition
+from zkconsumer.wire.consumer_protocol import NO_GENERATION, Assignment, Subscription
 
-NO_GENERATION = -1
-"""The generation of who has never been in one, or of a subscription that does not say it (before version 2)."""
+__all__ = ["NO_GENERATION", "Assignment", "ConsumerPartitionAssignor", "RebalanceProtocol", "Subscription"]
 
 
 class RebalanceProtocol(Enum):
@@ -28,31 +26,6 @@ class RebalanceProtocol(Enum):
 
     COOPERATIVE = 1
     """They keep what they have, and give back afterwards what somebody else shall have; then the group forms again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What one member wants and has, as the leader sees it.
-
-    ``owned_partitions``, ``generation_id`` and ``rack_id`` come with versions 1, 2 and 3 of the member's metadata, and
-    are empty, -1 and None before.  ``group_instance_id``, which the coordinator tells,
-    names a static member (2.3, KIP-345).
-    """
-
-    topics: tuple[str, ...]
-    user_data: bytes | None = None
-    owned_partitions: tuple[TopicPartition, ...] = ()
-    generation_id: int = NO_GENERATION
-    rack_id: str | None = None
-    group_instance_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What one member gets, and what the leader's assignor lets it know."""
-
-    partitions: tuple[TopicPartition, ...] = ()
-    user_data: bytes | None = None
 
 
 class ConsumerPartitionAssignor(Protocol):
