@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
+from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import NO_GENERATION, Assignment, Subscription
 
 __all__ = ["NO_GENERATION", "Assignment", "ConsumerPartitionAssignor", "RebalanceProtocol", "Subscription"]
@@ -43,12 +44,16 @@ class ConsumerPartitionAssignor(Protocol):
         """What the leader's assignor should know of us besides; it goes with our subscription."""
 
     def assign(
-        self, partitions: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+        self,
+        partitions: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+        racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> Mapping[str, Assignment]:
         """Everybody's share, by member id; a member that is left out gets nothing.
 
         ``partitions``: topic -> how many partitions it has; a topic that is subscribed to and missing here does not
-        exist.  ``subscriptions`` is not empty.
+        exist.  ``subscriptions`` is not empty, and in the order in which the coordinator tells the members.  ``racks``:
+        where each partition has replicas, as far as brokers say it (3.4, KIP-881).
         """
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:

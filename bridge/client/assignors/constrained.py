@@ -1,0 +1,125 @@
+"""The sticky assignment of a group whose members all want the same topics.  Pure.
+
+Everybody gets the same number, or one more: ``quota`` or ``quota + 1``, and it is known how many get one more.
+
+    1. everybody keeps what it had, up to its quota; those that had more may keep one more, as long as some may
+    2. with racks: what nobody has goes to members that are near, rarest first
+    3. what is left goes round, first to those below the quota, then one more each to those that may
+
+(2.4; steps by racks 3.5, KIP-881; the order of what is kept 3.8, KAFKA-16277.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from bridge.client.assignors.group import Group, Shares
+from bridge.client.assignors.java_order import text_order
+from bridge.client.assignors.owned import Owned
+from bridge.client.assignors.racks import Racks
+from zkconsumer.types import TopicPartition
+
+
+class ConstrainedAssignment:
+    """One assignment while it is made.  ``moving``: partitions that somebody else had, and who shall have them."""
+
+    def __init__(self, group: Group, owned: Owned, racks: Racks) -> None:
+        self.shares: Shares = {member: [] for member in owned.by_member}
+        self.moving: dict[TopicPartition, str] = {}
+        self._group = group
+        self._owned = owned
+        self._racks = racks
+        self._quota, self._larger_most = divmod(sum(group.topics.values()), len(self.shares))
+        self._quota_most = self._quota + (self._larger_most > 0)
+        self._larger = 0
+        self._below: list[str] = []
+        """Who has less than the quota."""
+        self._at_quota: deque[str] = deque()
+        """Who has the quota, and may get one more."""
+        self._had: dict[TopicPartition, str] = {}
+        self._turn = 0
+
+    def build(self) -> Shares:
+        """Give every partition to exactly one member."""
+        kept = self._keep()
+        left = [
+            tp
+            for topic in sorted(self._group.topics, key=text_order)
+            for tp in self._group.partitions_of(topic)
+            if tp not in kept
+        ]
+        self._below.sort(key=text_order)
+        self._at_quota = deque(sorted(self._at_quota, key=text_order))
+        left = self._racks.rarest_first(left)
+        if self._racks.matter:
+            left = [tp for tp in left if not self._give_near(tp)]
+        self._give_round(left)
+        return self.shares
+
+    def _keep(self) -> set[TopicPartition]:
+        kept: set[TopicPartition] = set()
+        for member, owned in self._owned.by_member.items():
+            far = [tp for tp in owned if self._racks.is_far(member, tp)]
+            self._had.update(dict.fromkeys(far, member))
+            mine = sorted(owned.keys() - set(far) - self._owned.disputed, key=lambda tp: (tp.partition, tp.topic))
+            if len(mine) < self._quota:
+                count = len(mine)
+                self._below.append(member)
+            elif len(mine) >= self._quota_most and self._larger < self._larger_most:
+                count = self._quota_most
+                self._count_larger()
+            else:
+                count = self._quota
+                if self._larger < self._larger_most:
+                    self._at_quota.append(member)
+            self.shares[member] += mine[:count]
+            kept.update(mine[:count])
+            self._had.update(dict.fromkeys(mine[count:], member))
+        return kept
+
+    def _count_larger(self) -> None:
+        self._larger += 1
+        if self._larger == self._larger_most:
+            self._at_quota.clear()
+
+    def _give_near(self, tp: TopicPartition) -> bool:
+        """Give it to a near member that is not full; those below the quota in turns, then the others."""
+        place = self._racks.next_near(tp, self._below, self._turn)
+        if place >= 0:
+            member = self._below[place]
+            count = self._give(tp, member)
+            if count >= self._quota:
+                self._below.remove(member)
+                if count < self._quota_most and self._larger < self._larger_most:
+                    self._at_quota.append(member)
+            else:
+                place += 1
+            self._turn = place % len(self._below) if self._below else 0
+            return True
+        place = self._racks.next_near(tp, self._at_quota, 0)
+        if place < 0:
+            return False
+        member = self._at_quota[place]
+        if self._give(tp, member) == self._quota_most:
+            del self._at_quota[place]
+            self._count_larger()
+        return True
+
+    def _give_round(self, left: list[TopicPartition]) -> None:
+        turn = 0
+        for tp in left:
+            if self._below:
+                turn = turn if turn < len(self._below) else 0
+                if self._give(tp, self._below[turn]) == self._quota:
+                    self._at_quota.append(self._below.pop(turn))
+                else:
+                    turn += 1
+            else:
+                self._give(tp, self._at_quota.popleft())
+
+    def _give(self, tp: TopicPartition, member: str) -> int:
+        """Gives how many the member has now."""
+        self.shares[member].append(tp)
+        if self._had.get(tp, member) != member or tp in self._owned.disputed:
+            self.moving[tp] = member
+        return len(self.shares[member])

@@ -1,0 +1,71 @@
+"""Which members are near which partitions (``client.rack``, KIP-881; range 3.4, both sticky assignors 3.5).  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.client.assignors.group import Group
+from zkconsumer.types import TopicPartition
+
+NOWHERE: frozenset[str] = frozenset()
+
+
+def rack_matters(member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]) -> bool:
+    """Whether some partition is not on every rack, and some member is on a rack that has partitions at all."""
+    return not set(member_racks).isdisjoint(all_racks) and any(each != all_racks for each in racks)
+
+
+@dataclass(frozen=True, slots=True)
+class Racks:
+    """``of_member`` is empty when racks do not matter; ``weights``: how many members are near a partition."""
+
+    of_member: Mapping[str, str]
+    of_partition: Mapping[TopicPartition, frozenset[str]]
+    weights: Mapping[TopicPartition, int]
+
+    @classmethod
+    def of(cls, group: Group) -> Racks:
+        """The racks of a whole group, as the sticky assignors look at them."""
+        of_member = racks_of_members(group)
+        if not of_member:
+            return cls({}, {}, {})
+        of_partition = {tp: group.racks.get(tp, NOWHERE) for topic in group.topics for tp in group.partitions_of(topic)}
+        all_racks = NOWHERE.union(*of_partition.values())
+        members_on = Counter(of_member.values())
+        weights = {tp: sum(members_on[rack] for rack in racks) for tp, racks in of_partition.items()}
+        if not rack_matters(of_member.values(), of_partition.values(), all_racks):
+            return cls({}, {}, weights)
+        return cls(of_member, of_partition, weights)
+
+    @property
+    def matter(self) -> bool:
+        """Whether anything is decided by racks."""
+        return bool(self.of_member)
+
+    def is_near(self, member: str, tp: TopicPartition) -> bool:
+        """Whether the member has a rack, and the partition a replica there."""
+        rack = self.of_member.get(member)
+        return rack is not None and rack in self.of_partition.get(tp, NOWHERE)
+
+    def is_far(self, member: str, tp: TopicPartition) -> bool:
+        """Whether the member has a rack, and the partition no replica there."""
+        return member in self.of_member and not self.is_near(member, tp)
+
+    def next_near(self, tp: TopicPartition, members: Sequence[str], start: int) -> int:
+        """The place of the first member that is near, from ``start`` on and round; -1 when there is none."""
+        for i in range(len(members)):
+            place = (start + i) % len(members)
+            if self.is_near(members[place], tp):
+                return place
+        return -1
+
+    def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Those that fewest members are near come first."""
+        return sorted(partitions, key=lambda tp: self.weights.get(tp, 0))
+
+
+def racks_of_members(group: Group) -> dict[str, str]:
+    """Member id -> rack, of those that have one."""
+    return {member: each.rack_id for member, each in group.members.items() if each.rack_id}

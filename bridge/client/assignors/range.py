@@ -1,0 +1,129 @@
+"""``range``: each topic by itself, neighbouring partitions to the same member.  Pure.
+
+    topic of 7 partitions, members a b c      a: 0 1 2   b: 3 4   c: 5 6
+
+Not the old consumer's ``range`` (``zkconsumer.core.assignment``), which divides among threads.  With racks (3.4,
+KIP-881) a first round gives only what is near; topics with as many partitions and the same members
+are then divided alike, so that records of one key in several topics stay together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
+from bridge.client.assignors.group import Group, Shares, assignments_of, group_of, members_in_line
+from bridge.client.assignors.racks import NOWHERE, rack_matters, racks_of_members
+from zkconsumer.types import TopicPartition
+
+
+class RangeAssignor:
+    """Kafka's ``RangeAssignor``; a ``ConsumerPartitionAssignor``."""
+
+    name = "range"
+    supported_protocols = frozenset({RebalanceProtocol.EAGER})
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        """Nothing."""
+        return None
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Nothing is remembered."""
+
+    def assign(
+        self,
+        partitions: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+        racks: Mapping[TopicPartition, frozenset[str]] | None = None,
+    ) -> dict[str, Assignment]:
+        """See ``ConsumerPartitionAssignor``."""
+        group = group_of(partitions, subscriptions, racks or {})
+        racks_by_member = racks_of_members(group)
+        topics = [_Topic(group, topic, racks_by_member) for topic in group.topics]
+        shares: Shares = {member: [] for member in group.members}
+        near_first = any(topic.needs_racks for topic in topics)
+        if near_first:
+            _assign_near(topics, shares)
+        for topic in topics:
+            topic.give_ranges(lambda member, tp: True, shares)
+        if near_first:
+            for share in shares.values():
+                share.sort()
+        return assignments_of(shares)
+
+
+class _Topic:
+    """One topic while it is divided."""
+
+    def __init__(self, group: Group, topic: str, racks_by_member: Mapping[str, str]) -> None:
+        self.name = topic
+        self.size = group.topics[topic]
+        self.members = members_in_line((m, each) for m, each in group.members.items() if topic in each.topics)
+        self._left = dict.fromkeys(group.partitions_of(topic))
+        self._given = dict.fromkeys(self.members, 0)
+        self._each, self._extras = divmod(self.size, len(self.members))
+        self._rack_of = {member: racks_by_member[member] for member in self.members if member in racks_by_member}
+        self._racks = {tp: group.racks.get(tp, NOWHERE) for tp in self._left} if self._rack_of else {}
+        all_racks = NOWHERE.union(*self._racks.values())
+        self.needs_racks = rack_matters(self._rack_of.values(), self._racks.values(), all_racks)
+
+    @property
+    def kind(self) -> tuple[tuple[tuple[str, str | None], ...], int]:
+        """Topics of the same kind are divided alike."""
+        return tuple((member, self._rack_of.get(member)) for member in self.members), len(self._racks)
+
+    def is_near(self, member: str, tp: TopicPartition) -> bool:
+        """A member without a rack is near everything."""
+        rack = self._rack_of.get(member)
+        return rack is None or rack in self._racks.get(tp, NOWHERE)
+
+    def room(self, member: str) -> int:
+        """How many more this member may get."""
+        return max(0, self._each + (self._extras > 0) - self._given[member])
+
+    def give(self, member: str, partitions: Sequence[TopicPartition], shares: Shares) -> None:
+        shares[member] += partitions
+        self._given[member] += len(partitions)
+        if self._given[member] > self._each:
+            self._extras -= 1
+        for tp in partitions:
+            del self._left[tp]
+
+    def give_ranges(self, may_have: Callable[[str, TopicPartition], bool], shares: Shares) -> None:
+        for member in self.members:
+            room = self.room(member)
+            fitting: list[TopicPartition] = []
+            for tp in self._left:
+                if len(fitting) == room:
+                    break
+                if may_have(member, tp):
+                    fitting.append(tp)
+            if fitting:
+                self.give(member, fitting, shares)
+
+
+def _assign_near(topics: Sequence[_Topic], shares: Shares) -> None:
+    kinds: dict[object, list[_Topic]] = {}
+    for topic in topics:
+        kinds.setdefault(topic.kind, []).append(topic)
+    for alike in kinds.values():
+        if len(alike) > 1:
+            _assign_alike(alike, shares)
+        elif alike[0].needs_racks:
+            alike[0].give_ranges(alike[0].is_near, shares)
+
+
+def _assign_alike(topics: Sequence[_Topic], shares: Shares) -> None:
+    """Partition n of all these topics goes to one member, the first that is near to each of them and has room."""
+    remaining = list(topics[0].members)
+    for number in range(topics[0].kind[1]):
+        row = [(topic, TopicPartition(topic.name, number)) for topic in topics]
+        for member in remaining:
+            if all(topic.room(member) and topic.is_near(member, tp) for topic, tp in row):
+                break
+        else:
+            continue
+        for topic, tp in row:
+            topic.give(member, [tp], shares)
+        if not any(topic.room(member) for topic in topics):
+            remaining.remove(member)

@@ -1,0 +1,129 @@
+"""``sticky`` and ``cooperative-sticky``: even shares that change as little as possible.  Pure.
+
+    sticky                gives everything back first, and says in its user data what it had
+    cooperative-sticky    keeps what it has; what moves is first given to nobody, and in the next generation, which
+                          whoever loses something asks for, to whom it should go (2.4, KIP-429)
+
+Kafka's ``AbstractStickyAssignor`` of 3.9: the results are the same, partition by partition and in the same order, so
+that it does not matter whether a Java client or this one leads (from 3.8 on; older ones keep other partitions of a
+member that must lose some).  Kafka's is not followed where it gives a partition to two members, to nobody, or to one
+that does not want it, or breaks off:
+
+- a member says that it had a partition which its topic, made again with fewer, has no more
+- who had a partition in an earlier generation does not want its topic any more, or can have nothing more
+- a member wants no topic at all (a pattern that matches none), and the others all the same
+- what an assignor itself saw in assignments of before counts for nothing, only what members say
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridge.client.assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
+from bridge.client.assignors.constrained import ConstrainedAssignment
+from bridge.client.assignors.general import GeneralAssignment
+from bridge.client.assignors.group import Shares, assignments_of, group_of
+from bridge.client.assignors.owned import Claims, ClaimsOf, owned_of
+from bridge.client.assignors.racks import Racks
+from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
+from zkconsumer.types import TopicPartition
+
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+
+
+class StickyAssignor:
+    """Kafka's ``StickyAssignor`` (0.11, KIP-54); a ``ConsumerPartitionAssignor``."""
+
+    name = "sticky"
+    supported_protocols = frozenset({RebalanceProtocol.EAGER})
+
+    def __init__(self) -> None:
+        self._previous: tuple[tuple[TopicPartition, ...], int] | None = None
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        """What we had, and in which generation; None before the first assignment."""
+        if self._previous is None:
+            return None
+        return encode_previous(*self._previous)
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Remember it for the next time."""
+        self._previous = assignment.partitions, generation
+
+    def assign(
+        self,
+        partitions: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+        racks: PartitionRacks | None = None,
+    ) -> dict[str, Assignment]:
+        """See ``ConsumerPartitionAssignor``."""
+        shares, _ = _assign(partitions, subscriptions, racks, claims_of_previous)
+        return assignments_of(shares)
+
+
+class CooperativeStickyAssignor:
+    """Kafka's ``CooperativeStickyAssignor`` (2.4); a ``ConsumerPartitionAssignor``."""
+
+    name = "cooperative-sticky"
+    supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
+
+    def __init__(self) -> None:
+        self._generation = NO_GENERATION
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        """In which generation we were last (3.0 and later); version 2 of the metadata says it again."""
+        return encode_generation(self._generation)
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Remember the generation; what we have is told by the metadata."""
+        self._generation = generation
+
+    def assign(
+        self,
+        partitions: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+        racks: PartitionRacks | None = None,
+    ) -> dict[str, Assignment]:
+        """See ``ConsumerPartitionAssignor``; what moves from a member that has it still is in nobody's share."""
+        shares, moving = _assign(partitions, subscriptions, racks, claims_of_owned)
+        for tp, member in (_moving(subscriptions, shares) if moving is None else moving).items():
+            shares[member].remove(tp)
+        return assignments_of(shares)
+
+
+def claims_of_previous(each: Subscription) -> Claims:
+    """What a member of ``sticky`` says it had."""
+    return decode_previous(each.user_data)
+
+
+def claims_of_owned(each: Subscription) -> Claims:
+    """What a member of ``cooperative-sticky`` says it has."""
+    if each.generation_id > NO_GENERATION:
+        return Claims(each.owned_partitions, each.generation_id)
+    return Claims(each.owned_partitions, decode_generation(each.user_data))
+
+
+def _assign(
+    partitions: Mapping[str, int],
+    subscriptions: Mapping[str, Subscription],
+    racks: PartitionRacks | None,
+    claims_of: ClaimsOf,
+) -> tuple[Shares, dict[TopicPartition, str] | None]:
+    """The shares, and what moves, where that is known already."""
+    group = group_of(partitions, subscriptions, racks or {})
+    owned, near = owned_of(group, claims_of), Racks.of(group)
+    if len({frozenset(each.topics) for each in group.members.values()}) == 1:
+        constrained = ConstrainedAssignment(group, owned, near)
+        return constrained.build(), constrained.moving
+    return GeneralAssignment(group, owned, near).build(), None
+
+
+def _moving(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict[TopicPartition, str]:
+    """What is new to its member, and what another says it has."""
+    added: dict[TopicPartition, str] = {}
+    taken: set[TopicPartition] = set()
+    for member, share in shares.items():
+        owned = set(subscriptions[member].owned_partitions)
+        added.update((tp, member) for tp in share if tp not in owned)
+        taken |= owned.difference(share)
+    return {tp: member for tp, member in added.items() if tp in taken}

@@ -1,0 +1,93 @@
+"""What the sticky assignors tell each other in their user data.  Pure.
+
+    sticky              previous assignment [topic [partition]], and from version 1 (2.3, KIP-341) the generation; no
+                        number says which version it is
+    cooperative-sticky  the generation (3.0, KAFKA-12984)
+
+Another member wrote it: what cannot be read says that the member had nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from bridge.client.assignor import NO_GENERATION
+from bridge.client.assignors.java_order import hash_order
+from bridge.client.assignors.owned import Claims
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.kinds import int32, text
+from zkconsumer.wire.primitives import Fault, Reader
+from zkconsumer.wire.schemas.table import array, decoder, encoder, f, message
+
+M = TypeVar("M")
+
+
+@message
+class PreviousTopic:
+    """What a member had of one topic."""
+
+    topic: str = f(text)
+    partitions: list[int] = f(array(int32))
+
+
+@message
+class StickyUserData:
+    """User data of ``sticky``."""
+
+    previous_assignment: list[PreviousTopic] = f(array(PreviousTopic))
+    generation: int = f(int32, "1+", default=NO_GENERATION)
+
+
+@message
+class CooperativeStickyUserData:
+    """User data of ``cooperative-sticky``."""
+
+    generation: int = f(int32)
+
+
+def encode_previous(partitions: Iterable[TopicPartition], generation: int) -> bytes:
+    """Version 1 for ``sticky``; topics in the order in which Java writes them."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    topics = [PreviousTopic(topic=topic, partitions=by_topic[topic]) for topic in hash_order(by_topic, java_hash)]
+    out = bytearray()
+    encoder(StickyUserData, 1, False)(out, StickyUserData(previous_assignment=topics, generation=generation))
+    return bytes(out)
+
+
+def decode_previous(data: bytes | None) -> Claims:
+    """Either version of ``sticky``; None and no bytes at all are a member that had nothing yet."""
+    if not data:
+        return Claims((), None)
+    for version in (1, 0):
+        read = _read(StickyUserData, version, data)
+        if read is not None:
+            had = tuple(TopicPartition(each.topic, n) for each in read.previous_assignment for n in each.partitions)
+            return Claims(had, read.generation if version else None)
+    return Claims((), NO_GENERATION)
+
+
+def encode_generation(generation: int) -> bytes:
+    """For ``cooperative-sticky``."""
+    out = bytearray()
+    encoder(CooperativeStickyUserData, 0, False)(out, CooperativeStickyUserData(generation=generation))
+    return bytes(out)
+
+
+def decode_generation(data: bytes | None) -> int | None:
+    """Of ``cooperative-sticky``; None when there is none (before 3.0)."""
+    if data is None:
+        return None
+    read = _read(CooperativeStickyUserData, 0, data)
+    return NO_GENERATION if read is None else read.generation
+
+
+def _read(cls: type[M], version: int, data: bytes) -> M | None:
+    """Bytes that follow are passed over, as in Java."""
+    try:
+        return decoder(cls, version, False)(Reader(data))
+    except Fault:
+        return None
