@@ -117,12 +117,19 @@ SETS = {
         ArtifactSet("0.11.0.3", "2.11", jars=15, extra=(JAXB,), has_scala_consumer=True),
         ArtifactSet("1.1.1", "2.11", jars=17, extra=LOG4J, has_scala_consumer=True),
         ArtifactSet("2.0.1", "2.11", jars=19, extra=(*LOG4J, ZOOKEEPER_3_4_10)),
+        ArtifactSet("2.8.2", "2.13", jars=38, extra=LOG4J),
         ArtifactSet("3.9.1", "2.13", jars=57, extra=RELOAD4J),
         ArtifactSet("4.1.1", "2.13", jars=46, extra=LOG4J2, has_zookeeper_mode=False, has_log4j2=True),
     )
 }
 
-TOOL_SETS = {each.release: each for each in (ArtifactSet(f"3.9.1{TOOLS}", "", jars=77, has_tools_only=True),)}
+TOOL_SETS = {
+    each.release: each
+    for each in (
+        ArtifactSet(f"3.9.1{TOOLS}", "", jars=77, has_tools_only=True),
+        ArtifactSet(f"4.1.1{TOOLS}", "", jars=81, has_log4j2=True, has_tools_only=True),
+    )
+}
 """Command-line tools that left the broker's artifact, for ``run_tool`` alone (with 3.5, KAFKA-14525)."""
 
 # ZooKeeper servers come out of Kafka's sets.
