@@ -21,9 +21,17 @@ from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.foreign_keys import families, successor_of, why_ignored
 from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import HIDDEN, JAVA_BLANKS, Origin, SameAs, Setting, SettingsTable, TrueWith
-
-_SHOWN_CHARS_MAX = 100
+from zkconsumer.settings import (
+    HIDDEN,
+    JAVA_BLANKS,
+    Origin,
+    Setting,
+    SettingsTable,
+    default_in_words,
+    default_of,
+    report,
+    wrong,
+)
 
 
 class Row(NamedTuple):
@@ -118,7 +126,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         return [
             Row(
                 setting.key, setting.attribute, setting.type, setting.unit, setting.allowed,
-                _default_in_words(setting), setting.sentence, setting.origin,
+                default_in_words(setting), setting.sentence, setting.origin,
             )
             for setting in SETTINGS.values()
         ]  # fmt: skip
@@ -132,14 +140,14 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
                     values[key] = setting.read(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
                     continue
                 except ValueError as e:
-                    problems.append(_wrong(setting, raw, str(e)))
+                    problems.append(wrong(setting, raw, str(e)))
             elif setting.default is ...:
                 problems.append(_missing(setting, ignored))
-            values[key] = _default(setting, values)
+            values[key] = default_of(setting, values)
         for table in TABLES:
             problems += table.contradictions(values, frozenset(given))
         if problems:
-            raise InvalidConfigException(_report(problems))
+            raise InvalidConfigException(report(problems))
         for table in TABLES:
             ignored |= table.without_effect(values, frozenset(given))
         effective = set(given)
@@ -233,30 +241,7 @@ def _known_keys() -> dict[str, str]:
     return {key: key for key in SETTINGS} | {setting.attribute: setting.key for setting in SETTINGS.values()}
 
 
-def _default(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
-    match setting.default:
-        case SameAs(key):
-            return values.get(key)
-        case TrueWith(key, value):
-            return values.get(key) == value
-    return setting.default
-
-
 # --- words --------------------------------------------------------------------------------------------------------
-
-
-def _report(problems: list[str]) -> str:
-    count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return "\n  ".join([f"the configuration has {count}:", *problems])
-
-
-def _wrong(setting: Setting[Any], raw: object, hint: str) -> str:
-    shown = HIDDEN if setting.is_secret else raw if isinstance(raw, str) else repr(raw)
-    if len(shown) > _SHOWN_CHARS_MAX:
-        shown = f"{shown[:_SHOWN_CHARS_MAX]}…"
-    unit = f", in {setting.unit}" if setting.unit else ""
-    otherwise = "" if setting.default in (..., None) else f", or leave it out (then it is {_default_in_words(setting)})"
-    return f"{setting.key}={shown}: {f'{hint}; ' if hint else ''}set it to {setting.allowed}{unit}{otherwise}"
 
 
 def _missing(setting: Setting[Any], ignored: Mapping[str, str]) -> str:
@@ -272,17 +257,6 @@ def _unknown(name: object, known: Mapping[str, str]) -> str:
     if nearest := get_close_matches(wanted.lower(), known, 1):
         return f"{wanted} is not known: did you mean {nearest[0]}?"
     return f"{wanted} is not known: leave it out, or write external.{wanted} if the application reads it"
-
-
-def _default_in_words(setting: Setting[Any]) -> str:
-    match setting.default:
-        case SameAs(key):
-            return f"that of {key}"
-        case TrueWith(key, value):
-            return f"true with {key}={value}, else false"
-        case bool() as default:
-            return str(default).lower()
-    return {None: "none", ...: "must be given"}.get(setting.default) or str(setting.default)
 
 
 # --- the reference page -------------------------------------------------------------------------------------------

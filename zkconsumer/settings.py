@@ -22,6 +22,8 @@ JAVA_BLANKS = "".join(map(chr, range(0x21)))
 HIDDEN = "[hidden]"
 """What stands in every text in the place of a secret, as in Kafka."""
 
+SHOWN_CHARS_MAX = 100
+
 
 class Origin(Enum):
     """Whose key a setting is."""
@@ -187,6 +189,47 @@ def choice(
         raise ValueError(f"what the new consumer calls so is {here} here" if here else "")
 
     return Setting(key, sentence, read, "string", " or ".join(choices), choices[0], "")
+
+
+# --- reading one --------------------------------------------------------------------------------------------------
+
+
+def default_of(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
+    """The value of a setting that was not given, beside those that stand above it."""
+    match setting.default:
+        case SameAs(key):
+            return values.get(key)
+        case TrueWith(key, value):
+            return values.get(key) == value
+    return setting.default
+
+
+def report(problems: list[str]) -> str:
+    """All problems of a configuration, a line each."""
+    count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return "\n  ".join([f"the configuration has {count}:", *problems])
+
+
+def wrong(setting: Setting[Any], raw: object, hint: str) -> str:
+    """What is wrong with a value, and what to do."""
+    shown = HIDDEN if setting.is_secret else raw if isinstance(raw, str) else repr(raw)
+    if len(shown) > SHOWN_CHARS_MAX:
+        shown = f"{shown[:SHOWN_CHARS_MAX]}…"
+    unit = f", in {setting.unit}" if setting.unit else ""
+    otherwise = "" if setting.default in (..., None) else f", or leave it out (then it is {default_in_words(setting)})"
+    return f"{setting.key}={shown}: {f'{hint}; ' if hint else ''}set it to {setting.allowed}{unit}{otherwise}"
+
+
+def default_in_words(setting: Setting[Any]) -> str:
+    """The default as a person reads it."""
+    match setting.default:
+        case SameAs(key):
+            return f"that of {key}"
+        case TrueWith(key, value):
+            return f"true with {key}={value}, else false"
+        case bool() as default:
+            return str(default).lower()
+    return {None: "none", ...: "must be given"}.get(setting.default) or str(setting.default)
 
 
 # --- what texts may hold -----------------------------------------------------------------------------------------
