@@ -46,18 +46,8 @@ LINT = Part(
 TYPES = Part("types", ((tool("mypy"),),), 0.5)
 UNIT = Part(
     "unit, property, hostile",
-    (
-        (
-            *PYTEST,
-            *NO_JAVA,
-            *ON_BOTH_CORES,
-            "tests/unit",
-            "tests/coordinator",
-            "tests/property",
-            "tests/hostile",
-            "tests/conformance",
-        ),
-    ),
+    ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/unit", "tests/property", "tests/hostile", "tests/conformance",
+      "tests/coordinator"),),
     2,
 )
 TRANSCRIPTS = Part("transcripts", ((*PYTEST, *NO_JAVA, "tests/transcripts"),), 0.5)

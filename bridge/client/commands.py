@@ -91,7 +91,10 @@ class StartFetching:
 
 @dataclass(frozen=True, slots=True)
 class CollectPositions:
-    """Say ``PositionsCollected``, for an automatic commit."""
+    """Say ``PositionsCollected``, once, for an automatic commit.
+
+    After ``StopFetching`` the positions are those that stay: what the program has in hand then is consumed, or not.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The program asks for what there is to do: it is alive (``max.poll.interval.ms`` counts from here)."""
+    """The program asks for what there is to do: it is alive (``max.poll.interval.ms`` counts from here).
+
+    A program that waits in a call is alive too, so this is said again and again while it waits.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,13 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdated:
-    """How many partitions the topics have that were asked for; a topic that there is not is left out."""
+    """How many partitions the topics have that were asked for; a topic that there is not is left out.
+
+    ``asked``: the topics that the answer is about; None: all that there are.
+    """
 
     partitions: Mapping[str, int]
+    asked: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ class TimerKind(Enum):
     BACKOFF = "backoff"
     AUTO_COMMIT = "auto-commit"
     REBALANCE = "rebalance"
+    CLOSE = "close"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ class CommitAsked:
 
 @dataclass(frozen=True, slots=True)
 class PositionsCollected:
-    """What has been consumed, for the automatic commit that was asked for by ``CollectPositions``."""
+    """What has been consumed, for the automatic commit that was asked for by ``CollectPositions``: one for each."""
 
     offsets: Mapping[TopicPartition, Offset]
 
@@ -152,9 +160,10 @@ class RejoinAsked:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The program ends: commit if that is automatic, leave if that is wanted, then ``Stopped``."""
+    """The program ends: commit if that is automatic, leave if that is wanted, then ``Stopped``, within this time."""
 
     leave: bool = True
+    timeout_ms: int = 30_000
 
 
 Event: TypeAlias = (

@@ -18,12 +18,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``Appended``: once, whatever happens."""
+    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``Appended``.
+
+    ``token`` None: nobody waits for it (acks=0), and nothing is said.
+    """
 
     partition: int
     epoch: int
     records: tuple[LogRecord, ...]
-    token: Token
+    token: Token | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,10 @@ TimerKey: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One record of a partition of ``__consumer_offsets``; ``value`` None is a tombstone.
-
-    ``producer_id``: of the transaction that it is part of.  ``is_marker``: it is a control record, which ends the
-    transaction of that producer; its key says how.  We append neither, but a log may hold both.
-    """
+    """One record of a partition of ``__consumer_offsets``; ``value`` None is a tombstone."""
 
     key: bytes
     value: bytes | None
-    producer_id: int | None = None
-    is_marker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +89,4 @@ class TopicsDeleted:
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ShutDown:
-    """The broker goes down: what is parked is answered, and from now on everything is (15)."""
-
-
-Event: TypeAlias = Request | TimerFired | Appended | Elected | Loaded | Resigned | TopicsDeleted | ShutDown
+Event: TypeAlias = Request | TimerFired | Appended | Elected | Loaded | Resigned | TopicsDeleted

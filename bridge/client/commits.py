@@ -1,0 +1,272 @@
+"""Commits of a member: the program's, automatic ones, and the last before partitions are given back.  Pure.
+
+    CommitAsked, the timer, a hand-back --> [waiting] --> in flight --> answered: done, refused, or again after a pause
+
+One is in flight at a time, in the order in which they were asked for: a commit that is repeated never overwrites a
+later one.  A commit is sent with the generation of that moment, and its answer judged by it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from bridge.client.abstract_coordinator import AbstractCoordinator
+from bridge.client.coordinator_lookup import error_without_answer
+from bridge.client.errors import (
+    CommitFailedException,
+    FencedInstanceIdException,
+    RebalanceInProgressException,
+    RetriableCommitFailedException,
+)
+from bridge.client.events import Failed, Failure, Offset
+from bridge.client.generation import NO_GENERATION, Generation, MemberState
+from bridge.client.outbox import Sent, What
+from bridge.client.reactions import OFFSET_COMMIT as COMMIT_TABLE
+from bridge.client.reactions import Reaction, error_of, reaction
+from zkconsumer.errors import BrokerUnreachable, UsageError, ZkConsumerError
+from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import OFFSET_COMMIT
+from zkconsumer.wire.schemas.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+
+WAITING_MAX = 1000
+"""So many commits may wait for their turn; one more is answered at once that it was not made."""
+
+
+class Why(Enum):
+    """Who waits for a commit."""
+
+    ASKED = "asked"
+    AUTOMATIC = "automatic"
+    HAND_BACK = "hand-back"
+
+
+@dataclass(slots=True)
+class Commit:
+    """One commit until it is done.  ``is_retried``: until ``until_ms``; else one attempt."""
+
+    number: int
+    offsets: Mapping[TopicPartition, Offset]
+    why: Why
+    is_retried: bool
+    until_ms: int
+    attempts: int = 0
+    retry_at_ms: int = 0
+
+
+Refused: TypeAlias = Mapping[TopicPartition, ZkConsumerError]
+
+Finished: TypeAlias = Callable[[Commit, ZkConsumerError | None, Refused], None]
+"""Told what a commit came to: no error, one for all of it, or one for each partition that was refused."""
+
+
+class Commits:
+    """The commits that wait, the first of them perhaps in flight."""
+
+    def __init__(self, member: AbstractCoordinator, finished: Finished) -> None:
+        self._member = member
+        self._finished = finished
+        self._queue: deque[Commit] = deque()
+        self._is_in_flight = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits."""
+        return not self._queue
+
+    @property
+    def retry_at_ms(self) -> int | None:
+        """When the first of them is tried again, or given up."""
+        if not self._queue or self._is_in_flight:
+            return None
+        first = self._queue[0]
+        return min(first.until_ms, first.retry_at_ms) if first.attempts else first.until_ms
+
+    def ask(self, commit: Commit) -> None:
+        """Commit these in their turn."""
+        offsets = commit.offsets
+        if not offsets:
+            self._finished(commit, None, {})
+        elif any(offset.offset < 0 for offset in offsets.values()):
+            error = UsageError("a negative offset cannot be committed: it is that of the next record to read")
+            self._finished(commit, error, {})
+        elif len(self._queue) >= WAITING_MAX:
+            self._finished(commit, RetriableCommitFailedException(f"{WAITING_MAX} commits wait already"), {})
+        else:
+            self._queue.append(commit)
+
+    def advance(self) -> None:
+        """Send the first one, if that is possible now."""
+        member = self._member
+        while self._queue and not self._is_in_flight:
+            first = self._queue[0]
+            if member.failure is not None:
+                self._done(member.failure)
+            elif member.outbox.now_ms >= first.until_ms:
+                self._done(self._too_late())
+            elif (error := self._not_in_group()) is not None:
+                self._done(error)
+            elif member.outbox.now_ms < first.retry_at_ms:
+                return
+            elif not member.lookup.ensure_coordinator_ready():
+                if member.lookup.fatal is None:
+                    return
+                self._done(member.lookup.fatal)
+            else:
+                self._send(first)
+
+    def give_up(self, why: str) -> None:
+        """Nobody waits any longer."""
+        self._member.outbox.give_up(What.OFFSET_COMMIT)
+        self._is_in_flight = False
+        while self._queue:
+            self._done(RetriableCommitFailedException(why))
+
+    def _not_in_group(self) -> ZkConsumerError | None:
+        """Why a commit would be refused, if that is known beforehand."""
+        member = self._member
+        if not member.has_auto_assigned_partitions or member.state is MemberState.STABLE:
+            return None
+        if member.state.is_rebalance_in_progress:
+            return RebalanceInProgressException(
+                f"group {member.config.group_id} forms anew; commit again when this member is in its next generation"
+            )
+        return CommitFailedException(
+            f"this member is not in group {member.config.group_id}: it was dropped, or has not joined yet"
+        )
+
+    def _too_late(self) -> ZkConsumerError:
+        return RetriableCommitFailedException(
+            f"the coordinator of group {self._member.config.group_id} did not take the commit in time"
+        )
+
+    def _send(self, commit: Commit) -> None:
+        member = self._member
+        assert member.lookup.coordinator is not None, "a commit is sent when the coordinator is known"
+        is_member = member.has_auto_assigned_partitions
+        generation = member.generation if is_member else NO_GENERATION
+        body = _request(member.config.group_id, generation, commit.offsets)
+        if generation.has_member_id:
+            body.group_instance_id = member.config.group_instance_id
+        self._is_in_flight = True
+        commit.attempts += 1
+        member.outbox.send(
+            Sent(What.OFFSET_COMMIT, generation, member.lookup.incarnation, commit.number),
+            member.lookup.coordinator.id,
+            OFFSET_COMMIT.key,
+            body,
+            member.config.request_timeout_ms,
+        )
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    def answered(self, sent: Sent, body: OffsetCommitResponse) -> None:
+        """The coordinator's answer to the one in flight."""
+        self._is_in_flight = False
+        member = self._member
+        refused: dict[TopicPartition, ZkConsumerError] = {}
+        missing = set(self._queue[0].offsets)
+        for topic in body.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                missing.discard(tp)
+                code = partition.error_code
+                if code == 0:
+                    continue
+                what = reaction(COMMIT_TABLE, code)
+                error = error_of(code, member.config.group_id, f"the commit of {tp}")
+                if what is not Reaction.REFUSED:
+                    self._react(sent, what, code, error)
+                    return
+                refused[tp] = error
+        if missing:
+            some = min(missing)
+            self._done(BrokerUnreachable(f"the coordinator did not say what became of the commit of {some}"))
+        else:
+            self._done(None, refused)
+
+    def _react(self, sent: Sent, what: Reaction, code: int, error: ZkConsumerError) -> None:
+        """An error of one partition that is one of the whole commit."""
+        member = self._member
+        is_unchanged = sent.generation == member.generation or not member.has_auto_assigned_partitions
+        match what:
+            case Reaction.BACKOFF:
+                self._retry(error)
+            case Reaction.FIND_COORDINATOR:
+                member.lookup.mark_coordinator_unknown(str(error_code(code)))
+                self._retry(error)
+            case Reaction.REJOIN:
+                member.request_rejoin_if_necessary("offset commit failed since group is already rebalancing")
+                self._done(self._stale(RebalanceInProgressException, error))
+            case Reaction.FENCED if is_unchanged:
+                self._done(error)
+            case Reaction.FENCED | Reaction.NEW_MEMBER | Reaction.NEW_GENERATION:
+                if not is_unchanged and member.state is MemberState.PREPARING_REBALANCE:
+                    self._done(self._stale(RebalanceInProgressException, error))
+                    return
+                if what is not Reaction.FENCED and is_unchanged and sent.generation.has_member_id:
+                    member.reset_state_and_rejoin(
+                        f"encountered {error_code(code)} from OffsetCommit response",
+                        keeps_member_id=what is Reaction.NEW_GENERATION,
+                    )
+                self._done(self._stale(CommitFailedException, error))
+            case _:
+                self._done(error)
+
+    def _stale(self, kind: type[ZkConsumerError], cause: ZkConsumerError) -> ZkConsumerError:
+        error = kind(f"nothing was committed: {cause}")
+        error.__cause__ = cause
+        return error
+
+    def failed(self, event: Failed) -> None:
+        """The one in flight has no answer."""
+        self._is_in_flight = False
+        error = error_without_answer(event, self._member.config.group_id, What.OFFSET_COMMIT)
+        if event.error is not None or event.failure is Failure.UNSUPPORTED:
+            self._done(error)
+        else:
+            self._retry(error)
+
+    def _retry(self, error: ZkConsumerError) -> None:
+        first = self._queue[0]
+        now_ms = self._member.outbox.now_ms
+        pause_ms = self._member.backoff.backoff(first.attempts - 1)
+        if first.is_retried and now_ms + pause_ms < first.until_ms:
+            first.retry_at_ms = now_ms + pause_ms
+        else:
+            self._done(self._stale(RetriableCommitFailedException, error))
+
+    def _done(self, error: ZkConsumerError | None, refused: Refused | None = None) -> None:
+        commit = self._queue.popleft()
+        if isinstance(error, FencedInstanceIdException) and self._member.failure is None:
+            self._member.end(error)
+        self._finished(commit, error, refused or {})
+
+
+def _request(group: str, generation: Generation, offsets: Mapping[TopicPartition, Offset]) -> OffsetCommitRequest:
+    topics: dict[str, OffsetCommitTopic] = {}
+    for tp, offset in sorted(offsets.items()):
+        topic = topics.setdefault(tp.topic, OffsetCommitTopic(name=tp.topic, partitions=[]))
+        topic.partitions.append(
+            OffsetCommitPartition(
+                partition_index=tp.partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation.generation_id,
+        member_id=generation.member_id,
+        topics=list(topics.values()),
+    )

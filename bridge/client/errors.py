@@ -1,0 +1,69 @@
+"""What a coordinator's group can refuse: Kafka's names, in the families of ``zkconsumer.errors``.  Pure."""
+
+from __future__ import annotations
+
+from zkconsumer.errors import PeerError, UsageError, WorldError
+
+# --- UsageError -----------------------------------------------------------------------------------------------------
+
+
+class GroupAuthorizationException(UsageError):
+    """The brokers' ACLs do not let this user be in the group; allow READ on the group, or log in as somebody else."""
+
+
+class TopicAuthorizationException(UsageError):
+    """The brokers' ACLs do not let this user read the topic; allow READ on the topic, or log in as somebody else."""
+
+
+class InvalidGroupIdException(UsageError):
+    """The brokers do not take this ``group.id``; choose another."""
+
+
+class InvalidSessionTimeoutException(UsageError):
+    """``session.timeout.ms`` is outside the brokers' limits (``group.min.session.timeout.ms``, ``max``); change it."""
+
+
+class InconsistentGroupProtocolException(UsageError):
+    """The members of the group have no assignor in common; give all of them one of the same name."""
+
+
+class GroupMaxSizeReachedException(UsageError):
+    """The group has as many members as the brokers allow; raise their ``group.max.size``, or start fewer members."""
+
+
+class UnsupportedVersionException(UsageError):
+    """The brokers are too old for what is asked of them; the text says what to leave out."""
+
+
+class RebalanceCallbackFailed(UsageError):
+    """A rebalance callback raised an error, which is the cause of this one; the group went on without it."""
+
+
+class AssignorFailed(UsageError):
+    """An assignor raised an error, or gave away what another member still has; correct the assignor."""
+
+
+# --- PeerError ------------------------------------------------------------------------------------------------------
+
+
+class FencedInstanceIdException(PeerError):
+    """Another process joined the group with this ``group.instance.id``; stop one of them, or give it another id."""
+
+
+# --- WorldError -----------------------------------------------------------------------------------------------------
+
+
+class CommitFailedException(WorldError):
+    """This member is not in the group's generation any more, so nothing was committed; its records come to others."""
+
+
+class RebalanceInProgressException(WorldError):
+    """The group forms anew, so nothing was committed; commit again when that is over, if it is still yours."""
+
+
+class RetriableCommitFailedException(WorldError):
+    """A commit that was not to be repeated failed for a passing reason, which is its cause; commit again."""
+
+
+class OffsetFetchFailed(WorldError):
+    """The coordinator did not tell what is committed; the cause says why."""

@@ -1,0 +1,189 @@
+"""What is committed of some partitions: asked until it is answered, or too late.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from bridge.client.abstract_coordinator import AbstractCoordinator
+from bridge.client.commands import FetchDone
+from bridge.client.coordinator_lookup import error_without_answer
+from bridge.client.errors import OffsetFetchFailed
+from bridge.client.events import Failed, Failure, FetchAsked, Offset
+from bridge.client.outbox import Sent, What
+from bridge.client.reactions import OFFSET_FETCH as FETCH_TABLE
+from bridge.client.reactions import Reaction, error_of, reaction
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import OFFSET_FETCH
+from zkconsumer.wire.schemas.offset_fetch import BATCHED_FROM, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchTopic
+
+VERSION_MOST = BATCHED_FROM - 1
+"""One group is asked for: the form that every broker from 0.9 to 4.x has."""
+
+NOTHING_COMMITTED = -1
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One question until it is answered."""
+
+    number: int
+    partitions: frozenset[TopicPartition]
+    until_ms: int
+    attempts: int = 0
+    retry_at_ms: int = 0
+    is_in_flight: bool = False
+    last: ZkConsumerError | None = None
+
+
+class Fetches:
+    """The questions that are open, by number.
+
+    ``require_stable`` is asked for first (2.5, KIP-447): an offset of an open transaction is then waited for.  A broker
+    before that does not know the word, and is asked without it.
+    """
+
+    def __init__(self, member: AbstractCoordinator) -> None:
+        self._member = member
+        self._open: dict[int, _Fetch] = {}
+        self._requires_stable = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is asked."""
+        return not self._open
+
+    @property
+    def retry_at_ms(self) -> int | None:
+        """When the next of them is asked again, or given up."""
+        waiting = [fetch for fetch in self._open.values() if not fetch.is_in_flight]
+        return min((fetch.retry_at_ms or fetch.until_ms for fetch in waiting), default=None)
+
+    def ask(self, event: FetchAsked) -> None:
+        """What is committed of these?"""
+        if not event.partitions:
+            self._member.outbox.say(FetchDone(event.number, {}))
+            return
+        until_ms = self._member.outbox.now_ms + self._member.config.default_api_timeout_ms
+        self._open[event.number] = _Fetch(event.number, event.partitions, until_ms)
+
+    def advance(self) -> None:
+        """Ask what can be asked now."""
+        member = self._member
+        now_ms = member.outbox.now_ms
+        for fetch in [fetch for fetch in self._open.values() if not fetch.is_in_flight]:
+            if member.failure is not None:
+                self._done(fetch, {}, member.failure)
+            elif now_ms >= fetch.until_ms:
+                self._done(fetch, {}, self._too_late(fetch))
+            elif now_ms < fetch.retry_at_ms:
+                continue
+            elif member.lookup.ensure_coordinator_ready():
+                self._send(fetch)
+            elif member.lookup.fatal is not None:
+                self._done(fetch, {}, member.lookup.fatal)
+
+    def give_up(self) -> None:
+        """Nobody waits any longer."""
+        self._member.outbox.give_up(What.OFFSET_FETCH)
+        for fetch in list(self._open.values()):
+            self._done(fetch, {}, self._too_late(fetch))
+
+    def _too_late(self, fetch: _Fetch) -> ZkConsumerError:
+        error = OffsetFetchFailed(
+            f"the coordinator of group {self._member.config.group_id} did not tell in time what is committed"
+            + (f": {fetch.last}" if fetch.last else "")
+        )
+        error.__cause__ = fetch.last
+        return error
+
+    def _send(self, fetch: _Fetch) -> None:
+        member = self._member
+        assert member.lookup.coordinator is not None, "the coordinator is asked when it is known"
+        fetch.is_in_flight = True
+        fetch.attempts += 1
+        body = OffsetFetchRequest(
+            group_id=member.config.group_id,
+            topics=_by_topic(fetch.partitions),
+            require_stable=self._requires_stable,
+        )
+        member.outbox.send(
+            Sent(What.OFFSET_FETCH, member.generation, member.lookup.incarnation, fetch.number),
+            member.lookup.coordinator.id, OFFSET_FETCH.key, body, member.config.request_timeout_ms, VERSION_MOST,
+        )  # fmt: skip
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    def answered(self, sent: Sent, body: OffsetFetchResponse) -> None:
+        """The coordinator's answer to one of them."""
+        fetch = self._open[sent.number]
+        fetch.is_in_flight = False
+        group = self._member.config.group_id
+        if body.error_code != 0:
+            self._react(fetch, body.error_code, error_of(body.error_code, group, "OffsetFetch"))
+            return
+        found: dict[TopicPartition, Offset | None] = {}
+        refused: ZkConsumerError | None = None
+        for topic in body.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                if row.error_code != 0:
+                    refused = error_of(row.error_code, group, f"OffsetFetch of {tp}")
+                    if reaction(FETCH_TABLE, row.error_code) is not Reaction.RAISE:
+                        self._react(fetch, row.error_code, refused)
+                        return
+                elif tp in fetch.partitions:
+                    is_none = row.committed_offset <= NOTHING_COMMITTED
+                    found[tp] = (
+                        None if is_none
+                        else Offset(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+                    )  # fmt: skip
+        if refused is not None:
+            self._done(fetch, {}, refused)
+        elif len(found) < len(fetch.partitions):
+            silent = min(fetch.partitions - found.keys())
+            self._done(fetch, {}, OffsetFetchFailed(f"the coordinator said nothing of {silent}"))
+        else:
+            self._done(fetch, found, None)
+
+    def _react(self, fetch: _Fetch, code: int, error: ZkConsumerError) -> None:
+        what = reaction(FETCH_TABLE, code)
+        if what is Reaction.FIND_COORDINATOR:
+            self._member.lookup.mark_coordinator_unknown(str(error_code(code)))
+        if what is not Reaction.RAISE or error_code(code).is_retriable:
+            self._retry(fetch, error)
+        else:
+            self._done(fetch, {}, error)
+
+    def failed(self, sent: Sent, event: Failed) -> None:
+        """One of them has no answer."""
+        fetch = self._open[sent.number]
+        fetch.is_in_flight = False
+        error = error_without_answer(event, self._member.config.group_id, What.OFFSET_FETCH)
+        if event.failure is Failure.UNSUPPORTED and self._requires_stable:
+            self._requires_stable = False
+            fetch.retry_at_ms = 0
+        elif event.error is not None or event.failure is Failure.UNSUPPORTED:
+            self._done(fetch, {}, error)
+        else:
+            self._retry(fetch, error)
+
+    def _retry(self, fetch: _Fetch, error: ZkConsumerError) -> None:
+        fetch.last = error
+        pause_ms = self._member.backoff.backoff(fetch.attempts - 1)
+        fetch.retry_at_ms = min(self._member.outbox.now_ms + pause_ms, fetch.until_ms)
+
+    def _done(self, fetch: _Fetch, offsets: dict[TopicPartition, Offset | None], error: ZkConsumerError | None) -> None:
+        del self._open[fetch.number]
+        self._member.outbox.say(FetchDone(fetch.number, offsets, error))
+
+
+def _by_topic(partitions: Collection[TopicPartition]) -> list[OffsetFetchTopic]:
+    topics: dict[str, OffsetFetchTopic] = {}
+    for tp in sorted(partitions):
+        topics.setdefault(tp.topic, OffsetFetchTopic(name=tp.topic, partition_indexes=[])).partition_indexes.append(
+            tp.partition
+        )
+    return list(topics.values())

@@ -1,0 +1,76 @@
+"""The requests of a member, made from its configuration and its generation.  Pure.
+
+Where an API has two forms the newer one is asked first, and the older one when the broker does not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bridge.client.config import GroupConfig
+from bridge.client.generation import Generation
+from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
+from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupRequest
+from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember
+from zkconsumer.wire.schemas.sync_group import SyncGroupAssignment, SyncGroupRequest
+
+REASON_CHARS_MAX = 255
+"""What a coordinator reads of a reason (KIP-800)."""
+
+
+def join_group(
+    config: GroupConfig,
+    generation: Generation,
+    protocol_type: str,
+    protocols: Sequence[JoinGroupProtocol],
+    reason: str,
+) -> JoinGroupRequest:
+    """Become, or stay, a member."""
+    return JoinGroupRequest(
+        group_id=config.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=protocol_type,
+        protocols=list(protocols),
+        reason=reason[:REASON_CHARS_MAX],
+    )
+
+
+def sync_group(
+    config: GroupConfig, generation: Generation, protocol_type: str, assignments: Mapping[str, bytes]
+) -> SyncGroupRequest:
+    """Ask for our share; the leader's tells everybody's."""
+    return SyncGroupRequest(
+        group_id=config.group_id,
+        generation_id=generation.generation_id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=protocol_type,
+        protocol_name=generation.protocol_name,
+        assignments=[
+            SyncGroupAssignment(member_id=member, assignment=share) for member, share in sorted(assignments.items())
+        ],
+    )
+
+
+def heartbeat(config: GroupConfig, generation: Generation) -> HeartbeatRequest:
+    """We live."""
+    return HeartbeatRequest(
+        group_id=config.group_id,
+        generation_id=generation.generation_id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+    )
+
+
+def leave_group(config: GroupConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
+    """We go; the form of brokers from 2.4 on."""
+    member = LeavingMember(member_id=generation.member_id, reason=reason[:REASON_CHARS_MAX])
+    return LeaveGroupRequest(group_id=config.group_id, members=[member])
+
+
+def leave_group_alone(config: GroupConfig, generation: Generation) -> LeaveGroupRequest:
+    """The same, as brokers before 2.4 read it."""
+    return LeaveGroupRequest(group_id=config.group_id, member_id=generation.member_id)

@@ -1,0 +1,100 @@
+"""Giving partitions back, whoever asks for it: stop, commit, then tell the program.  Pure.
+
+    COLLECTING --positions--> COMMITTING --answered--> CALLING --the callback returned--> DONE
+         '-- lost already, or nothing to commit, or too late ----^
+
+Stop before commit, commit before the callback, callback before the partitions are anybody else's.  A commit that fails,
+or takes too long, stops nobody: the group waits only so long for a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from bridge.client.abstract_coordinator import AbstractCoordinator
+from bridge.client.commands import Callback, Invoke, StopFetching
+from bridge.client.commits import Commit, Commits, Why
+from bridge.client.events import Offset
+from bridge.client.positions import PositionsDesk
+from zkconsumer.types import TopicPartition
+
+
+class Step(Enum):
+    """How far it is."""
+
+    COLLECTING = "collecting"
+    COMMITTING = "committing"
+    CALLING = "calling"
+    DONE = "done"
+
+
+class HandBack:
+    """Some partitions on their way out.  With none of them it is only a commit of all that is read."""
+
+    def __init__(
+        self,
+        member: AbstractCoordinator,
+        commits: Commits,
+        positions: PositionsDesk,
+        partitions: frozenset[TopicPartition],
+        until_ms: int,
+        *,
+        commits_first: bool,
+        is_leaving: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.until_ms = until_ms
+        self.error: Exception | None = None
+        """What the callback raised."""
+        self.number = member.outbox.new_number()
+        self._member = member
+        self._commits = commits
+        self._is_leaving = is_leaving
+        self.step = Step.COLLECTING
+        if partitions:
+            member.outbox.say(StopFetching(partitions))
+        if commits_first and not member.generation.is_lost:
+            positions.collect(Why.HAND_BACK)
+        else:
+            self._call()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether they are somebody else's already: this member is in no generation that has them."""
+        member = self._member
+        return member.generation.is_lost or (self._is_leaving and member.state.is_rebalance_in_progress)
+
+    def collected(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """These are the last positions."""
+        if self.step is Step.COLLECTING:
+            self.step = Step.COMMITTING
+            self._commits.ask(Commit(self.number, offsets, Why.HAND_BACK, is_retried=True, until_ms=self.until_ms))
+
+    def committed(self, number: int) -> None:
+        """They are committed, or will not be."""
+        if self.step is Step.COMMITTING and number == self.number:
+            self._call()
+
+    def called(self, number: int, error: Exception | None) -> bool:
+        """The callback returned; whether it was ours."""
+        if self.step is not Step.CALLING or number != self.number:
+            return False
+        self.error = error
+        self.step = Step.DONE
+        return True
+
+    def advance(self) -> bool:
+        """Whether it is through."""
+        if self.step in (Step.COLLECTING, Step.COMMITTING) and self._member.outbox.now_ms >= self.until_ms:
+            self._member.outbox.note("hand-back-without-commit", partitions=len(self.partitions))
+            self._call()
+        return self.step is Step.DONE
+
+    def _call(self) -> None:
+        if not self.partitions:
+            self.step = Step.DONE
+            return
+        self.step = Step.CALLING
+        callback = Callback.LOST if self.is_lost else Callback.REVOKED
+        self._member.outbox.say(Invoke(self.number, callback, self.partitions))

@@ -1,0 +1,72 @@
+"""The three deadlines of a member: its next heartbeat, the end of its session, the program's next call.  Pure.
+
+``Heartbeat`` is Kafka's class of this name without its clock: every method is told the time.
+
+    sent_heartbeat ---> next one in heartbeat.interval.ms
+    receive_heartbeat -> session lasts for session.timeout.ms from now
+    fail_heartbeat ---> next one after a growing pause
+    poll -------------> the program lives for max.poll.interval.ms from now
+"""
+
+from __future__ import annotations
+
+from bridge.client.backoff import ExponentialBackoff
+from bridge.client.config import GroupConfig
+
+
+class Heartbeat:
+    """Deadlines in ms; nothing is due before ``reset_timeouts``."""
+
+    def __init__(self, config: GroupConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
+        self._config = config
+        self._backoff = backoff
+        self._attempts = 0
+        self.reset_timeouts(now_ms)
+
+    def reset_timeouts(self, now_ms: int) -> None:
+        """Everything counts from now."""
+        self.reset_poll_timeout(now_ms)
+        self.enable(now_ms)
+
+    def enable(self, now_ms: int) -> None:
+        """Heartbeats begin: a generation was joined.  The program's deadline stays: we do not join in its calls."""
+        self.reset_session_timeout(now_ms)
+        self.next_heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
+
+    def reset_session_timeout(self, now_ms: int) -> None:
+        """The coordinator, or another one, is to be waited for anew."""
+        self.session_until_ms = now_ms + self._config.session_timeout_ms
+
+    def reset_poll_timeout(self, now_ms: int) -> None:
+        """The program was here (``poll`` in Kafka)."""
+        self.poll_until_ms = now_ms + self._config.max_poll_interval_ms
+
+    def sent_heartbeat(self, now_ms: int) -> None:
+        """A heartbeat is on its way."""
+        self.next_heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
+
+    def receive_heartbeat(self, now_ms: int) -> None:
+        """The coordinator knows that we live."""
+        self._attempts = 0
+        self.reset_session_timeout(now_ms)
+
+    def fail_heartbeat(self, now_ms: int) -> None:
+        """It may not know it: try again soon."""
+        self.next_heartbeat_ms = now_ms + self._backoff.backoff(self._attempts)
+        self._attempts += 1
+
+    def should_heartbeat(self, now_ms: int) -> bool:
+        """Whether one is due."""
+        return now_ms >= self.next_heartbeat_ms
+
+    def time_to_next_heartbeat(self, now_ms: int) -> int:
+        """How long until then, in ms."""
+        return max(0, self.next_heartbeat_ms - now_ms)
+
+    def session_timeout_expired(self, now_ms: int) -> bool:
+        """Whether the coordinator has been silent for a session."""
+        return now_ms >= self.session_until_ms
+
+    def poll_timeout_expired(self, now_ms: int) -> bool:
+        """Whether the program has stayed away for too long."""
+        return now_ms >= self.poll_until_ms

@@ -1,0 +1,100 @@
+"""What a machine says in answer to one event, and which of its requests wait for an answer.  Pure.
+
+Everybody who sends something keeps a ``Sent`` with it, which carries the generation and the coordinator of that moment:
+an answer is judged by what was true when it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from bridge.client.commands import CancelTimer, Command, Note, Send, SetTimer
+from bridge.client.events import RequestId, TimerKind
+from bridge.client.generation import Generation
+
+VERSION_ANY = 0x7FFF
+
+
+class What(Enum):
+    """What a request is for."""
+
+    FIND_COORDINATOR = "FindCoordinator"
+    JOIN_GROUP = "JoinGroup"
+    SYNC_GROUP = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    LEAVE_GROUP = "LeaveGroup"
+    OFFSET_COMMIT = "OffsetCommit"
+    OFFSET_FETCH = "OffsetFetch"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that is on its way.  ``incarnation`` counts coordinators; ``number`` is that of who asked."""
+
+    what: What
+    generation: Generation
+    incarnation: int
+    number: int = 0
+
+
+class Outbox:
+    """Commands in their order; ``open`` says for what each unanswered request is."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.open: dict[RequestId, Sent] = {}
+        self.said = 0
+        """How many commands were ever said."""
+        self._commands: list[Command] = []
+        self._numbers = 0
+        self._timers: dict[TimerKind, int] = {}
+
+    def new_number(self) -> int:
+        """Never the same twice; requests and callbacks have theirs from here."""
+        self._numbers += 1
+        return self._numbers
+
+    def say(self, *commands: Command) -> None:
+        """These are to be done, after what was said before."""
+        self._commands += commands
+        self.said += len(commands)
+
+    def note(self, what: str, **fields: object) -> None:
+        """To be logged and counted."""
+        self.say(Note(what, tuple(fields.items())))
+
+    def send(
+        self, sent: Sent, node: int | None, api_key: int, body: Any, timeout_ms: int, version_most: int = VERSION_ANY
+    ) -> RequestId:
+        """Send a request; what it is for comes back with its answer."""
+        request = self.new_number()
+        self.open[request] = sent
+        self.say(Send(request, node, api_key, body, timeout_ms, version_most))
+        return request
+
+    def answered(self, request: RequestId) -> Sent | None:
+        """What was asked; None if it was given up, or answered before."""
+        return self.open.pop(request, None)
+
+    def give_up(self, *kinds: What) -> None:
+        """Nobody waits for the answers to these any more."""
+        self.open = {request: sent for request, sent in self.open.items() if sent.what not in kinds}
+
+    def has_open(self, *kinds: What) -> bool:
+        """Whether requests of these kinds are on their way."""
+        return any(sent.what in kinds for sent in self.open.values())
+
+    def set_timers(self, wanted: Mapping[TimerKind, int]) -> None:
+        """These deadlines and no others; one that has passed needs no timer."""
+        ahead = {kind: deadline for kind, deadline in wanted.items() if deadline > self.now_ms}
+        self.say(*(CancelTimer(kind) for kind in self._timers if kind not in ahead))
+        self.say(*(SetTimer(kind, at) for kind, at in ahead.items() if self._timers.get(kind) != at))
+        self._timers = ahead
+
+    def taken(self) -> list[Command]:
+        """What was said since the last time."""
+        taken, self._commands = self._commands, []
+        return taken

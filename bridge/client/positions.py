@@ -1,0 +1,63 @@
+"""Automatic commits: when positions are collected, and for whom.  Pure.
+
+Positions are collected for the timer and before partitions are given back.  Questions are answered in their order, so a
+hand-back never takes the answer to an earlier question: what was consumed in between would come again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from bridge.client.backoff import ExponentialBackoff
+from bridge.client.commands import CollectPositions
+from bridge.client.commits import Commit, Refused, Why
+from bridge.client.config import GroupConfig
+from bridge.client.errors import RetriableCommitFailedException
+from bridge.client.outbox import Outbox
+from zkconsumer.errors import ZkConsumerError
+
+
+class PositionsDesk:
+    """Who waits for positions; and the timer of automatic commits."""
+
+    def __init__(self, config: GroupConfig, backoff: ExponentialBackoff, outbox: Outbox) -> None:
+        self._interval_ms = config.auto_commit_interval_ms
+        self._backoff = backoff
+        self._outbox = outbox
+        self._waiting: deque[Why] = deque()
+        self._is_committing = False
+        self._failures = 0
+        self.next_ms = outbox.now_ms + self._interval_ms
+
+    def restart(self) -> None:
+        """The interval begins now: a generation was taken up."""
+        self.next_ms = self._outbox.now_ms + self._interval_ms
+
+    def collect(self, why: Why) -> None:
+        """Ask for positions."""
+        self._waiting.append(why)
+        self._outbox.say(CollectPositions())
+
+    def collect_if_due(self) -> None:
+        """The timer's: one at a time."""
+        if self._outbox.now_ms < self.next_ms or self._is_committing:
+            return
+        self.restart()
+        self._is_committing = True
+        self.collect(Why.AUTOMATIC)
+
+    def collected(self) -> Why | None:
+        """For whom positions have come; None: nobody asked."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def committed(self, commit: Commit, error: ZkConsumerError | None, refused: Refused) -> None:
+        """What the timer's commit came to: noted, and after a passing reason made again soon."""
+        self._is_committing = False
+        if isinstance(error, RetriableCommitFailedException):
+            self.next_ms = self._outbox.now_ms + self._backoff.backoff(self._failures)
+            self._failures += 1
+        else:
+            self._failures = 0
+        for why in (error, *refused.values()):
+            if why is not None:
+                self._outbox.note("auto-commit-failed", partitions=len(commit.offsets), why=str(why))

@@ -1,0 +1,79 @@
+"""What this member wants, what it has, and what is known of the topics.  Pure.
+
+Two sets of topics differ: those that this member reads, and, while it leads, those that anybody in the group reads.
+The leader divides all of them, so it watches all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridge.client.commands import NeedMetadata
+from bridge.client.events import MetadataUpdated
+from bridge.client.outbox import Outbox
+from zkconsumer.types import TopicPartition
+
+
+class SubscriptionState:
+    """``topics`` None: nothing is subscribed to, and whoever commits is no member of the group."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.topics: frozenset[str] | None = None
+        self.pattern: str | None = None
+        self.assigned: frozenset[TopicPartition] = frozenset()
+        self._outbox = outbox
+        self._group_topics: frozenset[str] = frozenset()
+        self._asked: frozenset[str] = frozenset()
+        self._counts: dict[str, int] = {}
+        self._answered: set[str] = set()
+        self._is_all_known = False
+
+    @property
+    def has_auto_assigned_partitions(self) -> bool:
+        """Whether the group decides what this member reads."""
+        return self.topics is not None
+
+    def subscribe(self, topics: frozenset[str], pattern: str | None) -> None:
+        """These are wanted from now on."""
+        self.topics, self.pattern = topics, pattern
+        self._ask()
+
+    def unsubscribe(self) -> None:
+        """Nothing is."""
+        self.topics = self.pattern = None
+        self._group_topics = frozenset()
+
+    def group_subscribe(self, topics: Iterable[str]) -> bool:
+        """We lead, and these are read by somebody; whether all is known of them that can be."""
+        self._group_topics = frozenset(topics)
+        self._ask()
+        return self._is_all_known or self._answered >= self._group_topics
+
+    def reset_group_subscription(self) -> None:
+        """We do not lead, for the time being."""
+        self._group_topics = frozenset()
+
+    def metadata_updated(self, event: MetadataUpdated) -> None:
+        """Take in what the brokers say of those topics that they were asked about."""
+        if event.asked is None:
+            self._counts = dict(event.partitions)
+            self._is_all_known = True
+            return
+        self._answered |= event.asked
+        for topic in event.asked:
+            self._counts.pop(topic, None)
+        self._counts |= {topic: count for topic, count in event.partitions.items() if topic in event.asked}
+
+    def snapshot(self) -> dict[str, int]:
+        """Topic -> how many partitions, of those that the group reads and that exist."""
+        return {topic: self._counts[topic] for topic in sorted(self._group_topics) if topic in self._counts}
+
+    def matches(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether these are of topics that are subscribed to; a pattern may match more than we know of yet."""
+        return self.pattern is not None or all(tp.topic in (self.topics or ()) for tp in partitions)
+
+    def _ask(self) -> None:
+        wanted = self._group_topics | (self.topics or frozenset())
+        if wanted != self._asked:
+            self._asked = wanted
+            self._outbox.say(NeedMetadata(wanted))
