@@ -46,19 +46,31 @@ LINT = Part(
 TYPES = Part("types", ((tool("mypy"),),), 0.5)
 UNIT = Part(
     "unit, property, hostile",
-    ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/unit", "tests/property", "tests/hostile", "tests/conformance",
-      "tests/coordinator"),),
+    (
+        (
+            *PYTEST,
+            *NO_JAVA,
+            *ON_BOTH_CORES,
+            "tests/unit",
+            "tests/property",
+            "tests/hostile",
+            "tests/conformance",
+            "tests/coordinator",
+            "tests/interop",
+        ),
+    ),
     2,
 )
 TRANSCRIPTS = Part("transcripts", ((*PYTEST, *NO_JAVA, "tests/transcripts"),), 0.5)
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
+INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop"),), 3)
 SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
 SUITES = {
-    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, SPARK),
+    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, INTEROP, SPARK),
     "unit": (LINT, TYPES, UNIT, TRANSCRIPTS),
     "nightly": (NIGHTLY,),
 }

@@ -1,0 +1,68 @@
+"""Servers and members for the tests of modern groups: real brokers, ours, and what they are probed with."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from tests.fix_sandbox import require_releases
+from tests.interop.probe.registry import numbers
+from tests.interop.probe.target import PARTITIONS, SETTINGS, Server, wait_coordinating
+from zkconsumer.testing.sandbox import Sandbox, zookeeper_release
+from zkconsumer.testing.sandbox.waiting import HOST
+
+TOPIC = "probed"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKind:
+    """A broker to be probed: a real one, or ours that emulates the release."""
+
+    release: str
+    is_real: bool
+    is_kraft: bool = False
+
+    def __str__(self) -> str:
+        return f"{'real' if self.is_real else 'ours'}-{self.release}{'-kraft' if self.is_kraft else ''}"
+
+
+def needs_kraft(kind: ServerKind) -> bool:
+    """Whether there is no other way to run it."""
+    return kind.is_kraft or numbers(kind.release) >= (4,)
+
+
+class ProbedServers:
+    """One server at a time: asked for another kind, it ends the one before.  Tests of one kind stand together."""
+
+    def __init__(self) -> None:
+        self._kind: ServerKind | None = None
+        self._stack = ExitStack()
+        self._server: Server | None = None
+
+    def get(self, kind: ServerKind) -> Server:
+        """A server of this kind, with the topic that the probe wants."""
+        if self._server is None or self._kind != kind:
+            self.close()
+            self._server = self._start_real(kind)
+            self._kind = kind
+        return self._server
+
+    def close(self) -> None:
+        """End what runs."""
+        self._server = None
+        self._stack.close()
+
+    def _start_real(self, kind: ServerKind) -> Server:
+        is_kraft = needs_kraft(kind)
+        require_releases(kind.release, *([] if is_kraft else [zookeeper_release("3.8")]))
+        sandbox = self._stack.enter_context(Sandbox())
+        settings = dict(SETTINGS)
+        if is_kraft:
+            broker = sandbox.start_kraft_broker(kind.release, settings=settings)
+        else:
+            sandbox.start_zookeeper()
+            broker = sandbox.start_broker(kind.release, chroot="/kafka", settings=settings)
+        sandbox.create_topic(TOPIC, PARTITIONS)
+        server = Server(kind.release, HOST, broker.port, TOPIC, is_kraft, is_real=True)
+        wait_coordinating(server)
+        return server
