@@ -18,15 +18,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``Appended``.
-
-    ``token`` None: nobody waits for it (acks=0), and nothing is said.
-    """
+    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``Appended``: once, whatever happens."""
 
     partition: int
     epoch: int
     records: tuple[LogRecord, ...]
-    token: Token | None
+    token: Token
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,16 @@ TimerKey: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One record of a partition of ``__consumer_offsets``; ``value`` None is a tombstone."""
+    """One record of a partition of ``__consumer_offsets``; ``value`` None is a tombstone.
+
+    ``producer_id``: of the transaction that it is part of.  ``is_marker``: it is a control record, which ends the
+    transaction of that producer; its key says how.  We append neither, but a log may hold both.
+    """
 
     key: bytes
     value: bytes | None
+    producer_id: int | None = None
+    is_marker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +95,9 @@ class TopicsDeleted:
     topics: frozenset[str]
 
 
-Event: TypeAlias = Request | TimerFired | Appended | Elected | Loaded | Resigned | TopicsDeleted
+@dataclass(frozen=True, slots=True)
+class ShutDown:
+    """The broker goes down: what is parked is answered, and from now on everything is (15)."""
+
+
+Event: TypeAlias = Request | TimerFired | Appended | Elected | Loaded | Resigned | TopicsDeleted | ShutDown

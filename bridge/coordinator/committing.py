@@ -1,0 +1,199 @@
+"""OffsetCommit and OffsetFetch: how far a group has read.  Pure.
+
+A commit with a generation must be that of a member of it.  One without (-1, by who is no member) is taken only as long
+as nobody is in the group.  Reading asks for no membership at all.  Version 0 of both is ZooKeeper's, and not ours.
+"""
+
+from __future__ import annotations
+
+from bridge.coordinator.continuations import AnswerCommit
+from bridge.coordinator.errors import Errors
+from bridge.coordinator.events import Request
+from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY, GroupMetadata
+from bridge.coordinator.member_metadata import Parked
+from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.records import OffsetAndMetadata
+from bridge.coordinator.results import commit_response
+from bridge.coordinator.subscriptions import java_length
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
+from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION, OffsetCommitPartition, OffsetCommitRequest
+from zkconsumer.wire.schemas.offset_fetch import (
+    BATCHED_FROM,
+    GROUP_ERROR_FROM,
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+)
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+UNKNOWN_COMMIT_FROM = 9
+"""The version of OffsetCommit from which new coordinators say that there is no such group (KIP-848)."""
+
+
+class Committing(Rebalancing):
+    """OffsetCommit, OffsetFetch."""
+
+    # --- OffsetCommit ------------------------------------------------------------------------------------------------
+
+    def handle_commit_offsets(self, request: Request) -> None:
+        """Write offsets; the answer comes when the log has them."""
+        body: OffsetCommitRequest = request.body
+        parked = Parked(request.token, request.version)
+        asked = tuple((topic.name, tuple(row.partition_index for row in topic.partitions)) for topic in body.topics)
+        refused: int = self.validate_group_status(body.group_id, OFFSET_COMMIT.key)
+        group = None
+        if refused == Errors.NONE:
+            group = self.get_group(body.group_id)
+            refused = self._validate_offset_commit(group, body, request.version)
+        if refused != Errors.NONE:
+            self.reply(parked, commit_response(asked, refused))
+            return
+        if group is None:
+            group = self.manager.get_group(body.group_id) or self.manager.add_group(body.group_id)
+        elif group.has(body.member_id):
+            self.complete_and_schedule_next_heartbeat_expiration(group, group.get(body.member_id))
+        self._store_offsets(group, body, asked, parked)
+
+    def _validate_offset_commit(self, group: GroupMetadata | None, body: OffsetCommitRequest, version: int) -> int:
+        generation_id = body.generation_id_or_member_epoch
+        if group is None:
+            if generation_id < 0:
+                return Errors.NONE
+            return self.behaviour.unknown_commit_error if version >= UNKNOWN_COMMIT_FROM else Errors.ILLEGAL_GENERATION
+        if group.is_(DEAD):
+            return self.behaviour.dead_group_error
+        if generation_id < 0 and group.is_(EMPTY):
+            return Errors.NONE
+        if self.behaviour.commit_checks_state_first and group.is_(COMPLETING_REBALANCE):
+            return Errors.REBALANCE_IN_PROGRESS
+        refused = self.validate_current_member(group, body.member_id, body.group_instance_id)
+        if refused is not Errors.NONE:
+            return refused
+        if generation_id != group.generation_id:
+            return Errors.ILLEGAL_GENERATION
+        return Errors.REBALANCE_IN_PROGRESS if group.is_(COMPLETING_REBALANCE) else Errors.NONE
+
+    def _store_offsets(
+        self,
+        group: GroupMetadata,
+        body: OffsetCommitRequest,
+        asked: tuple[tuple[str, tuple[int, ...]], ...],
+        parked: Parked,
+    ) -> None:
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        too_large: set[TopicPartition] = set()
+        for topic in body.topics:
+            for row in topic.partitions:
+                at = TopicPartition(topic.name, row.partition_index)
+                if java_length(row.committed_metadata or "") > self.config.offset_metadata_max_chars:
+                    too_large.add(at)
+                else:
+                    offsets[at] = self._offset_and_metadata(row, body.retention_time_ms)
+        instead = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
+        if offsets:
+            then = AnswerCommit(parked, asked, frozenset(too_large))
+            self.manager.store_offsets(group, offsets, then)
+        else:
+            self.reply(parked, commit_response(asked, Errors.NONE, dict(instead)))
+
+    def _offset_and_metadata(self, row: OffsetCommitPartition, retention_time_ms: int) -> OffsetAndMetadata:
+        given_ms = None if row.commit_timestamp == NO_TIMESTAMP else row.commit_timestamp
+        if self.behaviour.always_writes_expiry:
+            retention_ms = retention_time_ms
+            if retention_time_ms == BROKER_RETENTION:
+                retention_ms = self.config.offsets_retention_ms
+            committed_ms = self.now_ms
+            expires_ms: int | None = (self.now_ms if given_ms is None else given_ms) + retention_ms
+        else:
+            committed_ms = self.now_ms if given_ms is None else given_ms
+            expires_ms = None if retention_time_ms == BROKER_RETENTION else self.now_ms + retention_time_ms
+        return OffsetAndMetadata(
+            offset=row.committed_offset,
+            leader_epoch=row.committed_leader_epoch,
+            metadata=row.committed_metadata or "",
+            commit_timestamp=committed_ms,
+            expire_timestamp=expires_ms,
+        )
+
+    def on_offsets_stored(self, stored: AnswerCommit, error: int) -> None:
+        """The offsets are in the log, or are not: say so."""
+        instead = dict.fromkeys(stored.too_large, int(Errors.OFFSET_METADATA_TOO_LARGE))
+        self.reply(stored.parked, commit_response(stored.topics, error, instead))
+
+    # --- OffsetFetch -------------------------------------------------------------------------------------------------
+
+    def handle_fetch_offsets(self, request: Request) -> None:
+        """Tell what is stored; of several groups from version 8 on."""
+        body: OffsetFetchRequest = request.body
+        if request.version >= BATCHED_FROM:
+            groups = [self._fetch(asked, body.require_stable) for asked in body.groups]
+            answer = OffsetFetchResponse(groups=groups)
+        else:
+            asked = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
+            found = self._fetch(asked, body.require_stable)
+            if request.version >= GROUP_ERROR_FROM or not found.error_code:
+                answer = OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
+            else:
+                answer = OffsetFetchResponse(topics=_no_offsets(body.topics or [], found.error_code))
+        self.reply(Parked(request.token, request.version), answer)
+
+    def _fetch(self, asked: OffsetFetchGroup, require_stable: bool) -> OffsetFetchGroupResponse:
+        refused = self.validate_group_status(asked.group_id, OFFSET_FETCH.key)
+        if refused is not Errors.NONE:
+            return OffsetFetchGroupResponse(group_id=asked.group_id, topics=[], error_code=refused)
+        # Not get_group: offsets are told whether their group counts as one or not.
+        group = self.manager.get_group(asked.group_id)
+        topics = asked.topics
+        if group is None or group.is_(DEAD):
+            rows = _no_offsets(topics or [], Errors.NONE)
+        else:
+            wanted = _all_of(group) if topics is None else topics
+            rows = [_of_topic(group, topic, require_stable) for topic in wanted]
+        return OffsetFetchGroupResponse(group_id=asked.group_id, topics=rows)
+
+
+def _all_of(group: GroupMetadata) -> list[OffsetFetchTopic]:
+    known: dict[str, list[int]] = {}
+    for topic, partition in sorted(group.stored.offsets):
+        known.setdefault(topic, []).append(partition)
+    return [OffsetFetchTopic(name=topic, partition_indexes=indexes) for topic, indexes in known.items()]
+
+
+def _of_topic(group: GroupMetadata, topic: OffsetFetchTopic, require_stable: bool) -> OffsetFetchTopicResponse:
+    rows = [
+        _of_partition(group, TopicPartition(topic.name, index), require_stable) for index in topic.partition_indexes
+    ]
+    return OffsetFetchTopicResponse(name=topic.name, partitions=rows)
+
+
+def _of_partition(group: GroupMetadata, at: TopicPartition, require_stable: bool) -> OffsetFetchPartitionResponse:
+    if require_stable and (at in group.pending_offset_commits or group.stored.has_pending_transactional(at)):
+        return _no_offset(at.partition, Errors.UNSTABLE_OFFSET_COMMIT)
+    commit = group.stored.offsets.get(at)
+    if commit is None:
+        return _no_offset(at.partition, Errors.NONE)
+    return OffsetFetchPartitionResponse(
+        partition_index=at.partition,
+        committed_offset=commit.value.offset,
+        committed_leader_epoch=commit.value.leader_epoch,
+        metadata=commit.value.metadata,
+    )
+
+
+def _no_offset(partition: int, error: int) -> OffsetFetchPartitionResponse:
+    return OffsetFetchPartitionResponse(partition_index=partition, committed_offset=NO_OFFSET, error_code=error)
+
+
+def _no_offsets(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetchTopicResponse]:
+    return [
+        OffsetFetchTopicResponse(
+            name=topic.name, partitions=[_no_offset(index, error) for index in topic.partition_indexes]
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,102 @@
+"""What is done when an append is settled.  Pure.
+
+Kafka keeps closures for this; here they are values, so that the whole machine can be looked at, compared and copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from bridge.coordinator.member_metadata import Parked, Protocols
+from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverAssignment:
+    """The leader's assignment for this generation: deliver it."""
+
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEmptyGroup:
+    """Everybody has gone: nobody waits, a failure is noted."""
+
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitToNewGroup:
+    """The first record of a new group: if it fails, the member that made the group is told, and the group is gone."""
+
+    parked: Parked
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStaticMember:
+    """A static member came back under a new id, in a stable group: answer it, or undo that."""
+
+    parked: Parked
+    generation_id: int
+    group_instance_id: str
+    old_member_id: str
+    new_member_id: str
+    old_leader_id: str | None
+    old_protocols: Protocols
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCommit:
+    """Offsets: answer who committed them.  ``topics``: what was asked, in order.  ``too_large``: refused at once."""
+
+    parked: Parked
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+    too_large: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRemoval:
+    """Tombstones that nobody waits for: a failure is noted, and what they were for comes again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOffsetDelete:
+    """Tombstones of offsets: answer who deleted them, in this order, with the errors that are known already."""
+
+    parked: Parked
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+    refused: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(slots=True)
+class GroupDeletions:
+    """One DeleteGroups: it is answered when the last of its groups is settled.  ``errors``: group → error so far."""
+
+    parked: Parked
+    errors: dict[str, int]
+    waiting: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGroupDelete:
+    """The tombstones of one group of a DeleteGroups."""
+
+    group_id: str
+    deletions: GroupDeletions
+
+
+Continuation: TypeAlias = (
+    DeliverAssignment
+    | NoteEmptyGroup
+    | AdmitToNewGroup
+    | AnswerStaticMember
+    | AnswerCommit
+    | NoteRemoval
+    | AnswerOffsetDelete
+    | AnswerGroupDelete
+)

@@ -1,0 +1,169 @@
+"""The ground of ``GroupCoordinator``: what all its chapters share.  Pure.
+
+    rebalancing        from "somebody must join again" to the next generation; who is not heard of any more
+    joining            JoinGroup;       static_joining: a static member under a new id
+    syncing            SyncGroup
+    staying            Heartbeat, LeaveGroup
+    committing         OffsetCommit, OffsetFetch
+    administering      DescribeGroups, ListGroups, DeleteGroups, OffsetDelete
+    leading            elections, loading, expiry, the broker's end
+    group_coordinator  events to chapters
+
+Every chapter is a class on top of this one, with Kafka's method names; what must happen is said with ``reply``,
+``manager`` (appends) and ``purgatory`` (timers), which all write into one list of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bridge.coordinator.behaviour import Behaviour
+from bridge.coordinator.commands import Command, Note, Reply
+from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.delayed_heartbeat import member_key
+from bridge.coordinator.delayed_join import join_key
+from bridge.coordinator.delayed_sync import sync_key
+from bridge.coordinator.errors import Errors
+from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
+from bridge.coordinator.group_metadata_manager import GroupMetadataManager
+from bridge.coordinator.member_metadata import MemberMetadata, Parked
+from bridge.coordinator.purgatory import DelayedOperationPurgatory
+from bridge.coordinator.results import JoinGroupResult, join_response, sync_response
+from zkconsumer.wire.schemas import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    HEARTBEAT,
+    JOIN_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
+
+GROUP_ID_BYTES_MAX = 0x7FFF
+"""The longest group id that a record of the log can hold."""
+
+_MAY_BE_EMPTY = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key, DESCRIBE_GROUPS.key, DELETE_GROUPS.key})
+"""APIs that know a group of the empty name: offsets without members, as 0.8 allowed."""
+
+_CHECKED_OF_OLD = frozenset({JOIN_GROUP.key, DELETE_GROUPS.key})
+"""APIs that looked at the name at all before 2.0."""
+
+
+class CoordinatorBase:
+    """``new_member_id`` makes a member id of the client id, or the group instance id, and never the same twice."""
+
+    def __init__(self, config: GroupConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]) -> None:
+        self.config = config
+        self.behaviour = behaviour
+        self.new_member_id = new_member_id
+        self.is_active = True
+        self.now_ms = 0
+        self.out: list[Command] = []
+        self.manager = GroupMetadataManager(config, behaviour)
+        self.purgatory = DelayedOperationPurgatory()
+
+    # --- gates -------------------------------------------------------------------------------------------------------
+
+    def validate_group_status(self, group_id: str, api_key: int) -> Errors:
+        """Whether a request for this group can be answered here and now, and if not, why.
+
+        Since 2.0: the name, are we up, is it loading, is it ours.  Before: are we up, the name (JoinGroup and
+        DeleteGroups alone), is it ours, is it loading; and what is loading for the first time is not ours yet, so that
+        old brokers answer 16 where new ones answer 14.
+        """
+        is_valid = self._is_valid_group_id(group_id, api_key)
+        if not is_valid and not self.behaviour.checks_owner_first:
+            return Errors.INVALID_GROUP_ID
+        if not self.is_active:
+            return Errors.COORDINATOR_NOT_AVAILABLE
+        if not is_valid:
+            return Errors.INVALID_GROUP_ID
+        is_local = self.manager.is_group_local(group_id)
+        if self.behaviour.checks_owner_first and not is_local:
+            return Errors.NOT_COORDINATOR
+        if self.manager.is_group_loading(group_id):
+            return Errors.COORDINATOR_LOAD_IN_PROGRESS
+        return Errors.NONE if is_local else Errors.NOT_COORDINATOR
+
+    def _is_valid_group_id(self, group_id: str, api_key: int) -> bool:
+        if len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX:
+            return False
+        if self.behaviour.checks_owner_first and api_key not in _CHECKED_OF_OLD:
+            return True
+        return group_id != "" or api_key in _MAY_BE_EMPTY
+
+    def get_group(self, group_id: str) -> GroupMetadata | None:
+        """A group that there is.  Without the Empty state (0.9) one that nobody is in is none, offsets or not."""
+        group = self.manager.get_group(group_id)
+        if group is not None and group.is_(EMPTY) and not self.behaviour.has_empty_state:
+            return None
+        return group
+
+    def validate_current_member(self, group: GroupMetadata, member_id: str, group_instance_id: str | None) -> Errors:
+        """Whether this is a member: a static one is fenced (82) once its place belongs to another member id.
+
+        A group that is going away just now (15 since 2.3: ask again; before 25) has none.
+        """
+        if group.is_(DEAD):
+            return self.behaviour.dead_group_error
+        if group_instance_id is not None:
+            current = group.current_static_member_id(group_instance_id)
+            if current is None:
+                return Errors.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return Errors.FENCED_INSTANCE_ID
+        return Errors.NONE if group.has(member_id) else Errors.UNKNOWN_MEMBER_ID
+
+    # --- what is said ------------------------------------------------------------------------------------------------
+
+    def reply(self, parked: Parked, body: Any) -> None:
+        """Answer a request."""
+        self.out.append(Reply(parked.token, body))
+
+    def reply_join(self, parked: Parked, result: JoinGroupResult) -> None:
+        """Answer a JoinGroup."""
+        self.reply(parked, join_response(parked.version, result))
+
+    def note(self, what: str, **fields: Any) -> None:
+        """Something worth a line of log."""
+        self.out.append(Note(what, tuple(fields.items())))
+
+    def maybe_answer_join(self, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult) -> bool:
+        """Answer the JoinGroup that a member has parked, if it has."""
+        parked = group.park_join(member, None)
+        if parked is not None:
+            self.reply_join(parked, result)
+        return parked is not None
+
+    def maybe_answer_sync(self, member: MemberMetadata, error: int) -> bool:
+        """Answer the SyncGroup that a member has parked, if it has, with this error."""
+        parked, member.awaiting_sync = member.awaiting_sync, None
+        if parked is not None:
+            self.reply(parked, sync_response(error))
+        return parked is not None
+
+    # --- signs of life -----------------------------------------------------------------------------------------------
+
+    def complete_and_schedule_next_heartbeat_expiration(self, group: GroupMetadata, member: MemberMetadata) -> None:
+        """The member lives: its session begins anew."""
+        self.watch_member(group, member.member_id, member.session_timeout_ms)
+
+    def watch_member(self, group: GroupMetadata, member_id: str, timeout_ms: int) -> None:
+        """Give somebody so much time from now."""
+        self.purgatory.watch(member_key(group.group_id, member_id), self.now_ms + timeout_ms)
+
+    def remove_heartbeat_for_leaving_member(self, group: GroupMetadata, member_id: str) -> None:
+        """Nobody waits for this one any more."""
+        self.purgatory.cancel(member_key(group.group_id, member_id))
+
+    def remove_timers(self, group: GroupMetadata) -> None:
+        """Nobody waits for anything of this group; visits every member."""
+        self.purgatory.cancel(join_key(group.group_id))
+        self.purgatory.cancel(sync_key(group.group_id))
+        for member_id in (*group.members, *group.pending_members):
+            self.remove_heartbeat_for_leaving_member(group, member_id)
+
+
+LOADING_ANSWERS = {SYNC_GROUP.key: Errors.REBALANCE_IN_PROGRESS, HEARTBEAT.key: Errors.NONE}
+"""What a group that is loading is said to be, where clients cannot bear the truth (14)."""

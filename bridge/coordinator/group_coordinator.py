@@ -1,0 +1,156 @@
+"""Kafka's ``GroupCoordinator`` as a machine: events in, commands out.  Pure.
+
+    coordinator = GroupCoordinator(config, behaviour, new_member_id)
+    commands = coordinator.handle(event, now_ms)
+
+It keeps all groups of a broker, spread over the partitions of ``__consumer_offsets`` that the broker leads.  What it
+keeps is plain data: no callback waits anywhere, so that it can be copied, compared and looked at between two events.
+The methods that handle a request have Kafka's names; ``coordinator_base`` says which chapter holds which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from bridge.coordinator.administering import Administering
+from bridge.coordinator.behaviour import Behaviour
+from bridge.coordinator.commands import Command
+from bridge.coordinator.committing import Committing
+from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.continuations import (
+    AdmitToNewGroup,
+    AnswerCommit,
+    AnswerGroupDelete,
+    AnswerOffsetDelete,
+    AnswerStaticMember,
+    DeliverAssignment,
+    NoteEmptyGroup,
+    NoteRemoval,
+)
+from bridge.coordinator.errors import group_append_error, offset_append_error
+from bridge.coordinator.events import (
+    Appended,
+    Elected,
+    Event,
+    Loaded,
+    Request,
+    Resigned,
+    ShutDown,
+    TimerFired,
+    TopicsDeleted,
+)
+from bridge.coordinator.joining import Joining
+from bridge.coordinator.leading import EXPIRY_KEY, Leading
+from bridge.coordinator.staying import Staying
+from bridge.coordinator.syncing import Syncing
+from zkconsumer.errors import Bug
+from zkconsumer.wire.schemas import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
+
+
+class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Leading):
+    """All groups of a broker.  ``manager`` and ``purgatory`` may be looked at; nothing but ``handle`` changes them.
+
+    ``new_member_id`` makes a member id from the client id, or from the group instance id, and never the same twice.
+    """
+
+    def __init__(self, config: GroupConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]) -> None:
+        super().__init__(config, behaviour, new_member_id)
+        self._apis: dict[int, Callable[[Request], None]] = {
+            JOIN_GROUP.key: self.handle_join_group,
+            SYNC_GROUP.key: self.handle_sync_group,
+            HEARTBEAT.key: self.handle_heartbeat,
+            LEAVE_GROUP.key: self.handle_leave_group,
+            OFFSET_COMMIT.key: self.handle_commit_offsets,
+            OFFSET_FETCH.key: self.handle_fetch_offsets,
+            DESCRIBE_GROUPS.key: self.handle_describe_group,
+            LIST_GROUPS.key: self.handle_list_groups,
+            DELETE_GROUPS.key: self.handle_delete_groups,
+            OFFSET_DELETE.key: self.handle_delete_offsets,
+        }
+
+    def handle(self, event: Event, now_ms: int) -> list[Command]:
+        """Take one event in; give back what must now be done, in order.  ``now_ms`` never goes back.
+
+        Whatever a request says is answered, never raised.  Raises ``Bug`` for an API that is not the coordinator's.
+        """
+        self.now_ms = self.manager.now_ms = now_ms
+        out: list[Command] = []
+        self.out = self.manager.out = self.purgatory.out = out
+        match event:
+            case Request():
+                if event.api_key not in self._apis:
+                    raise Bug(f"API {event.api_key} is not one of a group coordinator")
+                self._apis[event.api_key](event)
+            case TimerFired():
+                if self.purgatory.is_due(event):
+                    self._on_expiration(event)
+            case Appended():
+                self._on_appended(event)
+            case Elected():
+                self.on_election(event)
+            case Loaded():
+                self.on_loaded(event)
+            case Resigned():
+                self.on_resignation(event)
+            case TopicsDeleted():
+                self.handle_deleted_topics(event)
+            case ShutDown():
+                self.shutdown(event)
+            case _:
+                assert_never(event)
+        return out
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
+        return self.manager.partition_for(group_id)
+
+    def _on_expiration(self, fired: TimerFired) -> None:
+        if fired.key == EXPIRY_KEY:
+            self.cleanup_group_metadata()
+            return
+        what, group_id, *member_id = fired.key
+        group = self.manager.get_group(group_id)
+        assert group is not None, "the timers of a group end with it"
+        if what == "join":
+            self.on_expire_join(group)
+        elif what == "sync":
+            self.on_expire_pending_sync(group)
+        else:
+            self.on_expire_heartbeat(group, member_id[0])
+
+    def _on_appended(self, event: Appended) -> None:
+        pending = self.manager.settle(event.token, event.error_code, event.base_offset)
+        if pending is None:
+            return
+        group, then = pending.group, pending.then
+        error = group_append_error(event.error_code)
+        match then:
+            case DeliverAssignment():
+                self.on_assignment_stored(group, then, error)
+            case AnswerStaticMember():
+                self.on_static_member_stored(group, then, error)
+            case AdmitToNewGroup():
+                self.on_new_group_stored(group, then, error)
+            case AnswerCommit():
+                self.on_offsets_stored(then, offset_append_error(event.error_code))
+            case AnswerGroupDelete():
+                self.on_group_deleted(then, error)
+            case AnswerOffsetDelete():
+                self.on_offsets_deleted(then, offset_append_error(event.error_code))
+            case NoteEmptyGroup() | NoteRemoval():
+                if event.error_code:
+                    self.note("append_failed", group=group.group_id, error=event.error_code)
+            case _:
+                assert_never(then)

@@ -1,0 +1,327 @@
+"""One group: Kafka's ``GroupMetadata``.  Pure.
+
+                        everybody gone
+         .----------------------------------------.
+         v              a member joins            |
+       EMPTY ----------------------------> PREPARING_REBALANCE <------------------------.
+         |                                        | all joined, or time up              | a member joins,
+         |                                        v                                     | leaves, is lost
+         |                                COMPLETING_REBALANCE ----- somebody new ------+
+         |                                        | the leader's assignment is written  |
+         |                                        v                                     |
+         '---> DEAD <--- any                    STABLE ---------------------------------'
+
+What is asked often is counted, not looked for: how many members have joined, and how many support a protocol.  Of the
+methods below those that say *visits every member* do, and each is called a constant number of times a rebalance.
+
+What the log says of the group is in ``stored``, which ``replay`` alone writes; the rest is lost with the broker, and
+can be: a member whose request is not answered asks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
+from types import MappingProxyType
+
+from bridge.coordinator.delayed_join import Delayed
+from bridge.coordinator.delayed_sync import DelayedSync
+from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
+from bridge.coordinator.offset_commits import PendingOffsetCommits
+from bridge.coordinator.stored import StoredGroup, StoredState
+from bridge.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from zkconsumer.errors import Bug
+
+
+class GroupState(Enum):
+    """The five states, by the names that DescribeGroups tells (since 1.0)."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = GroupState
+
+VALID_PREVIOUS_STATES: MappingProxyType[GroupState, frozenset[GroupState]] = MappingProxyType(
+    {
+        EMPTY: frozenset({PREPARING_REBALANCE}),
+        PREPARING_REBALANCE: frozenset({STABLE, COMPLETING_REBALANCE, EMPTY}),
+        COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
+        STABLE: frozenset({COMPLETING_REBALANCE}),
+        DEAD: frozenset(GroupState),
+    }
+)
+"""State → those from which it is reached."""
+
+
+class GroupMetadata:
+    """One group; ``members`` are in the order in which they came, and the first of them leads when nobody else does."""
+
+    def __init__(self, group_id: str, now_ms: int, stored: StoredState | None = None) -> None:
+        self.group_id = group_id
+        self.state = EMPTY
+        self.previous_state = EMPTY
+        self.current_state_timestamp: int | None = now_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation_id = 0
+        self.leader_id: str | None = None
+        self.members: dict[str, MemberMetadata] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: set[str] = set()
+        self.pending_sync_members: dict[str, None] = {}
+        self.num_members_awaiting_join = 0
+        self.new_member_added = False
+        self.subscribed_topics: frozenset[str] | None = None
+        self.delayed_join: Delayed | None = None
+        self.delayed_sync: DelayedSync | None = None
+        self.stored = stored or StoredState()
+        self.pending_offset_commits = PendingOffsetCommits()
+        self.storing_generation: int | None = None
+        self._supported_protocols: Counter[str] = Counter()
+
+    @classmethod
+    def load_group(cls, group_id: str, stored: StoredState, now_ms: int) -> GroupMetadata:
+        """The group that the log tells of: stable if it has members, empty if not, or if there are only offsets."""
+        group = cls(group_id, now_ms, stored)
+        value = stored.group
+        if value is None:
+            return group
+        group.generation_id = value.generation_id
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol_name
+        group.current_state_timestamp = value.current_state_timestamp
+        for known in value.members:
+            member = MemberMetadata(
+                member_id=known.member_id,
+                group_instance_id=known.group_instance_id,
+                client_id=known.client_id,
+                client_host=known.client_host,
+                rebalance_timeout_ms=known.rebalance_timeout_ms,
+                session_timeout_ms=known.session_timeout_ms,
+                protocol_type=value.protocol_type,
+                supported_protocols=((value.protocol_name or "", known.subscription),),
+                assignment=known.assignment,
+            )
+            group.add(member)
+        group.leader_id = value.leader
+        group.state = STABLE if value.members else EMPTY
+        group.subscribed_topics = group.compute_subscribed_topics()
+        return group
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def is_(self, *states: GroupState) -> bool:
+        """Whether it is in one of these."""
+        return self.state in states
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Along the picture above; raises ``Bug`` for any other way."""
+        if self.state not in VALID_PREVIOUS_STATES[state]:
+            raise Bug(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
+        self.previous_state, self.state = self.state, state
+        self.current_state_timestamp = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance can begin; in the middle of one, it cannot."""
+        return self.state in VALID_PREVIOUS_STATES[PREPARING_REBALANCE]
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def has(self, member_id: str) -> bool:
+        """Whether this is a member."""
+        return member_id in self.members
+
+    def get(self, member_id: str) -> MemberMetadata:
+        """A member that there is."""
+        return self.members[member_id]
+
+    @property
+    def size(self) -> int:
+        """How many members there are, pending ones not counted."""
+        return len(self.members)
+
+    def is_leader(self, member_id: str) -> bool:
+        """Whether it assigns the partitions."""
+        return self.leader_id == member_id
+
+    def add(self, member: MemberMetadata, parked: Parked | None = None) -> None:
+        """A new member, that of a pending id, or one of the log; the first says what the group's protocol type is."""
+        if member.group_instance_id is not None:
+            if member.group_instance_id in self.static_members:
+                raise Bug(f"static member {member.group_instance_id} is in group {self.group_id} already")
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        self.park_join(member, parked)
+        self.pending_members.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """A member, or a pending one; no harm if it is neither."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_protocols(member, -1)
+            if member.awaiting_join is not None:
+                self.num_members_awaiting_join -= 1
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.discard(member_id)
+        self.pending_sync_members.pop(member_id, None)
+
+    def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> MemberMetadata:
+        """The member under its new id, as the last in order; the caller has answered what it had parked."""
+        member = self.members.get(old_member_id)
+        if member is None:
+            raise Bug(f"group {self.group_id} has no member {old_member_id} to replace")
+        assert member.awaiting_join is None, "what the old process had parked is answered first"
+        assert member.awaiting_sync is None, "what the old process had parked is answered first"
+        del self.members[old_member_id]
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        self.static_members[group_instance_id] = new_member_id
+        if old_member_id in self.pending_sync_members:
+            del self.pending_sync_members[old_member_id]
+            self.pending_sync_members[new_member_id] = None
+        return member
+
+    def update_member(
+        self, member: MemberMetadata, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        """What a member says of itself now."""
+        self._count_protocols(member, -1)
+        member.supported_protocols = protocols
+        self._count_protocols(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def park_join(self, member: MemberMetadata, parked: Parked | None) -> Parked | None:
+        """Let a JoinGroup wait, or (None) no longer; gives the one that waited."""
+        before, member.awaiting_join = member.awaiting_join, parked
+        self.num_members_awaiting_join += (parked is not None) - (before is not None)
+        return before
+
+    def current_static_member_id(self, group_instance_id: str) -> str | None:
+        """The member id under which a static member is known."""
+        return self.static_members.get(group_instance_id)
+
+    def maybe_elect_new_joined_leader(self) -> bool:
+        """Whether somebody who has joined leads: the leader, or else the first who has (visits members until then)."""
+        if self.leader_id is None:
+            return False
+        if self.get(self.leader_id).awaiting_join is None:
+            joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined
+        return True
+
+    # --- joining -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is waited for any more, pending members included."""
+        return len(self.members) == self.num_members_awaiting_join and not self.pending_members
+
+    def not_yet_rejoined_members(self) -> list[MemberMetadata]:
+        """Those that have no JoinGroup parked; visits every member, unless there are none such."""
+        if len(self.members) == self.num_members_awaiting_join:
+            return []
+        return [member for member in self.members.values() if member.awaiting_join is None]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The greatest of all members; visits every member."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def init_next_generation(self, now_ms: int) -> None:
+        """One generation further: members choose their protocol and wait for the leader, no members are EMPTY."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
+        self.pending_sync_members.clear()
+        self.new_member_added = False
+
+    # --- protocols ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether its members are consumers, and not Connect workers or somebody else's."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def supports_protocols(self, protocol_type: str, protocols: Protocols, *, may_be_empty_type: bool = False) -> bool:
+        """Whether somebody who speaks these can join: one of them is spoken by all members.
+
+        ``may_be_empty_type``: an empty group takes any protocol type (before 1.0).
+        """
+        if self.is_(EMPTY):
+            return bool(protocols) and (may_be_empty_type or protocol_type != "")
+        counts = self._supported_protocols
+        return self.protocol_type == protocol_type and any(counts[name] == len(self.members) for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol that most members like best of those that all support; visits every member.
+
+        Of two with as many votes that of the member that came first.  Kafka leaves that open.
+        """
+        if not self.members:
+            raise Bug(f"group {self.group_id} has no members that could choose a protocol")
+        candidates = {name for name, count in self._supported_protocols.items() if count == len(self.members)}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def is_subscribed_to_topic(self, topic: str) -> bool:
+        """Whether a member reads it; taken as yes where nobody can tell."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """What consumers read, None where that cannot be known; visits every member."""
+        if not self.is_consumer_group:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
+
+    def _count_protocols(self, member: MemberMetadata, by: int) -> None:
+        # A name that a member lists twice counts once: else no other member could ever join.
+        for name in {name for name, _ in member.supported_protocols}:
+            self._supported_protocols[name] += by
+            if not self._supported_protocols[name]:
+                del self._supported_protocols[name]
+
+    # --- what is written ---------------------------------------------------------------------------------------------
+
+    def take_assignments(self, written: StoredGroup) -> None:
+        """Give the members what the record that was written says; visits every member."""
+        for known in written.members:
+            if known.member_id in self.members:
+                self.members[known.member_id].assignment = known.assignment
+
+    def clear_assignments(self) -> None:
+        """Nobody has anything; visits every member."""
+        for member in self.members.values():
+            member.assignment = b""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether offsets are stored, or on their way, or wait for the end of a transaction."""
+        return bool(self.stored.offsets or self.pending_offset_commits or self.stored.pending_transactional_offsets)
+
+    def all_of(self, member_ids: Iterable[str]) -> list[MemberMetadata]:
+        """Those of these that are members."""
+        return [self.members[member_id] for member_id in member_ids if member_id in self.members]

@@ -1,0 +1,215 @@
+"""The records of ``__consumer_offsets`` as the coordinator means them.  Pure.
+
+Their bytes are the matter of ``zkconsumer.wire.group_records``.  Here what a version lacks becomes its meaning: no
+expiry, no leader epoch, a rebalance timeout that is the session's.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bridge.coordinator.events import LogRecord
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import group_records as wire
+from zkconsumer.wire.primitives import MalformedMessage
+
+NO_LEADER_EPOCH = wire.NO_EPOCH
+
+_MARKER_KEY = struct.Struct(">hh")
+_ABORT, _COMMIT = 0, 1
+
+
+class UnreadableRecord(Exception):
+    """Why a record of the log is passed over; internal."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """One committed offset: that of the next record to read.  ``expire_timestamp`` None: the broker's retention."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """One member as the log knows it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group as the log knows it.  ``current_state_timestamp`` None: not told (before 2.1)."""
+
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader: str | None
+    current_state_timestamp: int | None
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """The record is that of a group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """The record is that of an offset."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+Key: TypeAlias = GroupKey | OffsetKey
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def offset_record(group_id: str, at: TopicPartition, value: OffsetAndMetadata, version: int) -> LogRecord:
+    """An offset in this version, or in the one that can say when it expires."""
+    expires = value.expire_timestamp
+    body = wire.OffsetValue(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp=value.commit_timestamp,
+        expire_timestamp=wire.NO_TIMESTAMP if expires is None else expires,
+    )
+    written = version if expires is None else wire.EXPIRING_VALUE_VERSION
+    return LogRecord(_offset_key(group_id, at), wire.write_offset_value(body, written))
+
+
+def offset_tombstone(group_id: str, at: TopicPartition) -> LogRecord:
+    """The offset is gone."""
+    return LogRecord(_offset_key(group_id, at), None)
+
+
+def group_record(group_id: str, value: StoredGroup, version: int) -> LogRecord:
+    """A group in this version; what the version has no place for is lost."""
+    since = value.current_state_timestamp
+    body = wire.GroupValue(
+        protocol_type=value.protocol_type,
+        generation=value.generation_id,
+        protocol=value.protocol_name,
+        leader=value.leader,
+        current_state_timestamp=wire.NO_TIMESTAMP if since is None else since,
+        members=[
+            wire.GroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in value.members
+        ],
+    )
+    return LogRecord(_group_key(group_id), wire.write_group_value(body, version))
+
+
+def group_tombstone(group_id: str) -> LogRecord:
+    """The group is gone."""
+    return LogRecord(_group_key(group_id), None)
+
+
+def _offset_key(group_id: str, at: TopicPartition) -> bytes:
+    return wire.write_key(wire.OffsetKey(group_id, at.topic, at.partition))
+
+
+def _group_key(group_id: str) -> bytes:
+    return wire.write_key(wire.GroupKey(group_id))
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_key(data: bytes) -> Key:
+    """What a record is about; ``UnreadableRecord``: nothing that is known here."""
+    try:
+        key = wire.read_key(data)
+    except MalformedMessage as error:
+        raise UnreadableRecord(str(error)) from error
+    match key:
+        case wire.GroupKey(group):
+            return GroupKey(group)
+        case wire.OffsetKey(group, topic, partition):
+            return OffsetKey(group, TopicPartition(topic, partition))
+        case wire.UnknownKey(version):
+            raise UnreadableRecord(f"key version {version} is not known here")
+
+
+def read_offset_value(data: bytes) -> OffsetAndMetadata:
+    """The value behind an ``OffsetKey``; ``UnreadableRecord``."""
+    try:
+        body = wire.read_offset_value(data)
+    except MalformedMessage as error:
+        raise UnreadableRecord(str(error)) from error
+    expires = body.expire_timestamp
+    return OffsetAndMetadata(
+        offset=body.offset,
+        leader_epoch=body.leader_epoch,
+        metadata=body.metadata,
+        commit_timestamp=body.commit_timestamp,
+        expire_timestamp=None if expires == wire.NO_TIMESTAMP else expires,
+    )
+
+
+def read_group_value(data: bytes) -> StoredGroup:
+    """The value behind a ``GroupKey``; ``UnreadableRecord``."""
+    try:
+        body = wire.read_group_value(data)
+    except MalformedMessage as error:
+        raise UnreadableRecord(str(error)) from error
+    since = body.current_state_timestamp
+    return StoredGroup(
+        protocol_type=body.protocol_type,
+        generation_id=body.generation,
+        protocol_name=body.protocol,
+        leader=body.leader,
+        current_state_timestamp=None if since == wire.NO_TIMESTAMP else since,
+        members=tuple(
+            StoredMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=(
+                    member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout
+                ),
+                session_timeout_ms=member.session_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in body.members
+        ),
+    )
+
+
+def is_commit_marker(key: bytes) -> bool:
+    """Whether a control record ends its transaction well; ``UnreadableRecord``: it does not say."""
+    if len(key) < _MARKER_KEY.size:
+        raise UnreadableRecord(f"a control record's key has {len(key)} bytes, not {_MARKER_KEY.size}")
+    _, kind = _MARKER_KEY.unpack_from(key)
+    if kind not in (_ABORT, _COMMIT):
+        raise UnreadableRecord(f"control record of kind {kind} is not known here")
+    return bool(kind == _COMMIT)

@@ -1,0 +1,100 @@
+"""What the coordinator found, written as answers of the version that was asked in.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bridge.coordinator.errors import Errors
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas.join_group import NO_GENERATION, NO_MEMBER, JoinGroupMember, JoinGroupResponse
+from zkconsumer.wire.schemas.leave_group import (
+    BATCHED_FROM,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeavingMemberResponse,
+)
+from zkconsumer.wire.schemas.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
+
+_NULLABLE_PROTOCOL_FROM = 7
+"""The version of JoinGroup from which no protocol is None, and not the empty word."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResult:
+    """Kafka's ``JoinGroupResult``."""
+
+    error: int
+    member_id: str = NO_MEMBER
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    skip_assignment: bool = False
+    members: list[JoinGroupMember] = field(default_factory=list)
+
+
+def join_response(version: int, result: JoinGroupResult) -> JoinGroupResponse:
+    """The answer to a JoinGroup."""
+    protocol_name = result.protocol_name
+    if protocol_name is None and version < _NULLABLE_PROTOCOL_FROM:
+        protocol_name = ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol_name,
+        leader=result.leader_id or NO_MEMBER,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=result.members,
+    )
+
+
+def sync_response(
+    error: int, assignment: bytes = b"", protocol_type: str | None = None, protocol_name: str | None = None
+) -> SyncGroupResponse:
+    """The answer to a SyncGroup; beside an error it names no protocol."""
+    return SyncGroupResponse(
+        error_code=error, protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment
+    )
+
+
+def leave_response(version: int, error: int, members: list[tuple[LeavingMember, int]]) -> LeaveGroupResponse:
+    """The answer to a LeaveGroup: up to version 2 the error of its one member is that of the whole."""
+    if version < BATCHED_FROM:
+        of_members = next((of_member for _, of_member in members), Errors.NONE)
+        return LeaveGroupResponse(error_code=error or of_members)
+    rows = [
+        LeavingMemberResponse(
+            member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=of_member
+        )
+        for member, of_member in members
+    ]
+    return LeaveGroupResponse(error_code=error, members=rows)
+
+
+def commit_response(
+    topics: Iterable[tuple[str, tuple[int, ...]]], error: int, instead: dict[TopicPartition, int] | None = None
+) -> OffsetCommitResponse:
+    """The answer to an OffsetCommit: one error for all partitions, but for those that have one of their own."""
+    own = instead or {}
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitTopicResponse(
+                name=topic,
+                partitions=[
+                    OffsetCommitPartitionResponse(
+                        partition_index=index, error_code=own.get(TopicPartition(topic, index), error)
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in topics
+        ]
+    )

@@ -1,0 +1,134 @@
+"""What a partition of ``__consumer_offsets`` says, as the fold of its records.  Pure.
+
+    record ---> replay ---> StoredPartition: group -> StoredState (its last record, its offsets)
+
+``replay`` is the only writer: it sees every record once when the log is loaded, and every record of our own once the
+log has taken it.  The live state of a group and that of its reloaded twin are therefore made by the same lines.
+
+Offsets of a transaction wait in ``pending_transactional_offsets`` for its marker; committed, they count as of where
+they stand in the log: an offset that was stored after them stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.coordinator.events import LogRecord
+from bridge.coordinator.records import (
+    GroupKey,
+    OffsetAndMetadata,
+    OffsetKey,
+    StoredGroup,
+    StoredMember,
+    UnreadableRecord,
+    is_commit_marker,
+    read_group_value,
+    read_key,
+    read_offset_value,
+)
+from zkconsumer.types import TopicPartition
+
+__all__ = ["CommitRecord", "OffsetAndMetadata", "StoredGroup", "StoredMember", "StoredPartition", "StoredState"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """One committed offset, and where in the log it stands."""
+
+    log_offset: int
+    value: OffsetAndMetadata
+
+
+@dataclass(slots=True)
+class StoredState:
+    """What the log says of one group; ``group`` None: nothing, or that it is gone."""
+
+    group: StoredGroup | None = None
+    offsets: dict[TopicPartition, CommitRecord] = field(default_factory=dict)
+    pending_transactional_offsets: dict[int, dict[TopicPartition, CommitRecord]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log says nothing of the group."""
+        return self.group is None and not self.offsets and not self.pending_transactional_offsets
+
+    def has_pending_transactional(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction has an offset of this partition."""
+        return any(partition in offsets for offsets in self.pending_transactional_offsets.values())
+
+    def put(self, partition: TopicPartition, commit: CommitRecord) -> None:
+        """An offset, unless one that stands further back in the log is known."""
+        known = self.offsets.get(partition)
+        if known is None or known.log_offset <= commit.log_offset:
+            self.offsets[partition] = commit
+
+
+class StoredPartition:
+    """The fold of one partition; ``groups`` may hold states that are empty."""
+
+    __slots__ = ("_open_transactions", "groups")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, StoredState] = {}
+        self._open_transactions: dict[int, set[str]] = {}
+
+    def state_of(self, group_id: str) -> StoredState:
+        """What the log says of a group; a state that will be written into if it says nothing yet."""
+        return self.groups.setdefault(group_id, StoredState())
+
+    def replay(self, log_offset: int, record: LogRecord) -> str | None:
+        """Take one more record in.  Gives why it was passed over, None if it was not."""
+        try:
+            if record.is_marker:
+                self._end_transaction(record)
+                return None
+            match read_key(record.key):
+                case GroupKey(group_id):
+                    value = None if record.value is None else read_group_value(record.value)
+                    self.state_of(group_id).group = value
+                case OffsetKey(group_id, partition):
+                    commit = None if record.value is None else read_offset_value(record.value)
+                    self._replay_offset(group_id, partition, log_offset, commit, record.producer_id)
+        except UnreadableRecord as unreadable:
+            return str(unreadable)
+        return None
+
+    def drop_empty(self) -> None:
+        """Groups of which the log says nothing any more."""
+        self.groups = {group_id: state for group_id, state in self.groups.items() if not state.is_empty}
+
+    def forget(self, group_id: str) -> None:
+        """The group is gone, and the log says so."""
+        self.groups.pop(group_id, None)
+
+    def _replay_offset(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        log_offset: int,
+        value: OffsetAndMetadata | None,
+        producer_id: int | None,
+    ) -> None:
+        state = self.state_of(group_id)
+        if producer_id is not None:
+            self._open_transactions.setdefault(producer_id, set()).add(group_id)
+            pending = state.pending_transactional_offsets.setdefault(producer_id, {})
+            if value is None:
+                pending.pop(partition, None)
+            else:
+                pending[partition] = CommitRecord(log_offset, value)
+            return
+        if value is not None:
+            state.put(partition, CommitRecord(log_offset, value))
+            return
+        state.offsets.pop(partition, None)
+
+    def _end_transaction(self, marker: LogRecord) -> None:
+        assert marker.producer_id is not None, "a marker ends the transaction of a producer"
+        is_commit = is_commit_marker(marker.key)
+        for group_id in sorted(self._open_transactions.pop(marker.producer_id, ())):
+            state = self.state_of(group_id)
+            offsets = state.pending_transactional_offsets.pop(marker.producer_id, {})
+            if is_commit:
+                for partition, commit in offsets.items():
+                    state.put(partition, commit)
