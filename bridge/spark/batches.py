@@ -10,13 +10,12 @@ the last word, be it records or an error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from struct import Struct
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.spark.batch_runs import COVERED_POSITION, HEADER_BYTES, MAGIC, BatchRun
 from bridge.spark.chains import walk_chains
 from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Raw, Spans, narrowed, pieces_of
 from bridge.spark.varints import TOO_LARGE, Bytes, Ints, read_varints
@@ -36,114 +35,103 @@ PIECE_HEADERS_MAX = 4 << 20
 OFFSET_DELTA_END = 1 << 31
 """Offsets of records are 32 bits behind the one of their batch."""
 
-_COVERED_POSITION = 21
-_CRC_BYTES = 4
-_HEADER = Struct(">Ihiqqqhii")
-_RECORDS_POSITION = _COVERED_POSITION - _CRC_BYTES + _HEADER.size
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _CONTROL = 0x20
 
 
-@dataclass(slots=True)
-class _Batches:
-    """Batches whose records lie in one buffer; lists of one number a batch."""
-
-    entries: list[Entry] = field(default_factory=list)
-    begin: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    records: int = 0
-    count: list[int] = field(default_factory=list)
-    base_timestamp: list[int] = field(default_factory=list)
-    append_time: list[int] = field(default_factory=list)
-    is_append: list[bool] = field(default_factory=list)
-
-
-def batch_columns(raw: Raw, entries: list[Entry], limits: Limits) -> Iterator[Columns]:
+def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     """Uncompressed batches are read where they lie, compressed ones out of a buffer of what they expanded to."""
-    plain, packed = _Batches(), _Batches()
-    parts: list[bytes] = []
-    size = 0
-    for entry in entries:
-        header = None if entry.offset >= limits.end_offset else _header(raw, entry, limits)
-        if header is None:
-            continue
-        attributes, base_timestamp, max_timestamp, count = header
-        codec = attributes & _CODEC_MASK
-        is_too_long = count > PIECE_RECORDS_MAX
-        expanded = b"" if is_too_long or not codec else _decompress(codec, raw, entry, limits)
-        if plain.entries and (codec or plain.records + count > PIECE_RECORDS_MAX):
-            yield from _columns(raw, raw, plain, limits)
-            plain = _Batches()
-        is_full = size + len(expanded) > PIECE_BYTES_MAX or packed.records + count > PIECE_RECORDS_MAX
-        if packed.entries and (not codec or is_full):
-            yield from _columns(b"".join(parts), raw, packed, limits)
-            packed, parts, size = _Batches(), [], 0
-        if is_too_long:
-            yield from _one_by_one(raw, [entry], limits)
-            continue
-        if codec:
-            parts.append(expanded)
-            begin, size = size, size + len(expanded)
-            into, end = packed, size
+    # The last may stand behind the end, where it was only looked for.
+    run = run.chosen(slice(int(run.offsets.searchsorted(limits.end_offset))))
+    if limits.check_crcs:
+        _verify(raw, run)
+    count = run.heads["count"]
+    if (count < 0).any():
+        wrong = int((count < 0).argmax())
+        raise corrupt(run.entry(wrong), f"a batch of {count[wrong]} records")
+    is_for_us = (run.heads["attributes"] & _CONTROL == 0) & (count > 0) & (run.last_offsets >= limits.first_offset)
+    for part in _parts(run if is_for_us.all() else run.chosen(is_for_us)):
+        if part.heads["count"][0] > PIECE_RECORDS_MAX:
+            yield from _one_by_one(raw, part, limits)
+        elif part.heads["attributes"][0] & _CODEC_MASK:
+            yield from _packed_columns(raw, part, limits)
         else:
-            into, begin, end = plain, entry.position + _RECORDS_POSITION, entry.end
-        into.entries.append(entry)
-        into.begin.append(begin)
-        into.end.append(end)
-        into.records += count
-        into.count.append(count)
-        into.base_timestamp.append(base_timestamp)
-        into.append_time.append(max_timestamp)
-        into.is_append.append(bool(attributes & _LOG_APPEND_TIME))
-    if plain.entries:
-        yield from _columns(raw, raw, plain, limits)
-    if packed.entries:
-        yield from _columns(b"".join(parts), raw, packed, limits)
+            yield from _columns(raw, raw, part, part.starts + HEADER_BYTES, part.ends, limits)
 
 
-def _header(raw: Raw, entry: Entry, limits: Limits) -> tuple[int, int, int, int] | None:
-    """Attributes, base and greatest timestamp, number of records; None for a batch without records for anybody."""
-    covered_at = entry.position + _COVERED_POSITION
-    crc, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _HEADER.unpack_from(
-        raw, covered_at - _CRC_BYTES
-    )
-    if limits.check_crcs and google_crc32c.value(bytes(raw[covered_at : entry.end])) != crc:
-        raise corrupt(entry, "the checksum does not match")
-    if count < 0:
-        raise corrupt(entry, f"a batch of {count} records")
-    if attributes & _CONTROL or count == 0 or entry.last_offset < limits.first_offset:
-        return None
-    return attributes, base_timestamp, max_timestamp, count
+def _verify(raw: Raw, run: BatchRun) -> None:
+    # A slice of an array is taken as it is; one of a memoryview would have to be copied into bytes.
+    data, checksum = np.frombuffer(raw, np.uint8), google_crc32c.value
+    covered = zip((run.starts + COVERED_POSITION).tolist(), run.ends.tolist(), run.heads["crc"].tolist(), strict=True)
+    for index, (first, end, crc) in enumerate(covered):
+        if checksum(data[first:end]) != crc:
+            raise corrupt(run.entry(index), "the checksum does not match")
+
+
+def _parts(run: BatchRun) -> Iterator[BatchRun]:
+    """Batches that follow each other, compressed or not, with not too many records; one with more stands alone."""
+    counts = run.heads["count"].tolist()
+    are_packed = (run.heads["attributes"] & _CODEC_MASK != 0).tolist()
+    low = records = 0
+    for index, (count, is_packed) in enumerate(zip(counts, are_packed, strict=True)):
+        records += count
+        if index > low and (records > PIECE_RECORDS_MAX or is_packed != are_packed[low]):
+            yield run.chosen(slice(low, index))
+            low, records = index, count
+    if low < len(run):
+        yield run if not low else run.chosen(slice(low, None))
+
+
+def _packed_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
+    """Compressed batches, some megabytes of what they hold at a time."""
+    expanded: list[bytes] = []
+    low = size = 0
+    for index, attributes in enumerate(run.heads["attributes"].tolist()):
+        more = _decompress(attributes & _CODEC_MASK, raw, run.entry(index), limits)
+        if expanded and size + len(more) > PIECE_BYTES_MAX:
+            yield from _expanded_columns(raw, expanded, run.chosen(slice(low, index)), limits)
+            expanded, low, size = [], index, 0
+        expanded.append(more)
+        size += len(more)
+    yield from _expanded_columns(raw, expanded, run.chosen(slice(low, None)), limits)
+
+
+def _expanded_columns(raw: Raw, expanded: list[bytes], run: BatchRun, limits: Limits) -> Iterator[Columns]:
+    size = np.array([len(each) for each in expanded], np.int64)
+    end = np.cumsum(size)
+    yield from _columns(b"".join(expanded), raw, run, end - size, end, limits)
 
 
 def _decompress(codec: int, raw: Raw, entry: Entry, limits: Limits) -> bytes:
-    payload = memoryview(raw)[entry.position + _RECORDS_POSITION : entry.end]
+    payload = memoryview(raw)[entry.position + HEADER_BYTES : entry.end]
     try:
-        return compression.decompress(codec, payload, 2, limits.decompressed_bytes_max)
+        return compression.decompress(codec, payload, MAGIC, limits.decompressed_bytes_max)
     except (InvalidMessageException, UnsupportedCodec) as error:
         raise bad_entry(type(error), entry, str(error)) from error
 
 
-def _columns(buffer: Raw, raw: Raw, batches: _Batches, limits: Limits) -> Iterator[Columns]:
-    fast = _columns_at_once(buffer, batches, limits)
+def _columns(buffer: Raw, raw: Raw, run: BatchRun, begin: Ints, end: Ints, limits: Limits) -> Iterator[Columns]:
+    """``begin``, ``end``: where the records of each batch lie in ``buffer``."""
+    fast = _columns_at_once(buffer, run, begin, end, limits)
     if fast is None:
-        yield from _one_by_one(raw, batches.entries, limits)
+        yield from _one_by_one(raw, run, limits)
     else:
         yield fast
 
 
-def _one_by_one(raw: Raw, entries: list[Entry], limits: Limits) -> Iterator[Columns]:
+def _one_by_one(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     """By the record reader; the checksums were verified."""
     tally, most = Tally(), limits.decompressed_bytes_max
+    entries = map(run.entry, range(len(run)))
     read = (record for each in entries for record in read_batch(raw, each, limits.first_offset, False, most, tally))
     yield from pieces_of(read, limits)
 
 
-def _columns_at_once(buffer: Raw, batches: _Batches, limits: Limits) -> Columns | None:
+def _columns_at_once(buffer: Raw, run: BatchRun, begin: Ints, end: Ints, limits: Limits) -> Columns | None:
     """All records of these batches, or None when something does not fit together."""
     data = np.frombuffer(buffer, np.uint8)
-    begin, end, count = (np.array(numbers, np.int64) for numbers in (batches.begin, batches.end, batches.count))
+    count = run.heads["count"].astype(np.int64)
     walked = walk_chains(data, buffer, begin, end, count)
     if walked is None:
         return None
@@ -168,14 +156,12 @@ def _columns_at_once(buffer: Raw, batches: _Batches, limits: Limits) -> Columns 
             return None
     elif (at != ends).any():
         return None
-    bases = np.array([entry.offset for entry in batches.entries], np.int64)
-    if int(bases.max()) > TOO_LARGE:
+    if int(run.offsets[-1]) > TOO_LARGE:
         return None
-    lasts = np.array([entry.last_offset for entry in batches.entries], np.int64)
-    offset = np.repeat(bases, count) + delta
-    if (offset[1:] <= offset[:-1]).any() or (offset[last] > lasts).any():
+    offset = np.repeat(run.offsets, count) + delta
+    if (offset[1:] <= offset[:-1]).any() or (offset[last] > run.last_offsets).any():
         return None
-    timestamp, timestamp_type = _timestamps(batches, count, delta_ms)
+    timestamp, timestamp_type = _timestamps(run, count, delta_ms)
     if timestamp is None:
         return None
     headers = None
@@ -190,15 +176,17 @@ def _columns_at_once(buffer: Raw, batches: _Batches, limits: Limits) -> Columns 
     return narrowed(found, limits)
 
 
-def _timestamps(batches: _Batches, count: Ints, delta_ms: Ints) -> tuple[Ints | None, NDArray[np.int32]]:
-    base = np.array(batches.base_timestamp, np.int64)
+def _timestamps(run: BatchRun, count: Ints, delta_ms: Ints) -> tuple[Ints | None, NDArray[np.int32]]:
+    base = run.heads["base_timestamp"].astype(np.int64)
     if ((base > TOO_LARGE) | (base < -TOO_LARGE)).any():
         return None, np.empty(0, np.int32)
     timestamp: Ints = np.repeat(base, count) + delta_ms
     timestamp_type = np.zeros(len(timestamp), np.int32)
-    if any(batches.is_append):
-        is_append = np.repeat(np.array(batches.is_append), count)
-        timestamp = np.where(is_append, np.repeat(np.array(batches.append_time, np.int64), count), timestamp)
+    is_append = run.heads["attributes"] & _LOG_APPEND_TIME != 0
+    if is_append.any():
+        is_append = np.repeat(is_append, count)
+        append_time = run.heads["max_timestamp"].astype(np.int64)
+        timestamp = np.where(is_append, np.repeat(append_time, count), timestamp)
         timestamp_type[is_append] = 1
     return timestamp, timestamp_type
 

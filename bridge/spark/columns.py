@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bridge.spark.batch_runs import MAGIC, BatchRun, run_of_batches
 from bridge.spark.batches import batch_columns
 from bridge.spark.messages import Messages, Wrapped, plain_columns, run_of_messages, wrapped_columns
 from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Raw, Spans, columns_between, pieces_of
@@ -30,10 +31,9 @@ OFFSET_END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries:
-    """Batches, or compressed messages, that follow each other."""
+class _Wrappers:
+    """Compressed messages that follow each other, and single ones that begin no run."""
 
-    are_batches: bool
     entries: list[Entry]
 
     @property
@@ -41,7 +41,7 @@ class _Entries:
         return self.entries[-1].last_offset
 
 
-_Part: TypeAlias = "Messages | _Entries"
+_Part: TypeAlias = "BatchRun | Messages | _Wrappers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,16 @@ def scan(record_set: Raw, end_offset: int = OFFSET_END) -> Scanned:
     parts: list[_Part] = []
     position, offset_before = 0, -1
     while True:
-        run = None
+        run: BatchRun | Messages | None = None
         for entry in walk(record_set, position, offset_before):
-            if entry.magic < 2 and not codec_of(record_set, entry):
-                run = run_of_messages(record_set, entry.position, offset_before)
-                if run is not None:
-                    break
+            run = _run(record_set, entry, offset_before)
+            if run is not None:
+                break
             last = parts[-1] if parts else None
-            if isinstance(last, _Entries) and last.are_batches == (entry.magic == 2):
+            if isinstance(last, _Wrappers):
                 last.entries.append(entry)
             else:
-                parts.append(_Entries(entry.magic == 2, [entry]))
+                parts.append(_Wrappers([entry]))
             offset_before = entry.last_offset
             if offset_before >= end_offset - 1:
                 break
@@ -87,6 +86,15 @@ def scan(record_set: Raw, end_offset: int = OFFSET_END) -> Scanned:
         position, offset_before = run.end, run.last_offset
         if offset_before >= end_offset - 1:
             return Scanned(parts)
+
+
+def _run(record_set: Raw, entry: Entry, offset_before: int) -> BatchRun | Messages | None:
+    """What begins with this entry and can be read together; None: it is read by itself."""
+    if entry.magic == MAGIC:
+        return run_of_batches(record_set, entry.position, offset_before)
+    if codec_of(record_set, entry):
+        return None
+    return run_of_messages(record_set, entry.position, offset_before)
 
 
 def read_columns(
@@ -126,8 +134,8 @@ def _pieces(raw: Raw, part: _Part, offset_before: int, limits: Limits) -> Iterat
             yield from _one_by_one(raw, part.entries(), offset_before, limits)
         else:
             yield found
-    elif part.are_batches:
-        yield from batch_columns(raw, part.entries, limits)
+    elif isinstance(part, BatchRun):
+        yield from batch_columns(raw, part, limits)
     else:
         yield from _wrapped(raw, part.entries, offset_before, limits)
 

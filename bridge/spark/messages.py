@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.spark.spans import Columns, Limits, Raw, Spans, narrowed, no_headers
+from bridge.spark.spans import Columns, Limits, Raw, Spans, narrowed, no_headers, values_at
 from bridge.spark.varints import Bytes, Ints
 from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, OFFSET_MAX, Entry
 
@@ -109,7 +109,7 @@ def run_of_messages(raw: Raw, position: int, offset_before: int) -> Messages | N
     starts, ends = _chain(data, raw, position)
     if not len(starts):
         return None
-    offsets = _at(raw, np.dtype(">i8"), starts).astype(np.int64)
+    offsets = values_at(raw, np.dtype(">i8"), starts).astype(np.int64)
     before = np.empty_like(offsets)
     before[0], before[1:] = offset_before, offsets[:-1]
     wrong = (offsets <= before) | (offsets > OFFSET_MAX)
@@ -153,7 +153,7 @@ def wrapped_columns(buffer: bytes, wrapped: list[Wrapped], offset_before: int, l
     starts, ends = _chain(data, buffer, 0)
     if not len(starts) or ends[-1] != len(buffer):
         return None
-    inner = _at(buffer, np.dtype(">i8"), starts).astype(np.int64)
+    inner = values_at(buffer, np.dtype(">i8"), starts).astype(np.int64)
     begin = np.array([each.begin for each in wrapped], np.int64)
     first = np.searchsorted(starts, begin)
     if (first >= len(starts)).any() or (starts[first] != begin).any() or (first[1:] <= first[:-1]).any():
@@ -207,7 +207,7 @@ def _chain(data: Bytes, raw: Raw, position: int) -> tuple[Ints, Ints]:
         at = np.flatnonzero(may_begin) + position
         if not len(at) or at[0] != position:
             break
-        follows = at + ENTRY_PREFIX_BYTES + _at(raw, _SIZE, at + 8).astype(np.int64)
+        follows = at + ENTRY_PREFIX_BYTES + values_at(raw, _SIZE, at + 8).astype(np.int64)
         # Most places that only look like a beginning are not followed by another: gone here, they break no chain.
         leads_on = (follows >= stop) | may_begin.take(follows - position, mode="clip")
         leads_on[0] = True
@@ -249,12 +249,6 @@ def _following(at: Ints, follows: Ints) -> slice | Ints:
             return np.concatenate(chosen)
 
 
-def _at(raw: Raw, kind: np.dtype[Any], at: Ints) -> NDArray[Any]:
-    """One value of ``kind`` at each of these bytes, aligned or not; all must lie inside."""
-    everywhere: NDArray[Any] = np.ndarray((len(raw) - kind.itemsize + 1,), kind, raw, strides=(1,))
-    return everywhere[at]
-
-
 # --- what stands in them ------------------------------------------------------------------------------------------
 
 
@@ -275,7 +269,7 @@ def _fields(raw: Raw, run: Messages, check_crcs: bool) -> _Fields | None:
     # The least has a header and the length of a value.
     if int((run.ends - run.starts).min()) < header.itemsize + _LENGTH_BYTES:
         return None
-    heads = _at(raw, header, run.starts)
+    heads = values_at(raw, header, run.starts)
     if check_crcs and not _is_sound(raw, run, heads):
         return None
     key_start = run.starts + header.itemsize
@@ -284,7 +278,7 @@ def _fields(raw: Raw, run: Messages, check_crcs: bool) -> _Fields | None:
     value_start = key_end + _LENGTH_BYTES
     if (value_start > run.ends).any():
         return None
-    value_length = _at(raw, _SIZE, key_end).astype(np.int64)
+    value_length = values_at(raw, _SIZE, key_end).astype(np.int64)
     if (value_start + value_length > run.ends).any():
         return None
     if run.magic == 0:

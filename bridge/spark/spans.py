@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,12 @@ class Limits:
     with_headers: bool
     check_crcs: bool
     decompressed_bytes_max: int
+
+
+def values_at(raw: Raw, kind: np.dtype[Any], at: Ints) -> NDArray[Any]:
+    """One value of ``kind`` at each of these bytes, aligned or not; all must lie inside."""
+    everywhere: NDArray[Any] = np.ndarray((len(raw) - kind.itemsize + 1,), kind, raw, strides=(1,))
+    return everywhere[at]
 
 
 def narrowed(columns: Columns, limits: Limits) -> Columns:

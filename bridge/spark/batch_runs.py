@@ -1,0 +1,115 @@
+"""Runs of batches of format 2: where they lie, and all their headers at once.  Pure; numpy only.
+
+    int64 base offset, int32 size, int32 leader epoch, int8 magic, uint32 crc | int16 attributes,
+    int32 last offset delta, int64 base timestamp, int64 max timestamp, producer (14 bytes), int32 count, records
+
+A batch says only how long it is, so the walk goes from one to the next; it looks at sizes and magic alone.  Everything
+else is looked at for all batches together.
+
+Nothing here raises: a run ends in front of what does not fit together, and ``wire.entries.walk`` has the last word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.spark.spans import Raw, values_at
+from bridge.spark.varints import Ints
+from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, MAGIC_POSITION, OFFSET_MAX, Entry
+
+MAGIC = 2
+COVERED_POSITION = 21
+"""The first byte that the checksum of a batch covers, from its beginning."""
+
+_HEADER = np.dtype(
+    {
+        "names": ["offset", "crc", "attributes", "delta", "base_timestamp", "max_timestamp", "count"],
+        "formats": [">i8", ">u4", ">i2", ">i4", ">i8", ">i8", ">i4"],
+        "offsets": [0, 17, 21, 23, 27, 35, 57],
+        "itemsize": ENTRY_PREFIX_BYTES + BATCH_BYTES_MIN,
+    }
+)
+HEADER_BYTES = _HEADER.itemsize
+
+_SIZE = Struct(">i")
+_SIZE_POSITION = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """Complete batches that follow each other in one buffer, one element each.
+
+    ``heads``: crc, attributes, base_timestamp, max_timestamp and count, as the batches say them.
+    """
+
+    starts: Ints
+    ends: Ints
+    offsets: Ints
+    last_offsets: Ints
+    heads: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def end(self) -> int:
+        """The byte behind the last."""
+        return int(self.ends[-1])
+
+    @property
+    def last_offset(self) -> int:
+        return int(self.last_offsets[-1])
+
+    def chosen(self, which: slice | NDArray[Any]) -> BatchRun:
+        """Some of them."""
+        return BatchRun(
+            self.starts[which], self.ends[which], self.offsets[which], self.last_offsets[which], self.heads[which]
+        )
+
+    def up_to(self, end_offset: int) -> BatchRun:
+        """Those up to the one that covers the last offset before ``end_offset``."""
+        number = int(self.last_offsets.searchsorted(end_offset - 1)) + 1
+        return self if number >= len(self) else self.chosen(slice(number))
+
+    def entry(self, index: int) -> Entry:
+        """One of them, for the record reader."""
+        start, end = int(self.starts[index]), int(self.ends[index])
+        return Entry(start, end, MAGIC, int(self.offsets[index]), int(self.last_offsets[index]))
+
+
+def run_of_batches(raw: Raw, position: int, offset_before: int) -> BatchRun | None:
+    """The longest run of complete batches from ``position`` on whose offsets increase."""
+    bounds = _bounds(raw, position)
+    starts, ends = bounds[:-1], bounds[1:]
+    if not len(starts):
+        return None
+    heads = values_at(raw, _HEADER, starts)
+    offsets = heads["offset"].astype(np.int64)
+    # Where this overflows the offset is too large as well.
+    last_offsets = offsets + heads["delta"]
+    before = np.empty_like(offsets)
+    before[0], before[1:] = offset_before, last_offsets[:-1]
+    wrong = (offsets <= before) | (last_offsets < offsets) | (last_offsets > OFFSET_MAX)
+    run = BatchRun(starts, ends, offsets, last_offsets, heads)
+    if wrong.any():
+        sound = int(wrong.argmax())
+        return run.chosen(slice(sound)) if sound else None
+    return run
+
+
+def _bounds(raw: Raw, position: int) -> Ints:
+    """Where complete batches begin, and where the last one ends."""
+    bounds = [position]
+    size_at, last = _SIZE.unpack_from, len(raw) - HEADER_BYTES
+    while position <= last and raw[position + MAGIC_POSITION] == MAGIC:
+        (size,) = size_at(raw, position + _SIZE_POSITION)
+        position += ENTRY_PREFIX_BYTES + size
+        if size < BATCH_BYTES_MIN or position > len(raw):
+            break
+        bounds.append(position)
+    return np.array(bounds, np.int64)
