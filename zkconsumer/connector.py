@@ -12,31 +12,11 @@ the same group, fetches them from the brokers, and keeps its offsets in ZooKeepe
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-import weakref
-from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.core.stores import NotWritten, Source
-from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
-from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
-from zkconsumer.core.view import STATIC, Subscription
-from zkconsumer.errors import (
-    ConnectorClosed,
-    ConsumerRebalanceFailedException,
-    ForkedError,
-    MessageStreamsExistException,
-    OffsetsNotCommitted,
-    UsageError,
-)
-from zkconsumer.kafka.chunks import ChunkQueue
-from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.observe.dump import write_metrics
+from zkconsumer.connector_base import ConsumerConnector, Position, fetch_settings_of
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import (
     channel_settings_of,
@@ -45,49 +25,27 @@ from zkconsumer.runtime.from_config import (
     planner_of,
     stores_of,
 )
-from zkconsumer.runtime.health import HealthServer, hide, show
 from zkconsumer.runtime.look import Looker
-from zkconsumer.runtime.member import ANY_TOPIC, Member, QueueKey
-from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
-from zkconsumer.types import Hooks, TopicPartition
+from zkconsumer.runtime.member import Member
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.registration import format_registration, parse_registration, registration_of
 from zkconsumer.zk.security import security_of
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable
 
     from zkconsumer.config import ConsumerConfig
-    from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.kafka.connection import Connect
-    from zkconsumer.observe.metrics import Sample
+    from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
 
-SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
+__all__ = ["Position", "ZookeeperConsumerConnector"]
+
 COMMIT_TIMEOUT_MS = 10_000
 """How long ZooKeeper may take for a commit."""
 
-OFFSET_MAX = 2**63 - 1
 
-log = logging.getLogger("zkconsumer.connector")
-
-_connectors: weakref.WeakSet[ZookeeperConsumerConnector] = weakref.WeakSet()
-
-
-class Position(NamedTuple):
-    """Where a partition stands, and where it began here.
-
-    ``offset``: the next one that the program has not moved past, -1 while it is not known.  ``started_at``: the stored
-    offset from which it started, -1 when there was none; ``source`` says which store told it.
-    """
-
-    offset: int
-    started_at: int
-    source: Source
-
-
-class ZookeeperConsumerConnector:
+class ZookeeperConsumerConnector(ConsumerConnector[Member]):
     """A member of a ZooKeeper consumer group; a context manager.
 
     The constructor connects to ZooKeeper and waits for it at most ``zookeeper.connection.timeout.ms``: it raises
@@ -102,6 +60,8 @@ class ZookeeperConsumerConnector:
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
+    _LEFT_BEHIND = "ZooKeeper did not confirm everything; nodes of this member that are left end with its session"
+
     def __init__(
         self,
         config: ConsumerConfig,
@@ -112,24 +72,16 @@ class ZookeeperConsumerConnector:
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        self.config = config
-        self.consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
-        paths.check_consumer_id(self.consumer_id)
-        self._clock = clock
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._closed = False
-        self._closing = threading.Event()
-        self._streams: list[KafkaStream[Any, Any]] = []
-        self._created = False
+        consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        paths.check_consumer_id(consumer_id)
         security = security_of(config)
         make_store = store or partial(KazooStore, security=security)
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        self._member = Member(
+        member = Member(
             config.group_id,
-            group_settings_of(config, self.consumer_id),
-            planner_of(config, self.consumer_id),
-            self._fetch_settings(),
+            group_settings_of(config, consumer_id),
+            planner_of(config, consumer_id),
+            fetch_settings_of(config),
             num_fetchers=config.num_consumer_fetchers,
             store=self.store,
             brokers=BrokerAccess.of(
@@ -140,406 +92,13 @@ class ZookeeperConsumerConnector:
             channel=channel_settings_of(config),
             hooks=hooks,
         )
-        for key, why in config.ignored.items():
-            log.warning("setting-ignored key=%s why=%r", key, why)
-        self._health: HealthServer | None = None
-        self._looker = Looker(self._member, config.group_id, self._handed_out_at_ms, clock)
-        try:
-            if config.health_socket is not None:
-                self._health = show(self._looker, config.health_socket)
-            self._member.start(config.zookeeper_connection_timeout_ms)
-        except BaseException:
-            self._hide()
-            self._member.close()
-            raise
-        _connectors.add(self)
-
-    # --- streams --------------------------------------------------------------------------------------------
-
-    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Have this called in every rebalance (0.9 and later); another one that was set before is forgotten.
-
-        ``listener`` is a ``ConsumerRebalanceListener``.  Its two methods are called in turns on a thread of their own
-        and never at the same time, and not after ``close`` has returned; ``close`` itself calls neither, as in the
-        original.  No automatic commit covers what leaves before the first has returned (the original's does); what the
-        listener commits itself is accepted.
-
-        Raises ``MessageStreamsExistException`` once streams were created, ``UsageError`` for what is no listener.
-        """
-        self._check_usable()
-        for name in ("before_releasing_partitions", "before_starting_fetchers"):
-            if not callable(getattr(listener, name, None)):
-                raise UsageError(f"{listener!r} is no rebalance listener: it has no method {name}")
-        with self._lock:
-            if self._created:
-                raise MessageStreamsExistException(
-                    f"{type(self).__name__} can only set consumer rebalance listener before creating streams"
-                )
-            self._member.listener.set(listener)
-
-    def create_message_streams(
-        self,
-        topic_count_map: Mapping[str, int],
-        key_decoder: Decoder = default_decoder,
-        value_decoder: Decoder = default_decoder,
-    ) -> dict[str, list[KafkaStream[Any, Any]]]:
-        """Register with these threads a topic, take the share of the partitions, and give a stream a thread.
-
-        Waits for the first whole share at most max(``rebalance.max.retries`` x ``rebalance.backoff.ms``, twice the
-        negotiated session time-out); then the streams are returned with one warning, while the attempts go on.
-        With ``rebalance.fail.fast`` the registration is deleted instead and ``ConsumerRebalanceFailedException``
-        raised.  (The original raises and leaves its registration behind.)
-
-        Raises ``MessageStreamsExistException`` on a second call, ``UsageError`` for what is not a topic or not a
-        number of threads, ``ConsumerIdInUse`` when another live session holds the ``consumer.id``,
-        ``MigrationError`` when the group is kept elsewhere.  Where brokers may refuse us (TLS, SASL,
-        ``bootstrap.servers``) one of them is spoken to first, and an ``AuthenticationException`` raised within 10 s, so
-        that nothing is registered that could not read.  An empty map registers all the same, as in the original.
-        """
-        self._check_usable()
-        threads = self._checked(topic_count_map)
-        self._check_brokers()
-        self._create_once()
-        streams: dict[str, list[KafkaStream[Any, Any]]] = {}
-        queues: dict[QueueKey, ChunkQueue] = {}
-        for topic, count in threads.items():
-            for number in range(count):
-                thread, queue, stream = self._make_stream(number, key_decoder, value_decoder)
-                queues[topic, thread] = queue
-                streams.setdefault(topic, []).append(stream)
-        self._member.join(Subscription(STATIC, threads), queues)
-        self._wait_for_first_share()
-        return streams
-
-    def create_message_streams_by_filter(
-        self,
-        topic_filter: TopicFilter,
-        num_streams: int = 1,
-        key_decoder: Decoder = default_decoder,
-        value_decoder: Decoder = default_decoder,
-    ) -> list[KafkaStream[Any, Any]]:
-        """Register with a ``Whitelist`` or a ``Blacklist``, and give so many streams, shared by all topics it allows.
-
-        Topics that are created, that grow and that go later are taken up and given back by themselves; what stays is
-        not paused.  Waits, and raises, as ``create_message_streams`` does; each connector makes streams once, in one
-        of the two ways, else ``MessageStreamsExistException`` (a plain ``RuntimeException`` in the original).
-
-        Raises ``UsageError``, before anything is written, for a number of streams that cannot be (0 stops the whole
-        group in the original, as soon as a topic matches) and for a pattern that other members would read otherwise
-        than it stands.  A pattern that no Java compiles, or that cannot be evaluated exactly here, is refused where
-        the filter is made.
-        """
-        self._check_usable()
-        subscription = self._checked_filter(topic_filter, num_streams)
-        self._check_brokers()
-        self._create_once()
-        streams: list[KafkaStream[Any, Any]] = []
-        queues: dict[QueueKey, ChunkQueue] = {}
-        for number in range(num_streams):
-            thread, queue, stream = self._make_stream(number, key_decoder, value_decoder)
-            queues[ANY_TOPIC, thread] = queue
-            streams.append(stream)
-        self._member.join(subscription, queues)
-        self._wait_for_first_share()
-        return streams
-
-    def _check_brokers(self) -> None:
-        if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
-            self._member.check_brokers()
-
-    def _create_once(self) -> None:
-        with self._lock:
-            if self._created:
-                raise MessageStreamsExistException(
-                    f"{type(self).__name__} can create message streams at most once, by topics or by a filter; make "
-                    "another connector for other topics"
-                )
-            self._created = True
-
-    def _make_stream(
-        self, number: int, key_decoder: Decoder, value_decoder: Decoder
-    ) -> tuple[str, ChunkQueue, KafkaStream[Any, Any]]:
-        """A stream with its thread id and its queue."""
-        thread = make_thread_id(self.consumer_id, number)
-        queue = ChunkQueue(self.config.queued_max_message_chunks)
-        stream: KafkaStream[Any, Any] = KafkaStream(
-            thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
-        )
-        stream.iterator().on_poison = self._member.observing.poisoned
-        self._streams.append(stream)
-        return thread, queue, stream
-
-    def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
-        if not isinstance(topic_count_map, Mapping):
-            raise UsageError("topic_count_map must be a mapping from topic to number of threads")
-        for topic, count in topic_count_map.items():
-            paths.check_topic(topic)
-            if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= THREADS_PER_TOPIC_MAX:
-                raise UsageError(
-                    f"topic {topic!r}: {count!r} is not a number of threads between 1 and {THREADS_PER_TOPIC_MAX}"
-                )
-        if sum(topic_count_map.values()) > THREADS_PER_TOPIC_MAX:
-            raise UsageError(f"a registration may ask for at most {THREADS_PER_TOPIC_MAX} threads in all")
-        return dict(topic_count_map)
-
-    def _checked_filter(self, topic_filter: TopicFilter, num_streams: int) -> Subscription:
-        """What is registered; refused when it would not be read back as it stands."""
-        if not isinstance(topic_filter, Whitelist | Blacklist):
-            raise UsageError(f"{topic_filter!r} is no topic filter: give Whitelist(pattern) or Blacklist(pattern)")
-        if isinstance(num_streams, bool) or not isinstance(num_streams, int) or num_streams < 1:
-            raise UsageError(f"{num_streams!r} is not a number of streams: 1 to {THREADS_PER_TOPIC_MAX}")
-        if num_streams > THREADS_PER_TOPIC_MAX:
-            raise UsageError(f"{num_streams} streams are too many: 1 to {THREADS_PER_TOPIC_MAX}")
-        subscription = Subscription(topic_filter.pattern, {topic_filter.regex: num_streams})
-        read = parse_registration(format_registration(registration_of(subscription, "0")))
-        if normalise(topic_filter.regex) != topic_filter.regex or read.subscription != subscription.topics:
-            raise UsageError(
-                f"the filter {topic_filter.regex!r} would be read back otherwise than it stands: every reader strips "
-                "blanks and quotes at its ends once more; write it without them"
-            )
-        return subscription
-
-    def _wait_for_first_share(self) -> None:
-        config = self.config
-        timeout_ms = max(
-            config.rebalance_max_retries * config.rebalance_backoff_ms,
-            SESSION_TIMEOUTS_FOR_FIRST_SHARE * self._member.negotiated_timeout_ms,
-        )
-        if self._member.wait_for_share(timeout_ms):
-            return
-        words = f"{self.consumer_id} did not get its whole share within {timeout_ms} ms"
-        if config.rebalance_fail_fast:
-            left = "was deleted" if self._member.leave() else "ends with the session"
-            raise ConsumerRebalanceFailedException(f"{words}; its registration {left} (rebalance.fail.fast)")
-        log.warning("share-not-whole member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
-
-    # --- offsets --------------------------------------------------------------------------------------------
-
-    def commit_offsets(
-        self, offsets: Mapping[TopicPartition, int] | None = None, *, retry_on_failure: bool = True
-    ) -> None:
-        """Write the consumed offset of every partition that moved, or the given next offsets (0.9 and later).
-
-        With ``offsets.storage=kafka`` Kafka is told every offset, moved or not, because brokers forget what is not
-        repeated; with dual commit ZooKeeper comes first, and Kafka gets what ZooKeeper took.
-
-        Of streams that the calling thread read last, the message in hand is covered as well, as old code expects;
-        of other streams only what their threads have moved past.  What is stored never goes back: a given offset below
-        it is passed over.
-
-        ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
-        apart, where another try can help, for partitions that stayed ours, in the same stream, and were not reset:
-        after that an offset of before may be one of other records.  (Documented so in the original, and turned round
-        since 0.9.)
-
-        Raises ``OffsetsNotCommitted``, with the store and the reason for each partition, when something was not
-        written: it is then handed out again, here or elsewhere.  (The original returned normally.)  Raises
-        ``UsageError`` for what is no partition or no offset, before anything is written.
-        """
-        self._check_usable()
-        ownerships = self._ownerships()
-        positions = self._consumed() if offsets is None else _checked_offsets(offsets)
-        timeout_ms = COMMIT_TIMEOUT_MS
-        if stores_of(self.config).in_kafka:
-            # The coordinator is looked for, and asked, and each may take that long.
-            timeout_ms += 3 * self.config.offsets_channel_socket_timeout_ms
-        refused = self._member.commit(positions, timeout_ms)
-        for _ in range(self.config.offsets_commit_max_retries if retry_on_failure else 0):
-            if not self._to_try_again(refused, ownerships):
-                break
-            if self._closing.wait(self.config.offsets_channel_backoff_ms / 1000):
-                break
-            again = {tp: positions[tp] for tp in self._to_try_again(refused, ownerships)}
-            if not again:
-                break
-            refused = {tp: why for tp, why in refused.items() if tp not in again}
-            refused |= self._member.commit(again, timeout_ms)
-        if refused:
-            raise OffsetsNotCommitted({tp: str(why) for tp, why in refused.items()})
-
-    def _to_try_again(
-        self, refused: Mapping[TopicPartition, NotWritten], ownerships: dict[TopicPartition, tuple[object, int]]
-    ) -> list[TopicPartition]:
-        same = self._ownerships().items() & ownerships.items()
-        return [tp for tp, _ in same if tp in refused and not refused[tp].is_final]
-
-    def _ownerships(self) -> dict[TopicPartition, tuple[object, int]]:
-        """What is ours, and how often it was reset: as long as that is the same, a position means the same."""
-        return {tp: (info, info.resets) for tp, info in self._member.streams.held().items() if info.is_live}
-
-    def _consumed(self) -> dict[TopicPartition, int]:
-        """What is on its way out is committed with its release; without automatic commits only this can do it."""
-        infos = self._member.streams.held()
-        everything = not self.config.auto_commit_enable
-        positions = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
-        here = calling_thread()
-        for stream in self._streams:
-            in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None
-            if in_hand is not None and infos.get(in_hand[0].tp) is in_hand[0]:
-                positions[in_hand[0].tp] = in_hand[1]
-        return positions
-
-    # --- the end --------------------------------------------------------------------------------------------
-
-    def shutdown(self) -> None:
-        """Leave the group and end everything; may be called twice, and takes at most about ten seconds, or with offsets
-        in Kafka and a coordinator that does not answer about twenty.
-
-        The message in hand of the calling thread counts as consumed.  Offsets are committed (with
-        ``auto.commit.enable``), the owner nodes and the registration deleted, the streams ended.
-        """
-        self.close()
-
-    def close(self, *, covers_message_in_hand: bool = True) -> None:
-        """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed.
-
-        A rebalance listener that is being called is waited for, within ``rebalance.listener.timeout.ms``.
-        """
-        if os.getpid() != self._pid:
-            # The lock may be held by a thread that does not exist here.
-            return
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._closing.set()
-        here = calling_thread()
-        for stream in self._streams:
-            if stream.iterator().thread_id == here:
-                if covers_message_in_hand:
-                    stream.iterator().come_back()
-                else:
-                    stream.iterator().give_back()
-        left = self._member.leave()
-        clean = self._member.close()
-        self._hide()
-        if not (left and clean):
-            log.warning(
-                "close-incomplete member=%s: ZooKeeper did not confirm everything; nodes of this member that are left "
-                "end with its session, after at most %d ms",
-                self.consumer_id,
-                self._member.negotiated_timeout_ms,
-            )
-
-    def end_streams(self) -> None:
-        """Hand out nothing more, in every stream, at once; the member stays in its group until ``shutdown``."""
-        self._member.end_streams(None)
-
-    def __enter__(self) -> ZookeeperConsumerConnector:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(covers_message_in_hand=kind is None)
-
-    # --- what can be seen -----------------------------------------------------------------------------------
+        super().__init__(config, consumer_id, member, clock)
+        looker = Looker(member, config.group_id, self._handed_out_at_ms, clock)
+        self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property
-    def assignment(self) -> dict[TopicPartition, str]:
-        """What this member reads now: partition -> thread id."""
-        return self._member.streams.assignment
-
-    @property
-    def positions(self) -> dict[TopicPartition, Position]:
-        """Where this member stands in what it reads now, and where each partition started."""
-        return {
-            tp: Position(info.consumed_offset, info.started_at, info.source)
-            for tp, info in list(self._member.streams.infos.items())
-            if info.is_live
-        }
-
-    def metrics(self) -> dict[str, Any]:
-        """Everything that is measured, as it is now, for ``json.dumps``.
-
-        ``metrics``: MBean name of the original -> attribute -> value, of this connector alone, whatever others share
-        its client id.  ``counters``: what happened how often.  ``member``, ``group``, ``client_id``; ``at_ms``, since
-        1970.  Works after ``close``, too.  Costs nothing when nobody calls it.
-        """
-        return {
-            "member": self.consumer_id,
-            "group": self.config.group_id,
-            "client_id": self.config.client_id,
-            "at_ms": self._clock.wall_ms(),
-            "metrics": self._member.registry.mbeans(),
-            "counters": self.counters,
-        }
-
-    def dump_metrics(self, path: str | os.PathLike[str]) -> None:
-        """Write ``metrics()`` to this file, as JSON and in one piece; raises ``OSError`` when that cannot be done."""
-        write_metrics(Path(path), self.metrics())
-
-    def metric_samples(self) -> list[Sample]:
-        """The same metrics with their rows and labels, for exporters: see ``zkconsumer.observe.prometheus``."""
-        return list(self._member.registry.samples())
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """How often what happened so far."""
-        return self._member.counters.snapshot()
-
-    # --- inside ---------------------------------------------------------------------------------------------
-
-    def _handed_out_at_ms(self) -> list[int | None]:
-        return [stream.iterator().handed_out_at_ms for stream in list(self._streams)]
-
-    def _hide(self) -> None:
-        server, self._health = self._health, None
-        if server is not None:
-            hide(self._looker, server)
-
-    def _check_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
-            )
-        # A close waits for a rebalance listener that is being called, so that it can finish what it is there for.
-        if self._closed and not self._member.listener.is_waited_for_here:
-            raise ConnectorClosed(f"{self.consumer_id} is closed")
-        if self._member.failure is not None:
-            raise self._member.failure
-
-    def _end_in_child(self) -> None:
-        self._closed = True
-        forked = ForkedError(
-            f"{self.consumer_id} belongs to process {self._pid}, and this is a fork of it; make a connector here"
-        )
-        for stream in self._streams:
-            stream.iterator().fail(forked)
-
-    def _fetch_settings(self) -> FetchSettings:
-        config = self.config
-        return FetchSettings(
-            client_id=config.client_id,
-            max_bytes_each=config.fetch_message_max_bytes,
-            max_bytes=config.fetch_max_bytes,
-            min_bytes=config.fetch_min_bytes,
-            max_wait_ms=config.fetch_wait_max_ms,
-            socket_timeout_ms=config.socket_timeout_ms,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
-            backoff_ms=config.refresh_leader_backoff_ms,
-            reset_to_earliest=config.auto_offset_reset == "smallest",
-        )
-
-
-def _checked_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    checked: dict[TopicPartition, int] = {}
-    for tp, offset in offsets.items():
-        match tp:
-            case (str() as topic, int() as partition) if not isinstance(partition, bool):
-                pass
-            case _:
-                raise UsageError(f"{tp!r} is no partition: give TopicPartition(topic, number)")
-        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
-            raise UsageError(f"{topic}/{partition}: {offset!r} is no offset: a number from 0 to {OFFSET_MAX}")
-        checked[TopicPartition(topic, partition)] = offset
-    return checked
-
-
-def _end_streams_in_child() -> None:
-    """A forked child has no control thread and must not use the parent's sockets: its streams end with an error."""
-    for connector in list(_connectors):
-        connector._end_in_child()
-
-
-os.register_at_fork(after_in_child=_end_streams_in_child)
+    def _commit_timeout_ms(self) -> int:
+        if not stores_of(self.config).in_kafka:
+            return COMMIT_TIMEOUT_MS
+        # The coordinator is looked for, and asked, and each may take that long.
+        return COMMIT_TIMEOUT_MS + 3 * self.config.offsets_channel_socket_timeout_ms

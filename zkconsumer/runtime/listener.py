@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.core import events as ev
 from zkconsumer.runtime.callbacks import CallbackThread
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from zkconsumer.core import commands as do
     from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.runtime.control import Control
 
 CALLS_MAX = 1
 """The core asks only what has returned, so that nothing ever waits here for long."""
@@ -27,10 +26,17 @@ CALLS_MAX = 1
 log = logging.getLogger("zkconsumer.member")
 
 
+class Posts(Protocol):
+    """Who is told what becomes of the listener: a control thread."""
+
+    def post(self, event: ev.ListenerSet | ev.ListenerReturned) -> None:
+        """Hand this to the core, from any thread."""
+
+
 class ListenerCalls:
     """Calls ``listener``, and tells the core when it came back."""
 
-    def __init__(self, member: str, control: Control, on_death: OnDeath) -> None:
+    def __init__(self, member: str, control: Posts, on_death: OnDeath) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self._member = member
         self._control = control

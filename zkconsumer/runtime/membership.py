@@ -136,6 +136,10 @@ class ZooKeeperMembership:
         self.control.start(f"{self.id}-control", performer, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)
 
+    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Run something on the control thread again and again, not exactly; before ``run_with``."""
+        self.control.every(interval_ms, action)
+
     # --- what the program asks for ------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
