@@ -1,0 +1,78 @@
+"""What the log must know of a stored entry: a message, a wrapper, or a batch.  Pure.
+
+The walk over entries, and their layout, are those of ``zkconsumer.wire.entries``; here are the checksum of a whole
+entry and the fields of its header that an index, a list of epochs and the state of producers are made from.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import NamedTuple
+
+import google_crc32c
+
+from zkconsumer.wire.entries import Entry
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+
+CODEC_MASK = 0x07
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+OFFSET = Struct(">q")
+LEADER_EPOCH = Struct(">i")
+LEADER_EPOCH_AT = 12
+"""The offset stands at the front of an entry, the epoch behind its size: no checksum covers them."""
+
+_CRC = Struct(">I")
+_CRC_AT, _COVERED_AT = 12, 16
+_CRC_AT_V2, _COVERED_AT_V2 = 17, 21
+_ATTRIBUTES_AT = 17
+_TIMESTAMP_AT_V1 = 18
+_HEADER_V2 = Struct(">hiqqqhii")
+_FORMAT_1_BYTES_MIN = _TIMESTAMP_AT_V1 + OFFSET.size
+
+
+class StoredBatch(NamedTuple):
+    """One entry; ``position`` and ``end`` are bytes of its segment, or of the record set that it was found in.
+
+    ``max_timestamp`` −1: none.  ``leader_epoch`` −1, ``producer_id`` −1: none, as in formats 0 and 1.
+    """
+
+    position: int
+    end: int
+    magic: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int = -1
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    first_sequence: int = -1
+    record_count: int = 0
+    attributes: int = 0
+
+
+def describe(data: bytes | memoryview, entry: Entry) -> StoredBatch:
+    """What stands in the header of an entry; its checksum is not looked at."""
+    at, end = entry.position, entry.end
+    if entry.magic == 2:
+        attributes, _, _, newest, producer, epoch, sequence, count = _HEADER_V2.unpack_from(data, at + _COVERED_AT_V2)
+        (leader_epoch,) = LEADER_EPOCH.unpack_from(data, at + LEADER_EPOCH_AT)
+        return StoredBatch(
+            at, end, 2, entry.last_offset, newest, leader_epoch, producer, epoch, sequence, count, attributes
+        )
+    newest = NO_TIMESTAMP
+    if entry.magic == 1 and end - at >= _FORMAT_1_BYTES_MIN:
+        (newest,) = OFFSET.unpack_from(data, at + _TIMESTAMP_AT_V1)
+    return StoredBatch(at, end, entry.magic, entry.last_offset, newest, attributes=data[at + _ATTRIBUTES_AT])
+
+
+def is_sound(data: bytes | memoryview, entry: Entry) -> bool:
+    """Whether the checksum of the whole entry matches."""
+    if entry.magic == 2:
+        (crc,) = _CRC.unpack_from(data, entry.position + _CRC_AT_V2)
+        return bool(google_crc32c.value(bytes(data[entry.position + _COVERED_AT_V2 : entry.end])) == crc)
+    (crc,) = _CRC.unpack_from(data, entry.position + _CRC_AT)
+    return bool(zlib.crc32(data[entry.position + _COVERED_AT : entry.end]) == crc)

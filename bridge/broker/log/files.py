@@ -1,0 +1,169 @@
+"""Where the bytes of segments are: on disk, or in memory.
+
+Both are append-only.  On disk an append is one write behind the last byte: once it has returned, a killed process loses
+nothing of it, since the bytes are the operating system's.  Only a power cut can take them back; whoever must survive
+that has every append synchronised (``SyncPolicy.EVERY_APPEND``), which costs a turn of the disk each.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+OPEN_FILES_MAX = 128
+"""How many segments are kept open; the one used longest ago is closed first."""
+
+
+class SyncPolicy(Enum):
+    """When bytes go to the disk itself."""
+
+    SYSTEM = "system"
+    """When the operating system likes: survives ``kill -9``, not a power cut."""
+    EVERY_APPEND = "every-append"
+    """Before an append is acknowledged: survives a power cut as far as the disk tells the truth."""
+
+
+class SegmentFile(Protocol):
+    """The bytes of one segment."""
+
+    def append(self, data: bytes) -> None:
+        """Add all of it, or raise ``OSError`` and add nothing."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """The bytes from there on; fewer where the end comes first."""
+
+    def whole(self) -> memoryview:
+        """Everything, to be looked at once and released."""
+
+    def truncate(self, size: int) -> None:
+        """Cut off what follows."""
+
+    def delete(self) -> None:
+        """Remove it for good."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+
+    @property
+    def modified_ms(self) -> int:
+        """When it was last written, in ms since 1970."""
+
+
+class MemoryFile:
+    """A segment that nobody sees again once the process has ended."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self.modified_ms = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def append(self, data: bytes) -> None:
+        self._data += data
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self._data[position : position + size])
+
+    def whole(self) -> memoryview:
+        return memoryview(bytes(self._data))
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+
+    def delete(self) -> None:
+        self._data.clear()
+
+
+class OpenFiles:
+    """Descriptors of segment files, opened when they are needed."""
+
+    def __init__(self, policy: SyncPolicy) -> None:
+        self.policy = policy
+        self._open: OrderedDict[Path, int] = OrderedDict()
+
+    def descriptor(self, path: Path) -> int:
+        """Of this file, which is made if it is not there."""
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._open[path] = opened
+        if len(self._open) > OPEN_FILES_MAX:
+            os.close(self._open.popitem(last=False)[1])
+        return opened
+
+    def close(self, path: Path) -> None:
+        """Let go of one file."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        """Let go of all of them."""
+        for path in list(self._open):
+            self.close(path)
+
+
+class DiskFile:
+    """A segment in a file."""
+
+    def __init__(self, path: Path, files: OpenFiles) -> None:
+        self.path = path
+        self._files = files
+        self._size = path.stat().st_size if path.exists() else 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def modified_ms(self) -> int:
+        return int(self.path.stat().st_mtime_ns // 1_000_000) if self.path.exists() else 0
+
+    def append(self, data: bytes) -> None:
+        with self._undone_on_error() as descriptor:
+            view = memoryview(data)
+            position = self._size
+            while view:
+                written = os.pwrite(descriptor, view, position)
+                view, position = view[written:], position + written
+            if self._files.policy is SyncPolicy.EVERY_APPEND:
+                os.fdatasync(descriptor)
+        self._size += len(data)
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[int]:
+        descriptor = self._files.descriptor(self.path)
+        try:
+            yield descriptor
+        except OSError:
+            # What stands behind the known size is written over by the next append; a restart cuts it off.
+            with suppress(OSError):
+                os.ftruncate(descriptor, self._size)
+            raise
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._files.descriptor(self.path), max(0, min(size, self._size - position)), position)
+
+    def whole(self) -> memoryview:
+        if self._size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._files.descriptor(self.path), self._size, access=mmap.ACCESS_READ))
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._files.descriptor(self.path), size)
+        self._size = size
+
+    def delete(self) -> None:
+        self._files.close(self.path)
+        self.path.unlink(missing_ok=True)

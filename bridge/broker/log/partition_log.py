@@ -1,0 +1,232 @@
+"""The log of one partition: offsets from ``start`` up to and without ``end``.
+
+    append --> check sequence numbers --> number --> newest segment --> epochs, producers
+    read   --> the segment that holds the offset --> stored bytes
+
+Everything that is kept beside the bytes (index, epochs, producers) is a fold over them, and is made again when the log
+is opened.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from bridge.broker.log.batches import describe
+from bridge.broker.log.epochs import EpochEnd, LeaderEpochs
+from bridge.broker.log.files import SegmentFile
+from bridge.broker.log.produced import Refused, Rules, Sent, build, number
+from bridge.broker.log.producers import Producers, Written
+from bridge.broker.log.recovery import recover
+from bridge.broker.log.segment import Segment
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.wire.entries import Record, walk
+from zkconsumer.wire.records import iter_records
+
+READ_AT_ONCE_BYTES = 1024 * 1024
+"""How much is read at a time when a whole log is gone through."""
+
+
+class Storage(Protocol):
+    """Where the segments of one partition are."""
+
+    def segments(self) -> list[tuple[int, SegmentFile]]:
+        """Those that there are, by base offset, ascending."""
+
+    def create(self, base_offset: int) -> SegmentFile:
+        """A new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """``segment_bytes``: when a new segment begins.  ``retention_bytes`` −1: nothing is ever deleted."""
+
+    rules: Rules
+    segment_bytes: int
+    retention_bytes: int = -1
+    tells_old_duplicates: bool = False
+
+
+class Stored(NamedTuple):
+    """Where records were stored; ``is_duplicate``: they had been stored before."""
+
+    first_offset: int
+    last_offset: int
+    is_duplicate: bool = False
+
+
+class FoundTime(NamedTuple):
+    """A record's timestamp and offset."""
+
+    timestamp: int
+    offset: int
+
+
+class PartitionLog:
+    """Not for several threads: it belongs to the thread of its broker.
+
+    ``told`` hears what was cut off on opening, in words.  Raises ``PreconditionFailed`` for a log that is damaged in
+    the middle; nothing was changed then.
+    """
+
+    def __init__(self, name: str, storage: Storage, settings: LogSettings, told: Callable[[str], None]) -> None:
+        self.settings = settings
+        self._name = name
+        self._storage = storage
+        self._producers = Producers(tells_old_duplicates=settings.tells_old_duplicates)
+        self._epochs = LeaderEpochs()
+        self._segments: list[Segment] = []
+        self.end = 0
+        self._open(told)
+
+    @property
+    def start(self) -> int:
+        """The first offset that can be read."""
+        return self._segments[0].base_offset if self._segments else 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes are stored."""
+        return sum(segment.size for segment in self._segments)
+
+    def holds(self, offset: int) -> bool:
+        """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
+        return self.start <= offset <= self.end
+
+    def append_sent(self, sent: Sent, leader_epoch: int, wall_ms: int) -> Stored | Refused:
+        """Store what a producer sent, or recognise it.  ``OSError``: nothing was stored."""
+        for entry in sent.entries:
+            judged = self._producers.check(entry.batch)
+            if isinstance(judged, Written):
+                return Stored(judged.first_offset, judged.last_offset, is_duplicate=True)
+            if isinstance(judged, ErrorCode):
+                batch = entry.batch
+                words = f"producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.first_sequence}"
+                return Refused(judged, f"{words}: {judged.name}")
+        first = self.end
+        self._append(number(sent, first, leader_epoch, self.settings.rules), first, wall_ms)
+        return Stored(first, self.end - 1)
+
+    def append_records(self, records: list[Record], leader_epoch: int, wall_ms: int) -> Stored:
+        """Store records of our own, all or none (in format 2; before that, as one write).  ``OSError``: none."""
+        first = self.end
+        self._append(build(records, first, leader_epoch, self.settings.rules.magic), first, wall_ms)
+        return Stored(first, self.end - 1)
+
+    def read(self, offset: int, bytes_max: int, *, at_least_one: bool = False, cuts: bool = False) -> bytes:
+        """Stored entries from the one that holds ``offset`` on, of one segment."""
+        if offset >= self.end:
+            return b""
+        at = max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+        for segment in self._segments[at:]:
+            found = segment.read(offset, bytes_max, at_least_one=at_least_one, cuts=cuts)
+            if found or segment.base_offset > offset:
+                return found
+        return b""
+
+    def records(self) -> Iterator[Record]:
+        """Everything, in order."""
+        offset = self.start
+        while offset < self.end:
+            piece = self.read(offset, READ_AT_ONCE_BYTES, at_least_one=True)
+            if not piece:
+                return
+            yield from iter_records(piece, offset)
+            *_, last = walk(piece)
+            offset = last.last_offset + 1
+
+    def first_at_or_after(self, time_ms: int) -> FoundTime | None:
+        """The first record whose timestamp is not below the time."""
+        for segment in self._segments:
+            found = segment.first_with_timestamp(time_ms)
+            if found is not None:
+                return _first(found[1], found[0], time_ms)
+        return None
+
+    def newest(self) -> FoundTime | None:
+        """The first record with the greatest timestamp."""
+        all_newest = [found for segment in self._segments if (found := segment.newest()) is not None]
+        if not all_newest:
+            return None
+        greatest = max(newest for newest, _, _ in all_newest)
+        _, before, data = next(found for found in all_newest if found[0] == greatest)
+        return _first(data, before, greatest)
+
+    def segment_starts(self, time_ms: int, is_latest: bool, wall_ms: int) -> list[int]:
+        """Where segments begin that were last written at or before the time, newest first, as ListOffsets v0 has it.
+
+        The end of the log counts as a segment that is being written now, unless nothing stands in the newest one.
+        """
+        rows = [(segment.base_offset, segment.modified_ms) for segment in self._segments]
+        if not rows:
+            return [self.end] if is_latest or time_ms >= wall_ms else []
+        if self._segments[-1].size:
+            rows.append((self.end, wall_ms))
+        return [offset for offset, modified_ms in reversed(rows) if is_latest or modified_ms <= time_ms]
+
+    def end_of_epoch(self, epoch: int, leader_epoch: int) -> EpochEnd:
+        """See ``LeaderEpochs.end_of``."""
+        return self._epochs.end_of(epoch, leader_epoch, self.end)
+
+    def delete(self) -> None:
+        """Remove all of it."""
+        for segment in self._segments:
+            segment.delete()
+        self._segments.clear()
+
+    def _append(self, data: bytes, first_offset: int, wall_ms: int) -> None:
+        batches = [describe(data, entry) for entry in walk(data)]
+        if not self._segments or self._is_full(len(data)):
+            self._segments.append(Segment(self.end, self._storage.create(self.end), wall_ms))
+            self._retire()
+        self._segments[-1].append(data, batches, wall_ms)
+        for batch in batches:
+            self._epochs.stored(batch.leader_epoch, first_offset)
+            self._producers.stored(batch)
+            first_offset = batch.last_offset + 1
+        self.end = first_offset
+
+    def _is_full(self, more_bytes: int) -> bool:
+        newest = self._segments[-1]
+        return newest.size > 0 and newest.size + more_bytes > self.settings.segment_bytes
+
+    def _retire(self) -> None:
+        """The oldest segments go as long as what is left is still more than is to be kept."""
+        keep = self.settings.retention_bytes
+        while keep >= 0 and len(self._segments) > 1 and self.size - self._segments[0].size >= keep:
+            self._segments.pop(0).delete()
+
+    def _open(self, told: Callable[[str], None]) -> None:
+        found = self._storage.segments()
+        for number_, (base_offset, file) in enumerate(found):
+            whole = file.whole()
+            recovered = recover(whole, max(base_offset, self.end))
+            whole.release()
+            is_last = number_ == len(found) - 1
+            if recovered.problem:
+                where = f"{self._name}, segment {base_offset}, byte {recovered.sound_bytes}"
+                if not (is_last and recovered.is_torn):
+                    raise PreconditionFailed(
+                        f"{where}: {recovered.problem}, and sound records follow; restore the file from a copy, or "
+                        "delete the topic's directory if its records are not needed"
+                    )
+                told(f"{where}: {recovered.problem}; {file.size - recovered.sound_bytes} bytes are cut off")
+                file.truncate(recovered.sound_bytes)
+            segment = Segment(base_offset, file, file.modified_ms)
+            self.end = max(self.end, base_offset)
+            for batch in recovered.batches:
+                segment.index(batch)
+                self._epochs.stored(batch.leader_epoch, self.end)
+                self._producers.stored(batch)
+                self.end = batch.last_offset + 1
+            self._segments.append(segment)
+
+
+def _first(data: bytes, before: int, time_ms: int) -> FoundTime | None:
+    for record in iter_records(data, before + 1):
+        if record.timestamp >= time_ms:
+            return FoundTime(record.timestamp, record.offset)
+    return None

@@ -1,0 +1,255 @@
+"""What a producer sent, checked and made ready for the log.  Pure.
+
+    record set --check every entry--> numbered bytes, in the log's own format
+
+A batch of format 2, a message, and a wrapper of format 1 whose inner offsets count from 0 are numbered in place: their
+checksums do not cover the offset.  Everything else is written anew: a wrapper of format 0 (its inner offsets are
+absolute), and what came in an older format than the log's.
+
+What a producer says of offsets is not believed: those of 0.9 and before number every message 0, and are right to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from bridge.broker.log.batches import (
+    CONTROL,
+    LEADER_EPOCH,
+    LEADER_EPOCH_AT,
+    OFFSET,
+    TRANSACTIONAL,
+    StoredBatch,
+    describe,
+)
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.kafka.error_codes import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    INVALID_TXN_STATE,
+    MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode,
+)
+from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, Entry, Record, codec_of, read_head, walk
+from zkconsumer.wire.records import iter_records
+from zkconsumer.wire.records_legacy import open_wrapper
+
+BATCHES_ONLY_FROM = 3
+"""The Produce version from which a record set is exactly one batch of format 2 (0.11)."""
+
+ZSTD_FROM = 7
+"""The Produce version from which zstd may be sent (2.1, KIP-110)."""
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""What one entry may expand to: a hundred times the largest batch that is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the log of a topic takes.
+
+    ``magic``: the format that is stored.  ``is_compacted``: every record needs a key.  ``knows_invalid_record``: the
+    release has error 87 (2.4, KIP-467); older ones call such a thing corrupt.
+    """
+
+    magic: int
+    message_bytes_max: int
+    is_compacted: bool = False
+    knows_invalid_record: bool = True
+
+    @property
+    def invalid(self) -> ErrorCode:
+        """How the release calls what is sound and not allowed."""
+        return INVALID_RECORD if self.knows_invalid_record else CORRUPT_MESSAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing of it is stored; ``words`` are for the producer's log."""
+
+    code: ErrorCode
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentEntry:
+    """One entry as it came, and its records.  ``numbers_in_place``: only its header has to be written to number it."""
+
+    data: bytes
+    batch: StoredBatch
+    codec: int
+    records: tuple[Record, ...]
+    numbers_in_place: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record set that may be stored."""
+
+    entries: tuple[SentEntry, ...]
+
+    @property
+    def record_count(self) -> int:
+        """How many offsets it takes."""
+        return sum(len(entry.records) for entry in self.entries)
+
+
+def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) -> Sent | Refused:
+    """Look at everything before anything is stored: checksums, structure, counts, formats, keys, sizes."""
+    entries = []
+    end = 0
+    try:
+        data = _renumbered(bytes(record_set))
+        for entry in walk(data):
+            sent = _opened(data, entry)
+            refused = _entry_refused(entry, sent, produce_version, rules)
+            if refused is not None:
+                return refused
+            entries.append(sent)
+            end = entry.end
+    except (InvalidMessageException, UnsupportedCodec) as error:
+        return Refused(CORRUPT_MESSAGE, str(error))
+    if end != len(data) or not entries:
+        return Refused(CORRUPT_MESSAGE, f"{len(data) - end} of {len(data)} bytes are no whole entry")
+    if produce_version >= BATCHES_ONLY_FROM and len(entries) != 1:
+        return Refused(rules.invalid, f"{len(entries)} batches in one record set; this version has exactly one")
+    return Sent(tuple(entries))
+
+
+def _renumbered(message_set: bytes) -> bytes:
+    """The entries numbered from 0 on; what is no entry is left as it is, and the walk says what is wrong with it."""
+    numbered = bytearray(message_set)
+    position = offset = 0
+    while (head := read_head(message_set[position : position + _HEAD_BYTES])) is not None:
+        if head.bytes_total <= ENTRY_PREFIX_BYTES or position + head.bytes_total > len(message_set):
+            break
+        (sent_offset,) = OFFSET.unpack_from(message_set, position)
+        OFFSET.pack_into(numbered, position, offset)
+        offset += min(max(1, head.next_offset - sent_offset), _OFFSETS_MAX)
+        position += head.bytes_total
+    return bytes(numbered)
+
+
+_HEAD_BYTES = 32
+"""More than ``read_head`` looks at."""
+
+_OFFSETS_MAX = 2**31
+"""What one batch can cover at most."""
+
+
+def _opened(data: bytes, entry: Entry) -> SentEntry:
+    codec = codec_of(data, entry)
+    batch = describe(data, entry)
+    piece = data[entry.position : entry.end]
+    if entry.magic == 2 or codec == compression.NONE:
+        records = tuple(iter_records(piece, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX))
+        return SentEntry(piece, batch, codec, records, True)
+    inner, _ = open_wrapper(data, entry, True, DECOMPRESSED_BYTES_MAX)
+    numbered = _renumbered(inner)
+    messages: list[Record] = []
+    end = 0
+    for message in walk(numbered):
+        if message.magic > entry.magic or codec_of(numbered, message) != compression.NONE:
+            raise InvalidMessageException(f"a wrapper of format {entry.magic} holds what is no plain message of it")
+        messages += iter_records(numbered[message.position : message.end])
+        end = message.end
+    if end != len(numbered):
+        raise InvalidMessageException("the message set inside a wrapper is cut off")
+    return SentEntry(piece, batch, codec, tuple(messages), entry.magic == 1 and numbered == inner)
+
+
+def _entry_refused(entry: Entry, sent: SentEntry, produce_version: int, rules: Rules) -> Refused | None:
+    batch, records = sent.batch, sent.records
+    if len(sent.data) > rules.message_bytes_max:
+        words = f"{len(sent.data)} bytes; the topic takes {rules.message_bytes_max} (max.message.bytes)"
+        return Refused(MESSAGE_TOO_LARGE, words)
+    if entry.magic > rules.magic:
+        return _too_new(entry.magic, rules)
+    if produce_version >= BATCHES_ONLY_FROM and entry.magic < 2:
+        return Refused(rules.invalid, f"a message of format {entry.magic} in a version that has batches of format 2")
+    if sent.codec == compression.ZSTD and produce_version < ZSTD_FROM:
+        words = f"zstd in Produce v{produce_version}; v{ZSTD_FROM} and later have it"
+        return Refused(UNSUPPORTED_COMPRESSION_TYPE, words)
+    if entry.magic == 2:
+        if batch.attributes & CONTROL:
+            return Refused(rules.invalid, "a control batch from a client")
+        if batch.attributes & TRANSACTIONAL:
+            return Refused(INVALID_TXN_STATE, "a transactional batch, and this broker has no transactions")
+        offsets = [record.offset - entry.offset for record in records]
+        if offsets != list(range(batch.record_count)) or entry.last_offset - entry.offset + 1 != batch.record_count:
+            return Refused(rules.invalid, "the records of the batch are not numbered from 0 without a gap")
+        if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.first_sequence < 0):
+            return Refused(rules.invalid, "a producer id without an epoch or a sequence number")
+    if not records:
+        return Refused(rules.invalid, "an entry without records")
+    if rules.is_compacted and any(record.key is None for record in records):
+        return Refused(rules.invalid, "a record without a key in a compacted topic")
+    return None
+
+
+def _too_new(magic: int, rules: Rules) -> Refused:
+    words = f"format {magic}, and this release stores format {rules.magic}"
+    # A release before 0.11 looks for the checksum where a batch has something else.
+    return Refused(CORRUPT_MESSAGE if magic == 2 else UNSUPPORTED_FOR_MESSAGE_FORMAT, words)
+
+
+def number(sent: Sent, first_offset: int, leader_epoch: int, rules: Rules) -> bytes:
+    """The bytes to store, with offsets from ``first_offset`` on."""
+    if any(entry.batch.magic != rules.magic for entry in sent.entries):
+        # Everything in one entry of the log's format, compressed as the first one was.
+        records = tuple(record for entry in sent.entries for record in entry.records)
+        return build(records, first_offset, leader_epoch, rules.magic, sent.entries[0].codec)
+    pieces = []
+    for entry in sent.entries:
+        pieces.append(_numbered(entry, first_offset, leader_epoch))
+        first_offset += len(entry.records)
+    return b"".join(pieces)
+
+
+def _numbered(entry: SentEntry, first_offset: int, leader_epoch: int) -> bytes:
+    magic = entry.batch.magic
+    if not entry.numbers_in_place:
+        return build(entry.records, first_offset, leader_epoch, magic, entry.codec)
+    if magic < 2:
+        return OFFSET.pack(first_offset + len(entry.records) - 1) + entry.data[OFFSET.size :]
+    return _stamped(entry.data, first_offset, leader_epoch)
+
+
+def build(
+    records: Iterable[Record], first_offset: int, leader_epoch: int, magic: int, codec: int = compression.NONE
+) -> bytes:
+    """Records as one entry (without a codec in formats 0 and 1: one each) with offsets from ``first_offset`` on."""
+    made = build_record_set(
+        [replace(record, offset=first_offset + at) for at, record in enumerate(records)], magic, codec
+    )
+    return _stamped(made, first_offset, leader_epoch) if magic == 2 else made
+
+
+def _stamped(batch: bytes, first_offset: int, leader_epoch: int) -> bytes:
+    stamped = bytearray(batch)
+    OFFSET.pack_into(stamped, 0, first_offset)
+    LEADER_EPOCH.pack_into(stamped, LEADER_EPOCH_AT, leader_epoch)
+    return bytes(stamped)
+
+
+def converted(stored: bytes, magic: int) -> bytes:
+    """Stored entries for a reader that knows formats up to ``magic`` only, at their offsets.
+
+    Headers are lost, and timestamps in format 0.  ``UnsupportedCodec``: zstd, which only format 2 has.
+    """
+    pieces = []
+    for entry in walk(stored):
+        data = stored[entry.position : entry.end]
+        if entry.magic <= magic:
+            pieces.append(data)
+            continue
+        codec = codec_of(stored, entry)
+        if codec == compression.ZSTD:
+            raise UnsupportedCodec("zstd cannot be expressed in an older format")
+        pieces.append(build_record_set([replace(r, headers=()) for r in iter_records(data)], magic, codec))
+    return b"".join(pieces)

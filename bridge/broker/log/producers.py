@@ -1,0 +1,98 @@
+"""What a partition knows of idempotent producers (0.11, KIP-98).  Pure.
+
+A producer numbers the records that it sends to a partition.  The partition keeps the last batches of each producer: one
+that comes again is answered as before and not stored again, one that is not the next is refused.  The state is a fold
+over the log: whoever has replayed the log has it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from bridge.broker.log.batches import NO_PRODUCER_ID, StoredBatch
+from zkconsumer.kafka.error_codes import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode,
+)
+
+BATCHES_KEPT = 5
+"""How many batches of a producer are known again: as many requests as an idempotent producer has under way (1.0)."""
+
+PRODUCERS_MAX = 10_000
+"""How many producers a partition knows; the one that wrote longest ago is forgotten first."""
+
+SEQUENCES = 2**31
+"""After the last sequence number comes 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One batch of a producer: sequence numbers and offsets, the last ones included."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """The newest epoch of one producer, and its last batches in it."""
+
+    epoch: int
+    batches: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+
+class Producers:
+    """All producers of one partition.
+
+    ``tells_old_duplicates``: a batch from before those that are kept is told from one that is too early (1.0 and 1.1);
+    later releases call both out of order.
+    """
+
+    def __init__(self, *, tells_old_duplicates: bool = False) -> None:
+        self._tells_old_duplicates = tells_old_duplicates
+        self._known: OrderedDict[int, Producer] = OrderedDict()
+
+    def check(self, batch: StoredBatch) -> ErrorCode | Written | None:
+        """What to do with a batch: store it (None), answer as before (``Written``), or refuse it.
+
+        The rules of 2.5 and later (KIP-360): a producer that is not known here may begin with any number, a new epoch
+        of a known one begins with 0.
+        """
+        known = self._known.get(batch.producer_id)
+        if batch.producer_id == NO_PRODUCER_ID or known is None:
+            return None
+        if batch.producer_epoch < known.epoch:
+            return INVALID_PRODUCER_EPOCH
+        if batch.producer_epoch > known.epoch:
+            return OUT_OF_ORDER_SEQUENCE_NUMBER if batch.first_sequence else None
+        last_sequence = _last_sequence(batch)
+        for written in known.batches:
+            if (written.first_sequence, written.last_sequence) == (batch.first_sequence, last_sequence):
+                return written
+        if batch.first_sequence == (known.batches[-1].last_sequence + 1) % SEQUENCES:
+            return None
+        if self._tells_old_duplicates and last_sequence < known.batches[0].first_sequence:
+            return DUPLICATE_SEQUENCE_NUMBER
+        return OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def stored(self, batch: StoredBatch) -> None:
+        """A batch stands in the log, now or since ever."""
+        if batch.producer_id == NO_PRODUCER_ID:
+            return
+        known = self._known.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            known = self._known[batch.producer_id] = Producer(batch.producer_epoch)
+        first_offset = batch.last_offset - batch.record_count + 1
+        known.batches.append(Written(batch.first_sequence, _last_sequence(batch), first_offset, batch.last_offset))
+        self._known.move_to_end(batch.producer_id)
+        if len(self._known) > PRODUCERS_MAX:
+            self._known.popitem(last=False)
+
+
+def _last_sequence(batch: StoredBatch) -> int:
+    return (batch.first_sequence + batch.record_count - 1) % SEQUENCES

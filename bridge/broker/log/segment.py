@@ -1,0 +1,87 @@
+"""One segment: entries one after the other, and an index that says where each is.
+
+The index is three columns of numbers, one row an entry.  It is made by looking at the whole segment when the log is
+opened, and is never stored: what is not there cannot disagree with the bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+from bridge.broker.log.batches import StoredBatch
+from bridge.broker.log.files import SegmentFile
+
+
+class Segment:
+    """Entries from ``base_offset`` on.  ``modified_ms``: when the last one came, in ms since 1970."""
+
+    def __init__(self, base_offset: int, file: SegmentFile, modified_ms: int) -> None:
+        self.base_offset = base_offset
+        self.modified_ms = modified_ms
+        self._file = file
+        self._last_offsets = array("q")
+        self._ends = array("q")
+        self._newest = array("q")
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._file.size
+
+    def index(self, batch: StoredBatch) -> None:
+        """An entry stands in the file."""
+        self._last_offsets.append(batch.last_offset)
+        self._ends.append(batch.end)
+        self._newest.append(batch.max_timestamp)
+
+    def append(self, data: bytes, batches: list[StoredBatch], wall_ms: int) -> None:
+        """Store entries, whose positions count from the start of ``data``.  ``OSError``: nothing was stored."""
+        base = self._file.size
+        self._file.append(data)
+        for batch in batches:
+            self.index(batch._replace(position=base + batch.position, end=base + batch.end))
+        self.modified_ms = wall_ms
+
+    def read(self, offset: int, bytes_max: int, *, at_least_one: bool, cuts: bool) -> bytes:
+        """Entries from the one that holds ``offset`` on.
+
+        ``at_least_one``: the first comes whole whatever its size.  ``cuts``: where not even the first fits, its head
+        comes, as brokers before 0.10.1 send it.
+        """
+        first = bisect_left(self._last_offsets, offset)
+        if first >= len(self._ends):
+            return b""
+        start = self._start(first)
+        end = self._start(bisect_left(self._ends, start + bytes_max + 1, first))
+        if end == start and at_least_one:
+            end = self._ends[first]
+        if end == start and cuts:
+            end = start + bytes_max
+        return self._file.read(start, end - start)
+
+    def first_with_timestamp(self, time_ms: int) -> tuple[int, bytes] | None:
+        """The first entry that has a record at or after the time: the offset before it, and its bytes."""
+        for at, newest in enumerate(self._newest):
+            if newest >= time_ms:
+                return self._entry(at)
+        return None
+
+    def newest(self) -> tuple[int, int, bytes] | None:
+        """The greatest timestamp, and the first entry that has it: the offset before it, and its bytes."""
+        if not self._newest:
+            return None
+        greatest = max(self._newest)
+        return greatest, *self._entry(self._newest.index(greatest))
+
+    def delete(self) -> None:
+        """Remove its bytes."""
+        self._file.delete()
+
+    def _start(self, at: int) -> int:
+        return self._ends[at - 1] if at else 0
+
+    def _entry(self, at: int) -> tuple[int, bytes]:
+        before = self._last_offsets[at - 1] if at else self.base_offset - 1
+        start = self._start(at)
+        return before, self._file.read(start, self._ends[at] - start)

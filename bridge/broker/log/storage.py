@@ -1,0 +1,48 @@
+"""Where the segments of a partition are: a directory, or nowhere but here.
+
+A segment's file is named as Kafka names it, by its base offset in twenty digits, and holds the same bytes: Kafka's own
+``kafka-dump-log`` reads it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SegmentFile
+
+SUFFIX = ".log"
+OFFSET_DIGITS = 20
+
+
+class MemoryStorage:
+    """Segments in memory."""
+
+    def segments(self) -> list[tuple[int, SegmentFile]]:
+        return []
+
+    def create(self, base_offset: int) -> SegmentFile:
+        return MemoryFile()
+
+
+class DiskStorage:
+    """Segments in a directory, which is made with the first of them."""
+
+    def __init__(self, folder: Path, files: OpenFiles) -> None:
+        self._folder = folder
+        self._files = files
+
+    def segments(self) -> list[tuple[int, SegmentFile]]:
+        if not self._folder.is_dir():
+            return []
+        paths = sorted(path for path in self._folder.iterdir() if path.suffix == SUFFIX and path.stem.isdigit())
+        return [(int(path.stem), DiskFile(path, self._files)) for path in paths]
+
+    def create(self, base_offset: int) -> SegmentFile:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return DiskFile(self._folder / f"{base_offset:0{OFFSET_DIGITS}}{SUFFIX}", self._files)
+
+
+def remove_folder(folder: Path) -> None:
+    """A whole directory; one that is not there is no error."""
+    shutil.rmtree(folder, ignore_errors=True)
