@@ -237,19 +237,24 @@ def _stamped(batch: bytes, first_offset: int, leader_epoch: int) -> bytes:
     return bytes(stamped)
 
 
-def converted(stored: bytes, magic: int) -> bytes:
+def converted(stored: bytes, magic: int, *, knows_zstd: bool) -> bytes:
     """Stored entries for a reader that knows formats up to ``magic`` only, at their offsets.
 
-    Headers are lost, and timestamps in format 0.  ``UnsupportedCodec``: zstd, which only format 2 has.
+    Headers are lost, and timestamps in format 0.  What is cut off at the end stays so.  ``UnsupportedCodec``: zstd for
+    a reader that does not know it, or that knows older formats only.
     """
     pieces = []
+    end = 0
     for entry in walk(stored):
         data = stored[entry.position : entry.end]
+        end = entry.end
+        codec = codec_of(stored, entry)
+        if codec == compression.ZSTD and (entry.magic > magic or not knows_zstd):
+            raise UnsupportedCodec("zstd cannot be sent to this reader")
         if entry.magic <= magic:
             pieces.append(data)
             continue
-        codec = codec_of(stored, entry)
-        if codec == compression.ZSTD:
-            raise UnsupportedCodec("zstd cannot be expressed in an older format")
         pieces.append(build_record_set([replace(r, headers=()) for r in iter_records(data)], magic, codec))
+    if end == 0:
+        return stored
     return b"".join(pieces)

@@ -1,0 +1,57 @@
+"""What a node answers, one file a family of APIs.
+
+Each handler is a function of the node and the call that gives the answer's body; Fetch, which may wait, and Produce,
+which may have no answer, reply themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bridge.broker.apis.configs import describe_configs
+from bridge.broker.apis.fetch import handle_fetch
+from bridge.broker.apis.list_offsets import list_offsets, offset_for_leader_epoch
+from bridge.broker.apis.metadata import describe_cluster, metadata
+from bridge.broker.apis.produce import handle_produce, init_producer_id
+from bridge.broker.apis.topics import create_topics, delete_topics
+from zkconsumer.wire.schemas import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+
+if TYPE_CHECKING:
+    from bridge.broker.node import Node
+    from bridge.coordinator.kafka_apis import Call, Handler
+
+_AT_ONCE: dict[int, Callable[[Node, Call], Any]] = {
+    METADATA.key: metadata,
+    DESCRIBE_CLUSTER.key: describe_cluster,
+    LIST_OFFSETS.key: list_offsets,
+    OFFSET_FOR_LEADER_EPOCH.key: offset_for_leader_epoch,
+    INIT_PRODUCER_ID.key: init_producer_id,
+    CREATE_TOPICS.key: create_topics,
+    DELETE_TOPICS.key: delete_topics,
+    DESCRIBE_CONFIGS.key: describe_configs,
+}
+
+
+def handlers(node: Node) -> dict[int, Handler]:
+    """API key → handler, of the APIs that no group is concerned with."""
+
+    def at_once(answer: Callable[[Node, Call], Any]) -> Handler:
+        return lambda call: call.reply(answer(node, call))
+
+    return {
+        PRODUCE.key: lambda call: handle_produce(node, call),
+        FETCH.key: lambda call: handle_fetch(node, call),
+        **{key: at_once(answer) for key, answer in _AT_ONCE.items()},
+    }

@@ -1,0 +1,90 @@
+"""DescribeConfigs: how topics and nodes are set, as much as Java's tools ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.broker.config import Row, broker_rows, topic_rows
+from bridge.broker.topics import is_legal_name
+from bridge.coordinator.kafka_apis import Operation
+from zkconsumer.kafka.error_codes import (
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+)
+from zkconsumer.wire.schemas.describe_configs import (
+    TOPIC,
+    ConfigSynonym,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribedConfig,
+    DescribedResource,
+)
+
+if TYPE_CHECKING:
+    from bridge.broker.node import Node
+    from bridge.coordinator.kafka_apis import Call
+
+NODE = 4
+"""``resource_type`` of a broker."""
+
+OF_TOPIC, OF_NODE, DEFAULT = 1, 4, 5
+"""``config_source``: set for the topic, in the broker's file, and Kafka's default."""
+
+
+def describe_configs(node: Node, call: Call) -> DescribeConfigsResponse:
+    """Each resource for itself."""
+    return DescribeConfigsResponse(results=[_resource(node, call, asked) for asked in call.body.resources])
+
+
+def _resource(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
+    match asked.resource_type:
+        case t if t == TOPIC:
+            return _topic(node, call, asked)
+        case t if t == NODE:
+            if asked.resource_name not in ("", str(node.node_id)):
+                words = f"Unexpected broker id, expected {node.node_id}, but received {asked.resource_name}"
+                return _refused(asked, INVALID_REQUEST, words)
+            return _told(call, asked, broker_rows(node.cluster.config), OF_NODE)
+    return _refused(asked, INVALID_REQUEST, f"resources of type {asked.resource_type} are not known here")
+
+
+def _topic(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
+    name = asked.resource_name
+    if not node.may(call, Operation.DESCRIBE, name):
+        return _refused(asked, TOPIC_AUTHORIZATION_FAILED, None)
+    topic = node.cluster.topics.get(name)
+    if topic is None:
+        return _refused(asked, UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else INVALID_TOPIC_EXCEPTION, None)
+    return _told(call, asked, topic_rows(topic.config, node.cluster.config), OF_TOPIC)
+
+
+def _told(call: Call, asked: DescribeConfigsResource, rows: list[Row], source: int) -> DescribedResource:
+    wanted = asked.configuration_keys
+    configs = [
+        DescribedConfig(
+            name=row.key,
+            value=row.value,
+            read_only=source == OF_NODE,
+            is_default=row.is_default,
+            config_source=DEFAULT if row.is_default else source,
+            config_type=row.kind,
+            synonyms=[ConfigSynonym(name=row.key, value=row.value, source=DEFAULT if row.is_default else source)]
+            if call.body.include_synonyms
+            else [],
+        )
+        for row in rows
+        if wanted is None or row.key in wanted
+    ]
+    return DescribedResource(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=configs)
+
+
+def _refused(asked: DescribeConfigsResource, error: ErrorCode, words: str | None) -> DescribedResource:
+    return DescribedResource(
+        error_code=error.code,
+        error_message=words,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )

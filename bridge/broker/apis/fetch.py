@@ -1,0 +1,162 @@
+"""Fetch: stored bytes, as they lie in the log; a reader that wants more than there is waits for it.
+
+There are no fetch sessions: the answer says session 0, which tells the client to name its partitions each time (1.1,
+KIP-227).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.broker.log.produced import converted
+from bridge.broker.topics import Partition
+from bridge.coordinator.kafka_apis import Operation
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.kafka.error_codes import (
+    CORRUPT_MESSAGE,
+    FETCH_SESSION_ID_NOT_FOUND,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode,
+)
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from bridge.broker.node import Node
+    from bridge.coordinator.kafka_apis import Call
+
+AT_LEAST_ONE_FROM = 3
+"""The version from which the first entry comes whole whatever its size (0.10.1, KIP-74)."""
+
+ZSTD_FROM = 10
+"""The version from which zstd may come back (2.1, KIP-110)."""
+
+TOPIC_IDS_FROM = 13
+
+WAIT_MS_MAX = 300_000
+"""How long a fetch waits at most, whatever it asks for."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is left of the request's limits."""
+
+    version: int
+    magic_max: int
+    room: int
+    stored_bytes: int = 0
+    has_error: bool = False
+
+
+def handle_fetch(node: Node, call: Call) -> None:
+    """Answer now, or when enough has come, or when the time is up."""
+    body = call.body
+    if body.session_id:
+        call.reply(FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND.code, responses=[]))
+        return
+    answer, reading = _read(node, call)
+    missing = min(body.min_bytes, body.max_bytes) - reading.stored_bytes
+    if missing <= 0 or reading.has_error or body.max_wait_ms <= 0 or not body.topics:
+        call.reply(answer)
+        return
+    waits_for = [
+        TopicPartition(name, partition.partition)
+        for topic in body.topics
+        if (name := _name(node, call, topic)) is not None
+        for partition in topic.partitions
+    ]
+    wait_ms = min(body.max_wait_ms, WAIT_MS_MAX)
+    node.cluster.fetches.wait(waits_for, missing, wait_ms, lambda: call.reply(_read(node, call)[0]))
+
+
+def newest_magic(version: int) -> int:
+    """The newest message format that a fetch of this version may be answered with."""
+    if version <= 1:
+        return 0
+    return 1 if version <= 3 else 2
+
+
+def _name(node: Node, call: Call, topic: FetchTopic) -> str | None:
+    if call.version < TOPIC_IDS_FROM:
+        return topic.topic
+    found = node.cluster.topics.by_id(topic.topic_id)
+    return None if found is None else found.name
+
+
+def _read(node: Node, call: Call) -> tuple[FetchResponse, _Reading]:
+    room = min(call.body.max_bytes, node.cluster.config.fetch_max_bytes)
+    reading = _Reading(call.version, newest_magic(call.version), room)
+    topics = []
+    for topic in call.body.topics:
+        name = _name(node, call, topic)
+        rows = []
+        for asked in topic.partitions:
+            row = _row(node, call, name, asked, reading)
+            reading.has_error |= row.error_code != NONE.code
+            rows.append(row)
+        topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
+    return FetchResponse(responses=topics), reading
+
+
+def _row(node: Node, call: Call, topic: str | None, asked: FetchPartition, reading: _Reading) -> FetchPartitionResponse:
+    if topic is None:
+        return _without(asked, UNKNOWN_TOPIC_ID)
+    if not node.may(call, Operation.READ, topic):
+        return _without(asked, TOPIC_AUTHORIZATION_FAILED)
+    partition = node.led(topic, asked.partition, asked.current_leader_epoch)
+    if isinstance(partition, ErrorCode):
+        return _without(asked, partition)
+    log = partition.log
+    if not log.holds(asked.fetch_offset):
+        return _without(asked, OFFSET_OUT_OF_RANGE)
+    try:
+        records = _records(partition, asked, reading)
+    except UnsupportedCodec:
+        return _without(asked, UNSUPPORTED_COMPRESSION_TYPE)
+    except InvalidMessageException:
+        return _without(asked, CORRUPT_MESSAGE)
+    except OSError:
+        return _without(asked, KAFKA_STORAGE_ERROR)
+    return FetchPartitionResponse(
+        partition_index=asked.partition,
+        high_watermark=log.end,
+        last_stable_offset=log.end,
+        log_start_offset=log.start,
+        aborted_transactions=[] if call.body.isolation_level else None,
+        records=records,
+    )
+
+
+def _records(partition: Partition, asked: FetchPartition, reading: _Reading) -> bytes:
+    """Old versions may be sent the head of an entry that does not fit, which tells the reader to ask for more."""
+    bytes_max = max(0, min(reading.room, asked.partition_max_bytes))
+    is_lenient = reading.version >= AT_LEAST_ONE_FROM
+    stored = partition.log.read(
+        asked.fetch_offset,
+        bytes_max,
+        at_least_one=is_lenient and reading.stored_bytes == 0,
+        cuts=not is_lenient and partition.log.settings.rules.magic <= reading.magic_max,
+    )
+    reading.room -= len(stored)
+    reading.stored_bytes += len(stored)
+    if partition.log.settings.rules.magic <= reading.magic_max and reading.version >= ZSTD_FROM:
+        return stored
+    return converted(stored, reading.magic_max, knows_zstd=reading.version >= ZSTD_FROM)
+
+
+def _without(asked: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b""
+    )

@@ -1,0 +1,125 @@
+"""Metadata and DescribeCluster: the nodes, the topics, who leads what."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Partition, Topic, is_legal_name
+from bridge.coordinator.kafka_apis import Operation
+from zkconsumer.kafka.error_codes import (
+    INVALID_TOPIC_EXCEPTION,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+)
+from zkconsumer.wire.schemas.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from zkconsumer.wire.schemas.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+if TYPE_CHECKING:
+    from bridge.broker.node import Node
+    from bridge.coordinator.kafka_apis import Call
+
+ALL_TOPICS_IS_NULL_FROM = 1
+
+_log = logging.getLogger(__name__)
+
+
+def metadata(node: Node, call: Call) -> MetadataResponse:
+    """What a client must know to find its way; asking for a topic may make it."""
+    cluster, body = node.cluster, call.body
+    wants_all = not body.topics if call.version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
+    if wants_all:
+        topics = [_row(topic) for topic in cluster.topics if node.may(call, Operation.DESCRIBE, topic.name)]
+    else:
+        topics = [_asked(node, call, asked) for asked in body.topics]
+    return MetadataResponse(
+        brokers=[
+            MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port)
+            for address in cluster.addresses(call.listener)
+        ],
+        cluster_id=cluster.topics.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+    )
+
+
+def describe_cluster(node: Node, call: Call) -> DescribeClusterResponse:
+    """The nodes alone."""
+    cluster = node.cluster
+    return DescribeClusterResponse(
+        endpoint_type=call.body.endpoint_type,
+        cluster_id=cluster.topics.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=address.broker_id, host=address.host, port=address.port)
+            for address in cluster.addresses(call.listener)
+        ],
+    )
+
+
+def _asked(node: Node, call: Call, asked: MetadataRequestTopic) -> MetadataTopic:
+    topics = node.cluster.topics
+    if asked.name is None:
+        topic = topics.by_id(asked.topic_id)
+        if topic is None or not node.may(call, Operation.DESCRIBE, topic.name):
+            return MetadataTopic(error_code=UNKNOWN_TOPIC_ID.code, name=None, topic_id=asked.topic_id, partitions=[])
+        return _row(topic)
+    if not node.may(call, Operation.DESCRIBE, asked.name):
+        return _without(asked.name, TOPIC_AUTHORIZATION_FAILED)
+    topic = topics.get(asked.name)
+    return _row(topic) if topic is not None else _without(asked.name, _made(node, call, asked.name))
+
+
+def _made(node: Node, call: Call, name: str) -> ErrorCode:
+    """As real brokers do: the topic is made, and whoever asked must ask again for its leaders."""
+    cluster = node.cluster
+    if not is_legal_name(name):
+        return INVALID_TOPIC_EXCEPTION
+    if not (call.body.allow_auto_topic_creation and cluster.config.auto_create_topics_enable):
+        return UNKNOWN_TOPIC_OR_PARTITION
+    if not node.may(call, Operation.CREATE, name):
+        return TOPIC_AUTHORIZATION_FAILED
+    try:
+        if name == OFFSETS_TOPIC:
+            cluster.create_offsets_topic()
+        else:
+            replication_factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
+            cluster.create_topic(name, cluster.config.num_partitions, replication_factor)
+    except OSError as error:
+        _log.error("topic_not_made topic=%s error=%s", name, error)
+        return UNKNOWN_TOPIC_OR_PARTITION
+    return LEADER_NOT_AVAILABLE
+
+
+def _without(name: str, error: ErrorCode) -> MetadataTopic:
+    return MetadataTopic(error_code=error.code, name=name, is_internal=name in INTERNAL, partitions=[])
+
+
+def _row(topic: Topic) -> MetadataTopic:
+    return MetadataTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(partition) for partition in topic.partitions],
+    )
+
+
+def _partition(partition: Partition) -> MetadataPartition:
+    return MetadataPartition(
+        error_code=(LEADER_NOT_AVAILABLE if partition.leader < 0 else NONE).code,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.replicas),
+    )

@@ -1,0 +1,100 @@
+"""Produce and InitProducerId: what producers ask."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridge.broker.connection import HANG_UP
+from bridge.broker.log.produced import Refused, check
+from bridge.broker.topics import INTERNAL
+from bridge.coordinator.kafka_apis import NO_TRANSACTIONS, Operation
+from zkconsumer.kafka.error_codes import (
+    INVALID_REQUIRED_ACKS,
+    INVALID_TOPIC_EXCEPTION,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    ErrorCode,
+)
+from zkconsumer.wire.schemas.init_producer_id import InitProducerIdResponse
+from zkconsumer.wire.schemas.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from bridge.broker.node import Node
+    from bridge.coordinator.kafka_apis import Call
+
+TOPIC_IDS_FROM = 13
+ACKS = (-1, 0, 1)
+
+_log = logging.getLogger(__name__)
+
+
+def handle_produce(node: Node, call: Call) -> None:
+    """Store, then answer.  Without acks there is no answer; an error ends the connection then, as in Kafka."""
+    topics = []
+    errors = 0
+    for topic in call.body.topic_data:
+        name: str | None = topic.name
+        if call.version >= TOPIC_IDS_FROM:
+            found = node.cluster.topics.by_id(topic.topic_id)
+            name = None if found is None else found.name
+        rows = [_stored(node, call, name, sent) for sent in topic.partition_data]
+        errors += sum(row.error_code != NONE.code for row in rows)
+        topics.append(ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
+    if call.body.acks == 0:
+        call.reply(HANG_UP if errors else None)
+    else:
+        call.reply(ProduceResponse(responses=topics))
+
+
+def _stored(node: Node, call: Call, topic: str | None, sent: ProducePartition) -> ProducePartitionResponse:
+    if topic is None:
+        return _refused(sent, UNKNOWN_TOPIC_ID)
+    if call.body.acks not in ACKS:
+        return _refused(sent, INVALID_REQUIRED_ACKS)
+    if call.body.transactional_id is not None:
+        return _refused(sent, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if not node.may(call, Operation.WRITE, topic):
+        return _refused(sent, TOPIC_AUTHORIZATION_FAILED)
+    if topic in INTERNAL:
+        return _refused(sent, INVALID_TOPIC_EXCEPTION, f"{topic} is the coordinator's")
+    partition = node.led(topic, sent.index)
+    if isinstance(partition, ErrorCode):
+        return _refused(sent, partition)
+    log = partition.log
+    checked = check(sent.records or b"", call.version, log.settings.rules)
+    if isinstance(checked, Refused):
+        return _refused(sent, checked.code, checked.words)
+    try:
+        stored = log.append_sent(checked, partition.leader_epoch, node.cluster.scheduler.now_ms())
+    except OSError as error:
+        _log.error("records_not_stored topic=%s partition=%d error=%s", topic, sent.index, error)
+        return _refused(sent, KAFKA_STORAGE_ERROR, str(error))
+    if isinstance(stored, Refused):
+        return _refused(sent, stored.code, stored.words)
+    if not stored.is_duplicate:
+        node.cluster.fetches.appended(topic, sent.index, len(sent.records or b""))
+    return ProducePartitionResponse(index=sent.index, base_offset=stored.first_offset, log_start_offset=log.start)
+
+
+def _refused(sent: ProducePartition, error: ErrorCode, words: str | None = None) -> ProducePartitionResponse:
+    return ProducePartitionResponse(index=sent.index, error_code=error.code, error_message=words)
+
+
+def init_producer_id(node: Node, call: Call) -> InitProducerIdResponse:
+    """A number for a producer that is idempotent and no more."""
+    if call.body.transactional_id is not None:
+        return InitProducerIdResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
+    try:
+        return InitProducerIdResponse(producer_id=node.cluster.topics.new_producer_id(), producer_epoch=0)
+    except OSError as error:
+        _log.error("producer_id_not_stored error=%s", error)
+        return InitProducerIdResponse(error_code=KAFKA_STORAGE_ERROR.code)

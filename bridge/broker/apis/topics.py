@@ -1,0 +1,180 @@
+"""CreateTopics and DeleteTopics; every node does it, since all share the topics."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridge.broker.config import read_topic_config, topic_rows
+from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Topic, is_legal_name
+from bridge.coordinator.kafka_apis import Operation
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.error_codes import (
+    INVALID_CONFIG,
+    INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    KAFKA_STORAGE_ERROR,
+    TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
+    TOPIC_DELETION_DISABLED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+)
+from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.wire.schemas.create_topics import (
+    BROKER_DEFAULT,
+    CreatableTopic,
+    CreatedTopic,
+    CreatedTopicConfig,
+    CreateTopicsResponse,
+)
+from zkconsumer.wire.schemas.delete_topics import (
+    TOPIC_STATES_FROM,
+    DeletedTopic,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from bridge.broker.cluster import Cluster
+    from bridge.broker.node import Node
+    from bridge.coordinator.kafka_apis import Call
+
+PARTITIONS_MAX = 10_000
+"""How many partitions one topic may have here; each costs some memory whether it is used or not."""
+
+OF_TOPIC, DEFAULT = 1, 5
+"""``config_source``: set for the topic, and Kafka's default."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Refused(Exception):
+    """Why a topic is not made or deleted."""
+
+    def __init__(self, code: ErrorCode, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+def create_topics(node: Node, call: Call) -> CreateTopicsResponse:
+    """Each is made or refused for itself; a name that comes twice is refused."""
+    names = [asked.name for asked in call.body.topics]
+    rows = []
+    for name in dict.fromkeys(names):
+        asked = next(topic for topic in call.body.topics if topic.name == name)
+        try:
+            if names.count(name) > 1:
+                raise _Refused(INVALID_REQUEST, "the topic is named twice")
+            rows.append(_create(node, call, asked))
+        except _Refused as refused:
+            rows.append(CreatedTopic(name=name, error_code=refused.code.code, error_message=str(refused)))
+    return CreateTopicsResponse(topics=rows)
+
+
+def _create(node: Node, call: Call, asked: CreatableTopic) -> CreatedTopic:
+    cluster = node.cluster
+    if not node.may(call, Operation.CREATE, asked.name):
+        raise _Refused(TOPIC_AUTHORIZATION_FAILED, "this user may not make it")
+    if not is_legal_name(asked.name):
+        raise _Refused(INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+    if cluster.topics.get(asked.name) is not None:
+        raise _Refused(TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
+    if asked.name in INTERNAL:
+        raise _Refused(INVALID_REQUEST, f"the broker makes {OFFSETS_TOPIC} itself, when a coordinator is asked for")
+    try:
+        config = read_topic_config({row.name: row.value for row in asked.configs})
+    except UsageError as error:
+        raise _Refused(INVALID_CONFIG, str(error)) from error
+    replicas = _assigned(cluster, asked) if asked.assignments else _spread(cluster, asked)
+    row = CreatedTopic(
+        name=asked.name,
+        num_partitions=len(replicas),
+        replication_factor=len(replicas[0]),
+        configs=[
+            CreatedTopicConfig(name=key, value=value, config_source=DEFAULT if is_default else OF_TOPIC)
+            for key, value, _, is_default in (
+                (row.key, row.value, row.kind, row.is_default) for row in topic_rows(config, cluster.config)
+            )
+        ],
+    )
+    if not call.body.validate_only:
+        try:
+            made = cluster.create_topic(asked.name, len(replicas), config=config.given(), replicas=replicas)
+        except OSError as error:
+            _log.error("topic_not_made topic=%s error=%s", asked.name, error)
+            raise _Refused(KAFKA_STORAGE_ERROR, str(error)) from error
+        row.topic_id = made.topic_id
+    return row
+
+
+def _spread(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
+    partitions, factor = asked.num_partitions, asked.replication_factor
+    if partitions == BROKER_DEFAULT:
+        partitions = cluster.config.num_partitions
+    if factor == BROKER_DEFAULT:
+        factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise _Refused(INVALID_PARTITIONS, f"a topic has 1 to {PARTITIONS_MAX} partitions here, not {partitions}")
+    if not 1 <= factor <= len(cluster.nodes):
+        words = f"Replication factor: {factor} larger than available brokers: {len(cluster.nodes)}."
+        raise _Refused(INVALID_REPLICATION_FACTOR, words)
+    return cluster.topics.spread(partitions, factor)
+
+
+def _assigned(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
+    if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
+        raise _Refused(INVALID_REQUEST, "both numbers must be -1 beside an assignment")
+    by_index = {row.partition_index: tuple(row.broker_ids) for row in asked.assignments}
+    is_whole = sorted(by_index) == list(range(len(asked.assignments)))
+    sizes = {len(ids) for ids in by_index.values()}
+    if not is_whole or len(asked.assignments) > PARTITIONS_MAX:
+        raise _Refused(INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap")
+    for ids in by_index.values():
+        if not ids or len(set(ids)) != len(ids) or any(node_id not in cluster.nodes for node_id in ids):
+            raise _Refused(INVALID_REPLICA_ASSIGNMENT, f"replicas {list(ids)}: the nodes are {sorted(cluster.nodes)}")
+    if len(sizes) != 1:
+        raise _Refused(INVALID_REPLICA_ASSIGNMENT, "all partitions must have as many replicas")
+    return [by_index[index] for index in sorted(by_index)]
+
+
+def delete_topics(node: Node, call: Call) -> DeleteTopicsResponse:
+    """Each is deleted or refused for itself."""
+    if call.version >= TOPIC_STATES_FROM:
+        asked = call.body.topics
+    else:
+        asked = [DeleteTopicState(name=name) for name in call.body.topic_names]
+    rows = []
+    for state in asked:
+        topic = node.cluster.topics.by_id(state.topic_id) if state.name is None else node.cluster.topics.get(state.name)
+        row = DeletedTopic(name=state.name, topic_id=NO_UUID if topic is None else topic.topic_id)
+        try:
+            _delete(node, call, state, topic)
+            row.name = None if topic is None else topic.name
+        except _Refused as refused:
+            row.error_code, row.error_message = refused.code.code, str(refused)
+            row.topic_id = state.topic_id
+        rows.append(row)
+    return DeleteTopicsResponse(responses=rows)
+
+
+def _delete(node: Node, call: Call, asked: DeleteTopicState, topic: Topic | None) -> None:
+    name = asked.name if topic is None else topic.name
+    if name is not None and not node.may(call, Operation.DELETE, name):
+        raise _Refused(TOPIC_AUTHORIZATION_FAILED, "this user may not delete it")
+    if topic is None:
+        code = UNKNOWN_TOPIC_ID if asked.name is None else UNKNOWN_TOPIC_OR_PARTITION
+        raise _Refused(code, "This server does not host this topic-partition.")
+    if not node.cluster.config.delete_topic_enable:
+        raise _Refused(TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    if topic.is_internal:
+        raise _Refused(INVALID_REQUEST, f"{topic.name} is the coordinator's, and is not deleted here")
+    try:
+        node.cluster.delete_topic(topic)
+    except OSError as error:
+        _log.error("topic_not_deleted topic=%s error=%s", topic.name, error)
+        raise _Refused(KAFKA_STORAGE_ERROR, str(error)) from error

@@ -1,0 +1,155 @@
+"""What the nodes of one process have in common: topics, waiting fetches, settings; and what is done to all of them.
+
+For the broker's thread alone.  Kafka's controller is here too, as far as there is anything to control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bridge.broker.config import BrokerConfig
+from bridge.broker.fetches import DelayedFetches
+from bridge.broker.groups import Groups, Machine
+from bridge.broker.node import Node
+from bridge.broker.releases import Release
+from bridge.broker.timers import Scheduler
+from bridge.broker.topics import OFFSETS_TOPIC, Partition, Topic, Topics
+from bridge.coordinator.kafka_apis import Authorizer, OffsetsInZooKeeper, Operation
+from zkconsumer.errors import UsageError
+from zkconsumer.types import BrokerAddress
+
+
+def everybody_may(principal: str, operation: Operation, resource: str, name: str) -> bool:
+    """A development broker forbids nothing unless it is told to."""
+    return True
+
+
+class Cluster:
+    """``machine(node id)`` makes the group coordinator of a node; ``on_topics`` hears of topics made and deleted."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        release: Release,
+        config: BrokerConfig,
+        offsets_partitions: int,
+        machine: Callable[[int], Machine],
+        scheduler: Scheduler,
+        *,
+        may: Authorizer = everybody_may,
+        checks_partitions_of_commits: bool = True,
+        offsets_in_zookeeper: OffsetsInZooKeeper | None = None,
+    ) -> None:
+        self.topics = topics
+        self.release = release
+        self.config = config
+        self.scheduler = scheduler
+        self.may = may
+        self.checks_partitions_of_commits = checks_partitions_of_commits
+        self.offsets_in_zookeeper = offsets_in_zookeeper
+        self.fetches = DelayedFetches(scheduler)
+        self.on_topics: Callable[[], None] = lambda: None
+        self.offsets_partitions = offsets_partitions
+        self.nodes = {
+            node_id: Node(node_id, self, Groups(node_id, machine(node_id), topics, scheduler, self.fetches.appended))
+            for node_id in topics.node_ids
+        }
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients take for the controller; every node does what it is asked."""
+        return min(self.nodes)
+
+    def start(self) -> None:
+        """The groups of a log that was there before are loaded."""
+        offsets = self.topics.get(OFFSETS_TOPIC)
+        if offsets is not None:
+            self._elect_all(offsets)
+
+    def close(self) -> None:
+        """Stop the timers and let go of the files."""
+        for node in self.nodes.values():
+            node.groups.close()
+        self.topics.close()
+
+    def address(self, node_id: int, listener: str) -> BrokerAddress | None:
+        """Where a client of this listener reaches a node; None: it does not, or there is no such node."""
+        node = self.nodes.get(node_id)
+        return None if node is None else node.addresses.get(listener)
+
+    def addresses(self, listener: str) -> list[BrokerAddress]:
+        """All nodes."""
+        return [found for node_id in sorted(self.nodes) if (found := self.address(node_id, listener)) is not None]
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        replicas: list[tuple[int, ...]] | None = None,
+    ) -> Topic:
+        """Make a topic that there is not yet.  ``OSError``."""
+        spread = self.topics.spread(partitions, replication_factor) if replicas is None else replicas
+        topic = self.topics.create(name, spread, config or {})
+        self.on_topics()
+        return topic
+
+    def create_offsets_topic(self) -> None:
+        """``__consumer_offsets``, which the first question for a coordinator makes (0.8.2 and later)."""
+        replication_factor = min(self.config.offsets_topic_replication_factor, len(self.nodes))
+        config = {"cleanup.policy": "compact"}
+        self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_partitions, replication_factor, config))
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Remove a topic, and what groups have stored for it.  ``OSError``."""
+        self.topics.delete(topic)
+        for partition in topic.partitions:
+            self.fetches.changed(topic.name, partition.index)
+        for node in self.nodes.values():
+            node.groups.topics_deleted(frozenset({topic.name}))
+        self.on_topics()
+
+    def move_coordinator(self, partition: int, node_id: int | None, loading_ms: int = 0) -> None:
+        """Another node leads a partition of the offsets topic, or (None) nobody.
+
+        The old one answers 16 from now on; the new one answers 14 for ``loading_ms``, while it reads the log.  While
+        nobody leads, FindCoordinator answers 15.  ``UsageError``: there is no such partition or node.
+        """
+        if node_id is not None and node_id not in self.nodes:
+            raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, sorted(self.nodes)))}")
+        if self.topics.get(OFFSETS_TOPIC) is None:
+            self.create_offsets_topic()
+        led = self.topics.partition(OFFSETS_TOPIC, partition)
+        if led is None:
+            raise UsageError(f"{OFFSETS_TOPIC} has {self.offsets_partitions} partitions, and none is {partition}")
+        self._lead(led, -1 if node_id is None else node_id, loading_ms)
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Another node leads a partition.  ``UsageError``: there is no such partition or node."""
+        if topic == OFFSETS_TOPIC:
+            self.move_coordinator(partition, node_id)
+            return
+        led = self.topics.partition(topic, partition)
+        if led is None or node_id not in self.nodes:
+            raise UsageError(f"there is no partition {topic}/{partition}, or no node {node_id}")
+        self.topics.lead(led, node_id)
+        self.fetches.changed(topic, partition)
+        self.on_topics()
+
+    def _lead(self, led: Partition, leader: int, loading_ms: int) -> None:
+        before = self.nodes.get(led.leader)
+        self.topics.lead(led, leader)
+        if before is not None:
+            before.groups.resign(led.index, led.leader_epoch)
+        after = self.nodes.get(leader)
+        if after is not None:
+            after.groups.elect(led.index, led.leader_epoch, loading_ms)
+        self.fetches.changed(led.topic, led.index)
+        self.on_topics()
+
+    def _elect_all(self, offsets: Topic) -> None:
+        for partition in offsets.partitions:
+            node = self.nodes.get(partition.leader)
+            if node is not None:
+                node.groups.elect(partition.index, partition.leader_epoch)

@@ -1,0 +1,261 @@
+"""One client's connection: bytes in, frames in their order to the node, answers out.
+
+    bytes --> buffer --frame--> login, gate --> node's handler --reply--> bytes
+                ^                                    |
+                '--- the next frame is not looked at until this one is answered (Kafka mutes the channel)
+
+Bounded: a frame by ``socket.request.max.bytes`` (half a megabyte before the login), what lies in the buffer behind a
+request that waits by ``READ_AHEAD_BYTES``, what a slow reader leaves unsent by one answer, after which its connection
+is not read any more, and by ``SLOW_READER_MS``, after which it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from bridge.broker.gate import Admitted, Refusal, Unreadable, admit, api_versions
+from bridge.broker.login import LOGIN_BYTES_MAX, Login, State
+from bridge.coordinator.kafka_apis import Call
+from zkconsumer.errors import RemoteProtocolError, UsageError
+from zkconsumer.wire.frames import SIZE_BYTES, encode_response, frame_size
+from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+if TYPE_CHECKING:
+    from bridge.broker.node import Node
+
+READ_AHEAD_BYTES = 64 * 1024
+"""How much is read while a request is being answered."""
+
+SLOW_READER_MS = 60_000
+"""How long a client may take nothing of an answer."""
+
+LOGIN_MS = 30_000
+"""How long a login may take, TLS not counted."""
+
+HANG_UP = object()
+"""The reply that ends the connection."""
+
+_log = logging.getLogger(__name__)
+
+
+class Budget:
+    """How many bytes lie in the buffers of all connections."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+
+
+class BrokerConnection(asyncio.Protocol):
+    """``open_ones`` has all that are open; ``budget`` is shared by them."""
+
+    def __init__(
+        self, node: Node, listener: str, login: Login, budget: Budget, open_ones: set[BrokerConnection]
+    ) -> None:
+        self._node = node
+        self._listener = listener
+        self._login = login
+        self._budget = budget
+        self._open_ones = open_ones
+        self._scheduler = node.cluster.scheduler
+        self._frame_bytes_max = node.cluster.config.socket_request_max_bytes
+        self._transport: asyncio.Transport | None = None
+        self._client_host = ""
+        self._buffer = bytearray()
+        self._is_busy = False
+        self._is_advancing = False
+        self._is_write_paused = False
+        self._is_read_paused = False
+        self._opened_ms = self._active_ms = self._scheduler.now_ms()
+
+    # --- what asyncio calls -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a stream was listened for"
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._client_host = f"/{peer[0]}" if peer else "/"
+        # Above nothing: what does not fit in the socket's own buffer counts as slow.
+        transport.set_write_buffer_limits(high=0)
+        self._open_ones.add(self)
+        if len(self._open_ones) > self._node.cluster.config.max_connections:
+            self._end("connection_refused", "max.connections are open")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._open_ones.discard(self)
+        self._hold(-len(self._buffer))
+        self._buffer.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        self._active_ms = self._scheduler.now_ms()
+        self._buffer += data
+        self._hold(len(data))
+        if self._budget.bytes_held > self._budget.bytes_max:
+            self._end("connection_ended", "queued.max.request.bytes are held by requests that are not complete")
+            return
+        self._advance()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._active_ms = self._scheduler.now_ms()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._active_ms = self._scheduler.now_ms()
+        self._advance()
+
+    # --- what the server calls ----------------------------------------------------------------------------------
+
+    def look(self, now_ms: int, idle_ms_max: int) -> None:
+        """End it when it has been idle, slow or without a login for too long.  A parked request is not idle."""
+        still_ms = now_ms - self._active_ms
+        if self._is_write_paused:
+            if still_ms > SLOW_READER_MS:
+                self._end("connection_ended", "the client does not read its answer")
+        elif not self._login.is_in and now_ms - self._opened_ms > LOGIN_MS:
+            self._end("connection_ended", "nobody logged in")
+        elif not self._is_busy and still_ms > idle_ms_max:
+            self.close()
+
+    def close(self) -> None:
+        """End it; what was written is sent first, as far as the client reads it."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- frames -------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Answer what can be answered, in order."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while self._transport is not None and not (self._is_busy or self._is_write_paused):
+                frame = self._next_frame()
+                if frame is None:
+                    break
+                self._is_busy = True
+                self._answer(frame)
+        finally:
+            self._is_advancing = False
+        self._mind_reading()
+
+    def _next_frame(self) -> bytes | None:
+        if len(self._buffer) < SIZE_BYTES:
+            return None
+        bytes_max = self._frame_bytes_max if self._login.is_in else min(LOGIN_BYTES_MAX, self._frame_bytes_max)
+        try:
+            size = frame_size(self._buffer, bytes_max, "request")
+        except RemoteProtocolError as error:
+            self._end("connection_ended", str(error))
+            return None
+        end = SIZE_BYTES + size
+        if len(self._buffer) < end:
+            return None
+        frame = bytes(self._buffer[SIZE_BYTES:end])
+        del self._buffer[:end]
+        self._hold(-end)
+        return frame
+
+    def _mind_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        is_full = (self._is_busy or self._is_write_paused) and len(self._buffer) > READ_AHEAD_BYTES
+        if is_full and not self._is_read_paused:
+            self._transport.pause_reading()
+        elif not is_full and self._is_read_paused:
+            self._transport.resume_reading()
+        self._is_read_paused = is_full
+
+    def _answer(self, frame: bytes) -> None:
+        if self._login.state is State.BARE:
+            if self._login.says(frame):
+                self._send(bytes(SIZE_BYTES))
+            else:
+                self._end("login_refused", "user or password is wrong")
+            return
+        match admit(frame, self._node.cluster.release):
+            case Refusal(answer):
+                self._send(answer)
+            case Unreadable.IGNORED:
+                self._is_busy = False
+            case Unreadable.HANG_UP:
+                self._end("connection_ended", "a frame is no request that this release reads")
+            case Admitted() as request:
+                self._handle(request)
+
+    def _handle(self, request: Admitted) -> None:
+        def reply(body: Any) -> None:
+            self._reply(request, body)
+
+        if request.api is API_VERSIONS:
+            reply(api_versions(self._node.cluster.release))
+        elif request.api is SASL_HANDSHAKE:
+            shook = self._login.handshake(request.body.mechanism, request.version)
+            reply(shook)
+            self._end_if(shook.error_code)
+        elif request.api is SASL_AUTHENTICATE:
+            said = self._login.authenticate(request.body.auth_bytes)
+            reply(said)
+            self._end_if(said.error_code)
+        elif not self._login.is_in:
+            self._end("connection_ended", f"{request.api.name} before the login")
+        else:
+            self._node.apis.handle(
+                Call(
+                    request.api,
+                    request.version,
+                    request.body,
+                    request.header.client_id or "",
+                    self._client_host,
+                    self._login.principal,
+                    self._listener,
+                    reply,
+                )
+            )
+
+    def _end_if(self, error_code: int) -> None:
+        if error_code and self._transport is not None:
+            self._transport.close()
+
+    def _reply(self, request: Admitted, body: Any) -> None:
+        if self._transport is None:
+            return
+        if body is HANG_UP:
+            self._end("connection_ended", f"{request.api.name} without acks failed")
+            return
+        if body is None:
+            self._send(b"")
+            return
+        try:
+            frame = encode_response(request.api, request.version, request.header.correlation_id, body)
+        except UsageError as error:
+            self._end("answer_not_written", f"{request.api.name} v{request.version}: {error}", logging.ERROR)
+            return
+        self._send(frame)
+
+    def _send(self, data: bytes) -> None:
+        self._is_busy = False
+        if self._transport is not None and data:
+            self._transport.write(data)
+        self._active_ms = self._scheduler.now_ms()
+        if not self._is_advancing:
+            self._advance()
+
+    def _hold(self, size: int) -> None:
+        self._budget.bytes_held += size
+
+    def _end(self, what: str, why: str, level: int = logging.INFO) -> None:
+        _log.log(level, "%s client=%s listener=%s why=%s", what, self._client_host, self._listener, why)
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,75 @@
+"""The directory of a broker: one process at a time, and nothing in it that is not the broker's.
+
+DIR/broker.lock        held while a broker runs
+DIR/catalogue.json     what exists
+DIR/topics/NAME-ID/P/  the segments of partition P; a directory that the catalogue does not name is removed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from bridge.broker.log.storage import remove_folder
+from zkconsumer.errors import PreconditionFailed
+
+LOCK, CATALOGUE, TOPICS = "broker.lock", "catalogue.json", "topics"
+_OURS = frozenset({LOCK, CATALOGUE, TOPICS, "catalogue.draft"})
+
+
+class DataFolder:
+    """Taken until ``release``.  ``PreconditionFailed``: it is in use, is somebody else's, or cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            strangers = sorted(child.name for child in path.iterdir() if child.name not in _OURS)
+            if strangers:
+                raise PreconditionFailed(
+                    f"{path} holds {', '.join(strangers[:3])}, which is no broker's of this kind; give an empty "
+                    "directory, or one that this broker has made"
+                )
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PreconditionFailed(f"{path} cannot be used as the broker's directory: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.read(self._lock, 20).decode("ascii", "replace").strip()
+            os.close(self._lock)
+            raise PreconditionFailed(
+                f"{path} is in use by another broker (process {owner or 'unknown'}); stop it, or take another directory"
+            ) from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    @property
+    def catalogue(self) -> Path:
+        """Where the catalogue is."""
+        return self.path / CATALOGUE
+
+    def partition(self, topic: str, topic_id: bytes, partition: int) -> Path:
+        """Where the segments of a partition are."""
+        return self.path / TOPICS / folder_of(topic, topic_id) / str(partition)
+
+    def remove_topic(self, topic: str, topic_id: bytes) -> None:
+        """Delete all that a topic has stored."""
+        remove_folder(self.path / TOPICS / folder_of(topic, topic_id))
+
+    def remove_others(self, known: set[str]) -> None:
+        """Delete what was left of topics whose deletion was interrupted; ``known`` are names of directories."""
+        topics = self.path / TOPICS
+        for child in topics.iterdir() if topics.is_dir() else ():
+            if child.name not in known:
+                remove_folder(child)
+
+    def release(self) -> None:
+        """Let another broker have it."""
+        os.close(self._lock)
+
+
+def folder_of(topic: str, topic_id: bytes) -> str:
+    """A topic that is made anew gets another directory, so that nothing of the old one can come back."""
+    return f"{topic}-{topic_id.hex()}"

@@ -1,0 +1,68 @@
+"""Fetches that wait for records: Kafka's ``DelayedFetch`` and its purgatory.
+
+Each waits under the partitions that it asked for.  An append adds its bytes to those that wait under its partition;
+whoever has enough is read again, and so is whoever's time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bridge.broker.timers import Handle, Scheduler
+from zkconsumer.types import TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class DelayedFetch:
+    """``bytes_missing``: how much must still come before it is answered early."""
+
+    partitions: tuple[TopicPartition, ...]
+    bytes_missing: int
+    complete: Callable[[], None]
+    timer: Handle | None = None
+
+
+class DelayedFetches:
+    """All of them."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._under: dict[TopicPartition, dict[DelayedFetch, None]] = {}
+
+    def wait(
+        self, partitions: Iterable[TopicPartition], bytes_missing: int, wait_ms: int, complete: Callable[[], None]
+    ) -> None:
+        """``complete`` is called once: when so many bytes have come, or after ``wait_ms``."""
+        delayed = DelayedFetch(tuple(partitions), bytes_missing, complete)
+        for tp in delayed.partitions:
+            self._under.setdefault(tp, {})[delayed] = None
+        delayed.timer = self._scheduler.call_in(wait_ms, lambda: self._finish(delayed))
+
+    def appended(self, topic: str, partition: int, size: int) -> None:
+        """So many bytes were appended."""
+        for delayed in list(self._under.get(TopicPartition(topic, partition), ())):
+            delayed.bytes_missing -= size
+            if delayed.bytes_missing <= 0:
+                self._finish(delayed)
+
+    def changed(self, topic: str, partition: int) -> None:
+        """The partition has moved, or is gone: whoever waits for it is told at once."""
+        for delayed in list(self._under.get(TopicPartition(topic, partition), ())):
+            self._finish(delayed)
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len({delayed for waiting in self._under.values() for delayed in waiting})
+
+    def _finish(self, delayed: DelayedFetch) -> None:
+        for tp in delayed.partitions:
+            waiting = self._under.get(tp, {})
+            waiting.pop(delayed, None)
+            if not waiting:
+                self._under.pop(tp, None)
+        if delayed.timer is not None:
+            delayed.timer.cancel()
+            delayed.timer = None
+            delayed.complete()

@@ -1,0 +1,92 @@
+"""The broker's side of SASL PLAIN on one connection.  Pure.
+
+    SaslHandshake v0 --> one bare message, behind its length --> in        0.10
+    SaslHandshake v1 --> SaslAuthenticate                    --> in        1.0, KIP-152
+
+Until somebody is in, ApiVersions is the only other question that is answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
+from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse
+from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeResponse
+
+ANONYMOUS = "ANONYMOUS"
+"""Who nobody said to be, as Kafka calls it."""
+
+MECHANISMS = ["PLAIN"]
+LOGIN_BYTES_MAX = 524_288
+"""The longest frame before somebody is in: ``sasl.server.max.receive.size`` (3.6)."""
+
+
+class State(Enum):
+    """How far it is."""
+
+    NEEDED = auto()
+    SHOOK_HANDS = auto()
+    BARE = auto()
+    IN = auto()
+
+
+@dataclass(slots=True)
+class Login:
+    """``users``: name → password; None: this listener asks nobody."""
+
+    users: Mapping[str, str] | None
+    state: State = State.NEEDED
+    principal: str = ANONYMOUS
+
+    def __post_init__(self) -> None:
+        if self.users is None:
+            self.state = State.IN
+
+    @property
+    def is_in(self) -> bool:
+        """Whether any request may be answered."""
+        return self.state is State.IN
+
+    def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
+        """The answer to SaslHandshake; an error in it ends the login."""
+        if self.users is None:
+            return SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE.code, mechanisms=[])
+        if mechanism not in MECHANISMS:
+            return SaslHandshakeResponse(error_code=UNSUPPORTED_SASL_MECHANISM.code, mechanisms=MECHANISMS)
+        if self.state is State.IN and version == 0:
+            return SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE.code, mechanisms=[])
+        self.state = State.BARE if version == 0 else State.SHOOK_HANDS
+        return SaslHandshakeResponse(mechanisms=MECHANISMS)
+
+    def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
+        """The answer to SaslAuthenticate; an error in it ends the connection."""
+        if self.state is not State.SHOOK_HANDS:
+            return SaslAuthenticateResponse(
+                error_code=ILLEGAL_SASL_STATE.code, error_message="SaslAuthenticate comes after a SaslHandshake"
+            )
+        if not self.says(message):
+            return SaslAuthenticateResponse(
+                error_code=SASL_AUTHENTICATION_FAILED.code,
+                error_message="Authentication failed: Invalid username or password",
+            )
+        return SaslAuthenticateResponse()
+
+    def says(self, message: bytes) -> bool:
+        """Whether a message of PLAIN (RFC 4616) names a user and its password; if so, that user is in."""
+        try:
+            parts = message.decode("utf-8").split("\0")
+        except UnicodeDecodeError:
+            return False
+        if len(parts) != 3 or self.users is None:
+            return False
+        acts_as, user, password = parts
+        expected = self.users.get(user, "")
+        fits = hmac.compare_digest(password.encode(), expected.encode())
+        if not (fits and user in self.users and acts_as in ("", user)):
+            return False
+        self.state, self.principal = State.IN, user
+        return True

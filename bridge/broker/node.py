@@ -1,0 +1,95 @@
+"""One node of the broker: an id, its addresses, its group coordinator, and the handlers of its requests.
+
+All nodes of a process share the topics and their logs.  A node answers for the partitions that it leads, as a broker of
+a real cluster does, so that clients have something to find out and to follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from bridge.broker import apis
+from bridge.broker.groups import Groups
+from bridge.broker.topics import OFFSETS_TOPIC, Partition
+from bridge.coordinator.kafka_apis import Call, KafkaApis, Operation, Reply
+from zkconsumer.kafka.error_codes import (
+    FENCED_LEADER_EPOCH,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+)
+from zkconsumer.types import BrokerAddress
+
+if TYPE_CHECKING:
+    from bridge.broker.cluster import Cluster
+    from bridge.coordinator.kafka_apis import OffsetsInZooKeeper
+
+UNKNOWN_EPOCH = -1
+
+_log = logging.getLogger(__name__)
+
+
+class Node:
+    """``addresses``: listener → where its clients are told to connect."""
+
+    def __init__(self, node_id: int, cluster: Cluster, groups: Groups) -> None:
+        self.node_id = node_id
+        self.cluster = cluster
+        self.groups = groups
+        self.addresses: dict[str, BrokerAddress] = {}
+        self.apis = KafkaApis(self, cluster.may, apis.handlers(self))
+
+    def may(self, call: Call, operation: Operation, topic: str) -> bool:
+        """Whether the asker may do this with a topic."""
+        return self.cluster.may(call.principal, operation, "topic", topic)
+
+    def led(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> Partition | ErrorCode:
+        """The partition, if this node leads it in the epoch that the client thinks it does."""
+        partition = self.cluster.topics.partition(topic, index)
+        if partition is None:
+            return UNKNOWN_TOPIC_OR_PARTITION
+        if partition.leader != self.node_id:
+            return NOT_LEADER_OR_FOLLOWER
+        if epoch != UNKNOWN_EPOCH and epoch < partition.leader_epoch:
+            return FENCED_LEADER_EPOCH
+        if epoch != UNKNOWN_EPOCH and epoch > partition.leader_epoch:
+            return UNKNOWN_LEADER_EPOCH
+        return partition
+
+    # --- what KafkaApis asks ------------------------------------------------------------------------------------
+
+    def partitions_of(self, topic: str) -> int | None:
+        """How many partitions a topic has; None: there is none of this name."""
+        found = self.cluster.topics.get(topic)
+        return None if found is None else len(found.partitions)
+
+    def offsets_partitions(self) -> int | None:
+        """How many partitions the offsets topic has; None: it is being made now."""
+        count = self.partitions_of(OFFSETS_TOPIC)
+        if count is None:
+            try:
+                self.cluster.create_offsets_topic()
+            except OSError as error:
+                _log.error("offsets_topic_not_made error=%s", error)
+        return count
+
+    def coordinator_of(self, partition: int, listener: str) -> BrokerAddress | None:
+        """Who leads a partition of the offsets topic."""
+        led = self.cluster.topics.partition(OFFSETS_TOPIC, partition)
+        return None if led is None else self.cluster.address(led.leader, listener)
+
+    def ask_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+        """Give a request to this node's machine."""
+        self.groups.ask(call, body, reply)
+
+    @property
+    def offsets_in_zookeeper(self) -> OffsetsInZooKeeper | None:
+        """None: there is no ZooKeeper."""
+        return self.cluster.offsets_in_zookeeper
+
+    @property
+    def checks_partitions_of_commits(self) -> bool:
+        """See ``Behaviour``."""
+        return self.cluster.checks_partitions_of_commits

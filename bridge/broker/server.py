@@ -1,0 +1,292 @@
+"""The development broker as a process's guest: one thread, one event loop, all nodes and connections on it.
+
+    start   look at the settings, take the directory, read the logs, bind the ports: all before it returns, or an error
+    call    run something on the broker's thread and wait for what it gives
+    stop    close the ports and the connections, let go of the directory
+
+Nothing of the broker is touched by another thread, so nothing of it needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TypeVar
+
+from bridge.broker.catalogue import CatalogueFile, NoStore
+from bridge.broker.cluster import Cluster
+from bridge.broker.config import read_broker_config
+from bridge.broker.connection import BrokerConnection, Budget
+from bridge.broker.data_folder import DataFolder
+from bridge.broker.listeners import Listener
+from bridge.broker.log.files import OpenFiles
+from bridge.broker.login import Login
+from bridge.broker.node import Node
+from bridge.broker.releases import release_named
+from bridge.broker.settings import BrokerSettings
+from bridge.broker.timers import Handle
+from bridge.broker.topics import Topics
+from bridge.coordinator.behaviour import behaviour_of
+from bridge.coordinator.config import GroupConfig, read_group_config
+from bridge.coordinator.group_coordinator import GroupCoordinator
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.errors import Bug, PreconditionFailed, WorldError
+from zkconsumer.types import BrokerAddress
+
+T = TypeVar("T")
+
+BACKLOG = 1024
+LOOK_MS = 1_000
+TLS_HANDSHAKE_S = 10.0
+CALL_TIMEOUT_MS = 30_000
+STOP_TIMEOUT_MS = 10_000
+GOODBYE_S = 0.5
+"""How long answers that are being sent may take once the broker stops."""
+
+WILDCARDS = ("", "0.0.0.0", "::")
+
+_log = logging.getLogger(__name__)
+
+
+class LoopScheduler:
+    """A ``Scheduler`` on an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._wall_ahead_ms = SYSTEM_CLOCK.wall_ms() - SYSTEM_CLOCK.now_ms()
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() + self._wall_ahead_ms
+
+    def call_in(self, delay_ms: int, action: Callable[[], None]) -> Handle:
+        return self._loop.call_later(delay_ms / 1000, action)
+
+
+class BrokerServer:
+    """Started once and stopped once.  ``start`` raises ``UsageError`` and its like for settings that cannot be.
+
+    ``PreconditionFailed``: a port or the directory is in use, or a log is damaged.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._worker: Worker | None = None
+        self._cluster: Cluster | None = None
+        self._folder: DataFolder | None = None
+        self._sockets: list[tuple[Node, Listener, socket.socket]] = []
+        self._connections: set[BrokerConnection] = set()
+        self._death: BaseException | None = None
+        self._is_ready = threading.Event()
+
+    @property
+    def cluster(self) -> Cluster:
+        """What ``call`` works on; only on the broker's thread."""
+        assert self._cluster is not None, "the broker was started"
+        return self._cluster
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._worker is not None and self._worker.is_alive
+
+    def addresses(self, listener: str | None = None) -> list[BrokerAddress]:
+        """Where clients reach the nodes by a listener, the first unless another is named."""
+        return self.cluster.addresses(self.settings.listeners[0].name if listener is None else listener)
+
+    def start(self) -> None:
+        """Everything that can go wrong does so here; a broker that did not start holds nothing."""
+        self.settings.check()
+        loop = asyncio.new_event_loop()
+        try:
+            self._build(loop)
+            self._bind()
+        except BaseException:
+            self._let_go()
+            loop.close()
+            raise
+        self._loop = loop
+        self._worker = spawn("broker", self._run, self._died, wake=self._wake)
+        self._is_ready.wait(CALL_TIMEOUT_MS / 1000)
+        self._look_alive()
+
+    def call(self, action: Callable[[Cluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
+        """Run this on the broker's thread.  What it raises is raised here; ``WorldError``: no answer in time."""
+        self._look_alive()
+        assert self._loop is not None, "the broker was started"
+        done = threading.Event()
+        box: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                box.append(action(self.cluster))
+            except Exception as error:  # noqa: BLE001 (raised again by whoever waits for it)
+                errors.append(error)
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        if not done.wait(timeout_ms / 1000):
+            raise WorldError(f"the broker's thread did not come to it within {timeout_ms} ms")
+        if errors:
+            raise errors[0]
+        return box[0]
+
+    def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
+        """End it; a second call does nothing."""
+        if self._worker is None:
+            return
+        if not self._worker.stop(timeout_ms):
+            raise WorldError(f"the broker did not stop within {timeout_ms} ms")
+
+    # --- before the thread --------------------------------------------------------------------------------------
+
+    def _build(self, loop: asyncio.AbstractEventLoop) -> None:
+        settings = self.settings
+        release, behaviour = release_named(settings.release), behaviour_of(settings.release)
+        group_config = read_group_config(settings.properties, behaviour.default_config())
+        config = read_broker_config(settings.properties, group_keys())
+        if settings.data is not None:
+            self._folder = DataFolder(settings.data)
+        topics = Topics(
+            NoStore() if self._folder is None else CatalogueFile(self._folder.catalogue),
+            self._folder,
+            OpenFiles(settings.sync),
+            config,
+            release,
+            tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
+            base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            os.urandom,
+        )
+        self._cluster = Cluster(
+            topics,
+            release,
+            config,
+            group_config.offsets_topic_partitions,
+            lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
+            LoopScheduler(loop),
+            may=settings.may,
+            checks_partitions_of_commits=behaviour.checks_partitions_of_commits,
+        )
+
+    def _bind(self) -> None:
+        for number, node in enumerate(self.cluster.nodes.values()):
+            for listener in self.settings.listeners:
+                wanted = listener.of_node(number)
+                bound = _listen(wanted)
+                self._sockets.append((node, wanted, bound))
+                host = wanted.advertised_host or (socket.gethostname() if wanted.host in WILDCARDS else wanted.host)
+                port = wanted.advertised_port or int(bound.getsockname()[1])
+                node.addresses[wanted.name] = BrokerAddress(node.node_id, host, port)
+
+    def _let_go(self) -> None:
+        for _, _, bound in self._sockets:
+            bound.close()
+        self._sockets.clear()
+        if self._cluster is not None:
+            self._cluster.close()
+        if self._folder is not None:
+            self._folder.release()
+            self._folder = None
+
+    # --- the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self, stop: StopSignal) -> None:
+        assert self._loop is not None, "made before the thread"
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve(stop))
+        finally:
+            self._let_go()
+            self._loop.close()
+            self._is_ready.set()
+
+    async def _serve(self, stop: StopSignal) -> None:
+        loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        budget = Budget(self.cluster.config.queued_max_request_bytes)
+        tls = None if self.settings.tls is None else self.settings.tls.context()
+        servers = []
+        for node, listener, bound in self._sockets:
+            servers.append(
+                await loop.create_server(
+                    self._connection(node, listener, budget),
+                    sock=bound,
+                    backlog=BACKLOG,
+                    ssl=tls if listener.has_tls else None,
+                    ssl_handshake_timeout=TLS_HANDSHAKE_S if listener.has_tls else None,
+                )
+            )
+        self.cluster.start()
+        self._is_ready.set()
+        while not stop.is_set():
+            self._look_at_connections()
+            try:
+                await asyncio.wait_for(self._stopping.wait(), LOOK_MS / 1000)
+            except TimeoutError:
+                continue
+        for server in servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.close()
+        deadline = loop.time() + GOODBYE_S
+        while self._connections and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _connection(self, node: Node, listener: Listener, budget: Budget) -> Callable[[], BrokerConnection]:
+        users = self.settings.users if listener.has_sasl else None
+        return lambda: BrokerConnection(node, listener.name, Login(users), budget, self._connections)
+
+    def _look_at_connections(self) -> None:
+        now_ms = self.cluster.scheduler.now_ms()
+        for connection in list(self._connections):
+            connection.look(now_ms, self.cluster.config.connections_max_idle_ms)
+
+    def _wake(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(lambda: self._stopping.set())
+
+    def _died(self, name: str, error: BaseException) -> None:
+        self._death = error
+        _log.error("thread_died name=%s", name, exc_info=error)
+
+    def _look_alive(self) -> None:
+        if not self.is_alive:
+            if self._death is not None:
+                raise Bug(f"the broker's thread has died: {self._death!r}") from self._death
+            raise WorldError("the broker does not run")
+
+
+def group_keys() -> list[str]:
+    """The keys that are the coordinator's."""
+    return [column.metadata["kafka.key"] for column in fields(GroupConfig)]
+
+
+def new_member_id(client_id: str) -> str:
+    """As Kafka makes one: what the member calls itself, and a random rest."""
+    return f"{client_id}-{uuid.uuid4()}"
+
+
+def _listen(listener: Listener) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    try:
+        return socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        where = f"{listener.host or '*'}:{listener.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise PreconditionFailed(
+                f"port {listener.port} is in use ({where}); stop what listens there, or take another port (0: any)"
+            ) from error
+        raise PreconditionFailed(f"{where} cannot be listened at: {error.strerror or error}") from error

@@ -1,0 +1,83 @@
+"""Everything that a development broker is started with.  Pure."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.broker.cluster import everybody_may
+from bridge.broker.listeners import Listener, check_listeners
+from bridge.broker.log.files import SyncPolicy
+from bridge.broker.releases import NEWEST, release_named
+from bridge.coordinator.kafka_apis import Authorizer
+from zkconsumer.errors import InvalidConfigException, UsageError
+
+NODES_MAX = 100
+
+LOOPBACK = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: our certificate and key (in one file, or two), and whose certificates clients must have, if any."""
+
+    certificate: Path
+    key: Path | None = None
+    key_password: str = field(default="", repr=False)
+    client_ca: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """``InvalidConfigException``: a file cannot be used."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            # Never None: OpenSSL would ask for the password on the terminal.
+            context.load_cert_chain(self.certificate, self.key, self.key_password or "")
+            if self.client_ca is not None:
+                context.load_verify_locations(self.client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+            raise InvalidConfigException(
+                f"{self.certificate}: no certificate with its key in PEM ({reason})"
+            ) from error
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """``data`` None: everything in memory.  ``nodes`` are numbered from ``first_node_id`` on.
+
+    ``properties``: Kafka's keys of ``server.properties``, of the broker and of the coordinator.  ``users``: name →
+    password, for SASL.  ``zookeeper``: where to register, and where OffsetCommit v0 goes.
+    """
+
+    release: str = NEWEST
+    nodes: int = 1
+    first_node_id: int = 0
+    listeners: tuple[Listener, ...] = (LOOPBACK,)
+    data: Path | None = None
+    sync: SyncPolicy = SyncPolicy.SYSTEM
+    properties: Mapping[str, str] = field(default_factory=dict)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: TlsFiles | None = None
+    zookeeper: str | None = None
+    may: Authorizer = everybody_may
+
+    def check(self) -> None:
+        """``UsageError`` for what cannot be."""
+        release_named(self.release)
+        check_listeners(list(self.listeners))
+        if not 1 <= self.nodes <= NODES_MAX:
+            raise UsageError(f"{self.nodes} nodes; 1 to {NODES_MAX} can be started in one process")
+        if self.first_node_id < 0:
+            raise UsageError("a node's id is 0 or more")
+        if not self.listeners:
+            raise UsageError("a broker without a listener is of no use")
+        for listener in self.listeners:
+            if listener.has_tls and self.tls is None:
+                raise UsageError(f"listener {listener.name} speaks TLS and needs a certificate")
+            if listener.has_sasl and not self.users:
+                raise UsageError(f"listener {listener.name} asks for a login, and there is no user who could")

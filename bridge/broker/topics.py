@@ -1,0 +1,224 @@
+"""The topics of a broker and their logs.
+
+Whatever changes the list goes through the catalogue first: saved, then done.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from bridge.broker.catalogue import Catalogue, CatalogueStore, LedPartition, TopicEntry
+from bridge.broker.config import BrokerConfig, TopicConfig, read_topic_config
+from bridge.broker.data_folder import DataFolder, folder_of
+from bridge.broker.log.files import OpenFiles
+from bridge.broker.log.partition_log import LogSettings, PartitionLog
+from bridge.broker.log.produced import Rules
+from bridge.broker.log.storage import DiskStorage, MemoryStorage
+from bridge.broker.releases import Release
+from zkconsumer.wire.kinds import NO_UUID
+
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL = frozenset({OFFSETS_TOPIC})
+
+TOPIC_CHARS_MAX = 249
+_LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_CHARS_MAX}}}", re.ASCII)
+
+PRODUCER_IDS_AT_ONCE = 1000
+"""How many producer ids are set aside at a time, so that giving one out seldom writes the catalogue (as in Kafka)."""
+
+OFFSETS_SEGMENT_BYTES = 104_857_600
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition: who leads it, and its log, which all nodes share."""
+
+    topic: str
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    log: PartitionLog
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic."""
+
+    name: str
+    topic_id: bytes
+    config: TopicConfig
+    partitions: list[Partition]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether clients may not write it."""
+        return self.name in INTERNAL
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may be called so (0.8.1 and later)."""
+    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
+
+
+class Topics:
+    """All topics.  For the broker's thread alone; ``random_bytes`` makes ids."""
+
+    def __init__(
+        self,
+        store: CatalogueStore,
+        folder: DataFolder | None,
+        files: OpenFiles,
+        config: BrokerConfig,
+        release: Release,
+        node_ids: tuple[int, ...],
+        new_cluster_id: str,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._files = files
+        self._config = config
+        self._release = release
+        self._random_bytes = random_bytes
+        self.node_ids = node_ids
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._catalogue = store.load() or Catalogue(new_cluster_id)
+        self._next_producer_id = self._catalogue.next_producer_id
+        self._open_all()
+
+    @property
+    def cluster_id(self) -> str:
+        """The name that the cluster keeps for ever."""
+        return self._catalogue.cluster_id
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of this name."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic of this id."""
+        return self._by_id.get(topic_id)
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """One partition."""
+        topic = self._by_name.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
+
+    def create(self, name: str, replicas: list[tuple[int, ...]], config: Mapping[str, str]) -> Topic:
+        """Make a topic; ``replicas``: the nodes of each partition, the first of which leads it.  ``OSError``."""
+        entry = TopicEntry(self._new_id(), tuple(LedPartition(r[0], 0, r) for r in replicas), dict(config))
+        self._save(replace(self._catalogue, topics={**self._catalogue.topics, name: entry}))
+        return self._open(name, entry)
+
+    def spread(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
+        """Which nodes keep each partition of a new topic: they take turns."""
+        ids = self.node_ids
+        first = len(self._by_name)
+        return [
+            tuple(ids[(first + index + at) % len(ids)] for at in range(replication_factor))
+            for index in range(partitions)
+        ]
+
+    def delete(self, topic: Topic) -> None:
+        """Remove a topic and its records for good.  ``OSError``: nothing was removed."""
+        kept = {name: entry for name, entry in self._catalogue.topics.items() if name != topic.name}
+        self._save(replace(self._catalogue, topics=kept))
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.log.delete()
+        if self._folder is not None:
+            self._folder.remove_topic(topic.name, topic.topic_id)
+
+    def lead(self, partition: Partition, leader: int) -> None:
+        """Another node leads the partition from now on (−1: none); its epoch goes up."""
+        entry = self._catalogue.topics[partition.topic]
+        led = list(entry.partitions)
+        others = tuple(node for node in partition.replicas if node != leader)
+        kept = (leader, *others)[: len(partition.replicas)] if leader >= 0 else partition.replicas
+        led[partition.index] = LedPartition(leader, partition.leader_epoch + 1, kept)
+        moved = replace(entry, partitions=tuple(led))
+        self._save(replace(self._catalogue, topics={**self._catalogue.topics, partition.topic: moved}))
+        partition.leader, partition.replicas = leader, kept
+        partition.leader_epoch += 1
+
+    def new_producer_id(self) -> int:
+        """One that was never given out.  ``OSError``."""
+        if self._next_producer_id >= self._catalogue.next_producer_id:
+            self._save(replace(self._catalogue, next_producer_id=self._next_producer_id + PRODUCER_IDS_AT_ONCE))
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._files.close_all()
+
+    def _save(self, catalogue: Catalogue) -> None:
+        self._store.save(catalogue)
+        self._catalogue = catalogue
+
+    def _new_id(self) -> bytes:
+        while (made := self._random_bytes(16)) in self._by_id or made == NO_UUID:
+            pass
+        return made
+
+    def _open_all(self) -> None:
+        """Everything in the catalogue; what was led by a node that is not there goes to one that is."""
+        ids = self.node_ids
+        entries = {}
+        for name, entry in self._catalogue.topics.items():
+            led = [
+                partition
+                if partition.leader in ids
+                else LedPartition(ids[at % len(ids)], partition.leader_epoch + 1, (ids[at % len(ids)],))
+                for at, partition in enumerate(entry.partitions)
+            ]
+            entries[name] = replace(entry, partitions=tuple(led))
+        self._save(replace(self._catalogue, topics=entries))
+        if self._folder is not None:
+            self._folder.remove_others({folder_of(name, entry.topic_id) for name, entry in entries.items()})
+        for name, entry in entries.items():
+            self._open(name, entry)
+
+    def _open(self, name: str, entry: TopicEntry) -> Topic:
+        config = read_topic_config(entry.config)
+        settings = self._log_settings(name, config)
+        partitions = []
+        for index, led in enumerate(entry.partitions):
+            storage = (
+                MemoryStorage()
+                if self._folder is None
+                else DiskStorage(self._folder.partition(name, entry.topic_id, index), self._files)
+            )
+            log = PartitionLog(f"{name}-{index}", storage, settings, lambda words: _log.warning("log_cut %s", words))
+            partitions.append(Partition(name, index, led.leader, led.leader_epoch, led.replicas, log))
+        topic = Topic(name, entry.topic_id, config, partitions)
+        self._by_name[name] = topic
+        self._by_id[entry.topic_id] = topic
+        return topic
+
+    def _log_settings(self, name: str, config: TopicConfig) -> LogSettings:
+        broker = self._config
+        rules = Rules(
+            self._release.magic,
+            broker.message_max_bytes if config.max_message_bytes is None else config.max_message_bytes,
+            config.is_compacted,
+            self._release.knows_invalid_record,
+        )
+        segment_bytes = OFFSETS_SEGMENT_BYTES if name == OFFSETS_TOPIC else broker.log_segment_bytes
+        retention_bytes = -1 if name == OFFSETS_TOPIC else broker.log_retention_bytes
+        return LogSettings(
+            rules,
+            segment_bytes if config.segment_bytes is None else config.segment_bytes,
+            retention_bytes if config.retention_bytes is None else config.retention_bytes,
+            self._release.tells_old_duplicates,
+        )

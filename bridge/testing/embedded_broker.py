@@ -1,0 +1,178 @@
+"""A broker inside the test: it is there when ``start`` has returned, and gone when ``stop`` has.
+
+with EmbeddedBroker(nodes=3) as broker:
+    broker.create_topic("clicks", partitions=4)
+    ...                                            # any client: bootstrap.servers = broker.bootstrap
+    broker.move_coordinator("my group", 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from bridge.broker.cluster import Cluster, everybody_may
+from bridge.broker.listeners import Listener, read_listener
+from bridge.broker.log.files import SyncPolicy
+from bridge.broker.releases import NEWEST
+from bridge.broker.server import BrokerServer
+from bridge.broker.settings import BrokerSettings, TlsFiles
+from bridge.broker.topics import OFFSETS_TOPIC, Partition
+from bridge.coordinator.kafka_apis import Authorizer
+from bridge.coordinator.partitioning import partition_for
+from zkconsumer.errors import UsageError
+from zkconsumer.types import BrokerAddress
+from zkconsumer.wire.entries import Record
+
+T = TypeVar("T")
+
+QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+"""What a test wants: groups come together at once, and members may be declared dead soon."""
+
+
+class EmbeddedBroker:
+    """One process's broker of one or several nodes, in memory unless ``data`` names a directory.
+
+    ``release``: which Kafka it behaves as (``--emulate``).  ``listeners``: ``PROTOCOL://HOST:PORT``; port 0 is any that
+    is free.  ``properties``: Kafka's keys of ``server.properties``; those of ``QUICK`` hold unless they are given.
+    ``may``: who may do what.  ``start`` raises as ``BrokerServer.start`` does.
+    """
+
+    def __init__(
+        self,
+        *,
+        release: str = NEWEST,
+        nodes: int = 1,
+        data: Path | None = None,
+        sync: SyncPolicy = SyncPolicy.SYSTEM,
+        listeners: Iterable[str] = ("PLAINTEXT://127.0.0.1:0",),
+        properties: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
+        tls: TlsFiles | None = None,
+        zookeeper: str | None = None,
+        may: Authorizer = everybody_may,
+    ) -> None:
+        read: tuple[Listener, ...] = tuple(map(read_listener, listeners))
+        self._server = BrokerServer(
+            BrokerSettings(
+                release=release,
+                nodes=nodes,
+                listeners=read,
+                data=data,
+                sync=sync,
+                properties={**QUICK, **(properties or {})},
+                users=users or {},
+                tls=tls,
+                zookeeper=zookeeper,
+                may=may,
+            )
+        )
+
+    def start(self) -> Self:
+        """Listen, and answer."""
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Let go of everything; a second call does nothing."""
+        self._server.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def addresses(self, listener: str | None = None) -> list[BrokerAddress]:
+        """Where the nodes are, by the first listener unless another is named."""
+        return self._server.addresses(listener)
+
+    @property
+    def bootstrap(self) -> str:
+        """The nodes as ``bootstrap.servers`` has them."""
+        return ",".join(f"{address.host}:{address.port}" for address in self.addresses())
+
+    def call(self, action: Callable[[Cluster], T]) -> T:
+        """Run something on the broker's thread, for what has no method here."""
+        return self._server.call(action)
+
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic.  ``UsageError``: there is one of this name."""
+
+        def create(cluster: Cluster) -> None:
+            if cluster.topics.get(topic) is not None:
+                raise UsageError(f"there is a topic {topic} already")
+            cluster.create_topic(topic, partitions, config=config)
+
+        self.call(create)
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove a topic with its records.  ``UsageError``: there is none of this name."""
+
+        def delete(cluster: Cluster) -> None:
+            found = cluster.topics.get(topic)
+            if found is None:
+                raise UsageError(f"there is no topic {topic}")
+            cluster.delete_topic(found)
+
+        self.call(delete)
+
+    def append(self, topic: str, partition: int, values: Iterable[bytes]) -> int:
+        """Store records without keys; gives the end of the log.  Readers that wait are woken."""
+
+        def append(cluster: Cluster) -> int:
+            found = _partition(cluster, topic, partition)
+            now_ms = cluster.scheduler.now_ms()
+            records = [Record(at, now_ms, 0, None, value) for at, value in enumerate(values)]
+            if records:
+                before = found.log.size
+                found.log.append_records(records, found.leader_epoch, now_ms)
+                cluster.fetches.appended(topic, partition, found.log.size - before)
+            return found.log.end
+
+        return self.call(append)
+
+    def log_end(self, topic: str, partition: int) -> int:
+        """The offset that the next record will have."""
+        return self.call(lambda cluster: _partition(cluster, topic, partition).log.end)
+
+    def records(self, topic: str, partition: int) -> list[Record]:
+        """Everything that is stored."""
+        return self.call(lambda cluster: list(_partition(cluster, topic, partition).log.records()))
+
+    def offsets_partition(self, group: str) -> int:
+        """The partition of ``__consumer_offsets`` that a group lives in."""
+        return self.call(lambda cluster: partition_for(group, cluster.offsets_partitions))
+
+    def coordinator(self, group: str) -> int | None:
+        """The node that coordinates a group; None: nobody does, or no group was ever asked for."""
+
+        def look(cluster: Cluster) -> int | None:
+            led = cluster.topics.partition(OFFSETS_TOPIC, partition_for(group, cluster.offsets_partitions))
+            return None if led is None or led.leader < 0 else led.leader
+
+        return self.call(look)
+
+    def move_coordinator(self, partition: int | str, node: int | None, *, loading_ms: int = 0) -> None:
+        """Another node leads a partition of ``__consumer_offsets``, or that of a group; None: nobody leads it.
+
+        The old coordinator answers 16, the new one 14 for ``loading_ms``; while nobody leads, FindCoordinator answers
+        15.  ``UsageError``: there is no such partition or node.
+        """
+        number = self.offsets_partition(partition) if isinstance(partition, str) else partition
+        self.call(lambda cluster: cluster.move_coordinator(number, node, loading_ms))
+
+    def move_leader(self, topic: str, partition: int, node: int) -> None:
+        """Another node leads a partition of a topic.  ``UsageError``: there is no such partition or node."""
+        self.call(lambda cluster: cluster.move_leader(topic, partition, node))
+
+
+def _partition(cluster: Cluster, topic: str, partition: int) -> Partition:
+    found = cluster.topics.partition(topic, partition)
+    if found is None:
+        raise UsageError(f"there is no partition {topic}/{partition}")
+    return found
