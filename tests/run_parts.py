@@ -56,6 +56,7 @@ UNIT = Part(
             "tests/hostile",
             "tests/conformance",
             "tests/coordinator",
+            "tests/broker",
             "tests/interop",
         ),
     ),

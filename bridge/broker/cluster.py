@@ -66,10 +66,13 @@ class Cluster:
         if offsets is not None:
             self._elect_all(offsets)
 
-    def close(self) -> None:
-        """Stop the timers and let go of the files."""
+    def shut_down(self) -> None:
+        """What is parked is answered: 15, for the coordinators go down."""
         for node in self.nodes.values():
-            node.groups.close()
+            node.groups.shut_down()
+
+    def close(self) -> None:
+        """Let go of the files."""
         self.topics.close()
 
     def address(self, node_id: int, listener: str) -> BrokerAddress | None:

@@ -24,6 +24,7 @@ from bridge.coordinator.events import (
     LogRecord,
     Request,
     Resigned,
+    ShutDown,
     TimerFired,
     Token,
     TopicsDeleted,
@@ -86,8 +87,9 @@ class Groups:
         """What was stored for these goes too."""
         self.handle(TopicsDeleted(topics))
 
-    def close(self) -> None:
-        """Nothing fires any more."""
+    def shut_down(self) -> None:
+        """What is parked is answered, and nothing fires any more."""
+        self.handle(ShutDown())
         self._timers.cancel_all()
 
     def handle(self, event: Event) -> None:
@@ -108,9 +110,7 @@ class Groups:
             case Reply(token, body):
                 self._waiting.pop(token)(body)
             case Append(partition, epoch, records, token):
-                appended = self._append(partition, epoch, records, token)
-                if appended is not None:
-                    self._events.append(appended)
+                self._events.append(self._append(partition, epoch, records, token))
             case Load(partition, epoch):
                 self._scheduler.call_in(self.loading_ms, lambda: self._load(partition, epoch))
             case SetTimer(key, deadline_ms):
@@ -120,24 +120,22 @@ class Groups:
             case Note(what, fields):
                 _log.info("%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
 
-    def _append(
-        self, partition: int, epoch: int, records: tuple[LogRecord, ...], token: Token | None
-    ) -> Appended | None:
+    def _append(self, partition: int, epoch: int, records: tuple[LogRecord, ...], token: Token) -> Appended:
         led = self._topics.partition(OFFSETS_TOPIC, partition)
         if led is None or led.leader != self._node_id or led.leader_epoch != epoch:
-            return None if token is None else Appended(token, NOT_LEADER_OR_FOLLOWER.code)
+            return Appended(token, NOT_LEADER_OR_FOLLOWER.code)
         wall_ms = self._scheduler.now_ms()
         batch = [Record(at, wall_ms, 0, record.key, record.value) for at, record in enumerate(records)]
         size = sum(len(record.key) + len(record.value or b"") for record in records)
         if size > led.log.settings.rules.message_bytes_max:
-            return None if token is None else Appended(token, MESSAGE_TOO_LARGE.code)
+            return Appended(token, MESSAGE_TOO_LARGE.code)
         try:
             stored = led.log.append_records(batch, epoch, wall_ms)
         except OSError as error:
             _log.error("offsets_not_stored partition=%d error=%s", partition, error)
-            return None if token is None else Appended(token, KAFKA_STORAGE_ERROR.code)
+            return Appended(token, KAFKA_STORAGE_ERROR.code)
         self._appended(OFFSETS_TOPIC, partition, size)
-        return None if token is None else Appended(token, 0, stored.first_offset)
+        return Appended(token, 0, stored.first_offset)
 
     def _load(self, partition: int, epoch: int) -> None:
         led = self._topics.partition(OFFSETS_TOPIC, partition)

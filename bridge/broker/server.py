@@ -18,7 +18,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TypeVar
 
 from bridge.broker.catalogue import CatalogueFile, NoStore
@@ -33,7 +33,7 @@ from bridge.broker.node import Node
 from bridge.broker.releases import release_named
 from bridge.broker.settings import BrokerSettings
 from bridge.broker.timers import Handle
-from bridge.broker.topics import Topics
+from bridge.broker.topics import OFFSETS_TOPIC, Topics
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.config import GroupConfig, read_group_config
 from bridge.coordinator.group_coordinator import GroupCoordinator
@@ -167,6 +167,10 @@ class BrokerServer:
             base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
             os.urandom,
         )
+        offsets = topics.get(OFFSETS_TOPIC)
+        if offsets is not None:
+            # Groups are where their hash put them when the topic was made.
+            group_config = replace(group_config, offsets_topic_partitions=len(offsets.partitions))
         self._cluster = Cluster(
             topics,
             release,
@@ -236,6 +240,7 @@ class BrokerServer:
                 continue
         for server in servers:
             server.close()
+        self.cluster.shut_down()
         for connection in list(self._connections):
             connection.close()
         deadline = loop.time() + GOODBYE_S

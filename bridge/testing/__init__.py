@@ -1,5 +1,6 @@
-"""For tests of whoever feeds Spark from a group: the judge of what a query and the group's other members did."""
+"""For tests of whoever uses the bridge: a broker in the process, and the judge of what a Spark query and others did."""
 
+from bridge.testing.embedded_broker import EmbeddedBroker
 from bridge.testing.feed_judge import CODES, Feed, Finding, Judgement, Read, Sunk, judge
 
-__all__ = ["CODES", "Feed", "Finding", "Judgement", "Read", "Sunk", "judge"]
+__all__ = ["CODES", "EmbeddedBroker", "Feed", "Finding", "Judgement", "Read", "Sunk", "judge"]

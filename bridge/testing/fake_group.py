@@ -94,9 +94,7 @@ class FakeGroup:
 class FakeMembership:
     """One query's membership; see ``GroupMembership``."""
 
-    def __init__(
-        self, group: FakeGroup, name: str, mode: CommitMode, on_rewind: OnRewind = OnRewind.IGNORE
-    ) -> None:
+    def __init__(self, group: FakeGroup, name: str, mode: CommitMode, on_rewind: OnRewind = OnRewind.IGNORE) -> None:
         self._group = group
         self._name = name
         self._mode = mode
@@ -165,9 +163,7 @@ class FakeMembership:
             made[tp] = Stand(self._group.offsets.get(tp, NO_OFFSET), latest.end if latest is not None else None)
         return made
 
-    def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
-    ) -> dict[TopicPartition, Claimed]:
+    def claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, Claimed]:
         self._check()
         return {tp: self._claim_one(query, batch, tp, wanted) for tp, wanted in ranges.items()}
 
