@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import zkconsumer.connector
+import zkconsumer.connector_base
 from tests.fix_world import MakeConnector, MakeWorld, take
 from zkconsumer.errors import InvalidMessageException, MessageSizeTooLargeException
 from zkconsumer.kafka.fetcher_thread import FetchSettings
@@ -59,7 +59,7 @@ def test_a_message_too_large_at_any_size_is_gone_past_and_the_fetcher_follows(
     def small(**settings: Any) -> FetchSettings:
         return FetchSettings(**settings, grown_bytes_max=3_000)
 
-    monkeypatch.setattr(zkconsumer.connector, "FetchSettings", small)
+    monkeypatch.setattr(zkconsumer.connector_base, "FetchSettings", small)
     world = make_world(release="0.8.2.2")
     world.create_topic(TOPIC, 1)
     world.cluster.append(TOPIC, 0, [b"x" * 2_000])
