@@ -4,6 +4,7 @@ pytest_plugins = [
     "tests.fix_world",
     "tests.fix_procedures",
     "tests.fix_sandbox",
+    "tests.fix_modern",
     "tests.fix_admin",
     "tests.fix_secured_zookeeper",
     "tests.fix_spark",

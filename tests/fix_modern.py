@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+
+import pytest
 
 from tests.fix_sandbox import require_releases
 from tests.interop.probe.registry import numbers
@@ -66,3 +69,40 @@ class ProbedServers:
         server = Server(kind.release, HOST, broker.port, TOPIC, is_kraft, is_real=True)
         wait_coordinating(server)
         return server
+
+
+class ModernClusters:
+    """One broker at a time, with time-outs as brokers ship them, but for the first delay."""
+
+    def __init__(self) -> None:
+        self._release: str | None = None
+        self._stack = ExitStack()
+        self._sandbox: Sandbox | None = None
+
+    def get(self, release: str) -> Sandbox:
+        """A sandbox with one broker of this release; it may be killed and started again."""
+        is_kraft = numbers(release) >= (4,)
+        require_releases(release, *([] if is_kraft else [zookeeper_release("3.8")]))
+        if self._sandbox is None or self._release != release:
+            self.close()
+            sandbox = self._stack.enter_context(Sandbox())
+            if is_kraft:
+                sandbox.start_kraft_broker(release)
+            else:
+                sandbox.start_zookeeper()
+                sandbox.start_broker(release, chroot="/kafka")
+            self._sandbox, self._release = sandbox, release
+        return self._sandbox
+
+    def close(self) -> None:
+        """End what runs."""
+        self._sandbox = None
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def modern_clusters() -> Iterator[ModernClusters]:
+    """Brokers of every age, one at a time; killing and starting them again is allowed."""
+    made = ModernClusters()
+    yield made
+    made.close()

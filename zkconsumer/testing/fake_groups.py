@@ -1,7 +1,7 @@
 """What a fake broker answers about groups: coordinators, offsets, modern members.  Called with the cluster's lock held.
 
-    version 0         the offset znodes of ZooKeeper, by whichever broker is asked
-    version 1 and up  the cluster's own store, by the group's coordinator alone
+version 0         the offset znodes of ZooKeeper, by whichever broker is asked
+version 1 and up  the cluster's own store, by the group's coordinator alone
 """
 
 from __future__ import annotations
@@ -375,9 +375,7 @@ def _from_store(state: ClusterState, group: str, tp: TopicPartition) -> OffsetFe
 
 
 def _no_offset(tp: TopicPartition, error: ErrorCode) -> OffsetFetchPartitionResponse:
-    return OffsetFetchPartitionResponse(
-        partition_index=tp.partition, committed_offset=NO_OFFSET, error_code=error.code
-    )
+    return OffsetFetchPartitionResponse(partition_index=tp.partition, committed_offset=NO_OFFSET, error_code=error.code)
 
 
 # --- OffsetDelete ------------------------------------------------------------------------------------------------

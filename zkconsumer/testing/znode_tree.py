@@ -222,9 +222,7 @@ class ZnodeTree:
             case CheckOp(path, version):
                 return self._refusal(path, PERM_READ, version, who)
 
-    def _create(
-        self, op: CreateOp, session_id: int, wall_ms: int, who: Who, changes: list[Change]
-    ) -> str | StoreError:
+    def _create(self, op: CreateOp, session_id: int, wall_ms: int, who: Who, changes: list[Change]) -> str | StoreError:
         if op.path == "/":
             return NodeExists(op.path)
         acl = _in_force(op.acl or OPEN_ACL, who)

@@ -178,9 +178,7 @@ class Ownership:
             tenure.floor = floor
         return floor
 
-    def _jump(
-        self, member: Member, partition: Partition, tenure: Tenure, code: str, to: int, low: int, t: int
-    ) -> None:
+    def _jump(self, member: Member, partition: Partition, tenure: Tenure, code: str, to: int, low: int, t: int) -> None:
         span = (low, to - 1) if code == "skipped" else (to, to)
         tenure.jumps.append(Jump(code, tenure.last, to, (span,), t, self._bench.position))
         if len(tenure.jumps) > JUMPS_WAITING_MAX:

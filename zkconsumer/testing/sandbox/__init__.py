@@ -10,6 +10,7 @@ from zkconsumer.testing.sandbox.cluster import Sandbox
 from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import Handed, MemberProcess, ScalaMember
+from zkconsumer.testing.sandbox.modern_member import ModernMember
 from zkconsumer.testing.sandbox.python_member import PythonMember
 from zkconsumer.testing.sandbox.runs import Run, reap
 from zkconsumer.testing.sandbox.scala_host import ScalaHost
@@ -28,6 +29,7 @@ __all__ = [
     "KraftBroker",
     "Load",
     "MemberProcess",
+    "ModernMember",
     "Produced",
     "PythonMember",
     "Run",

@@ -222,9 +222,7 @@ def _run_maven(command: list[str], title: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise SandboxError(
-            f"Maven did not fetch {title} within {MAVEN_TIMEOUT_S} s; is the network up?"
-        ) from error
+        raise SandboxError(f"Maven did not fetch {title} within {MAVEN_TIMEOUT_S} s; is the network up?") from error
     if done.returncode != 0:
         last = "\n".join(done.stdout.splitlines()[-MAVEN_LINES_QUOTED:])
         raise SandboxError(

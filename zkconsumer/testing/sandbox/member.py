@@ -1,4 +1,8 @@
-"""A member of a group as a process: what all have in common, and the original Scala consumer of any release."""
+"""A member of a group as a process: what all have in common, and the original Scala consumer of any release.
+
+MemberProcess <-- ZooKeeperMember <-- ScalaMember, PythonMember
+              <-- ModernMember
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.events import Event, EventFile
 from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.runs import Run
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
@@ -48,9 +53,8 @@ class Handed(NamedTuple):
 class MemberProcess(ABC):
     """One member that can be started, watched, signalled and stopped.  Nothing runs before ``start``."""
 
-    def __init__(self, zookeeper: ZooKeeperServer, group: str, chroot: str, name: str) -> None:
-        self.zookeeper = zookeeper
-        self.chroot = chroot
+    def __init__(self, run: Run, group: str, name: str) -> None:
+        self.run = run
         self.group = group
         self.name = name
         self.consumer_id: str | None = None
@@ -85,7 +89,7 @@ class MemberProcess(ABC):
         assert not self.is_running(), f"{self.name} runs already"
         # What an earlier process of this name did stays with whoever holds these lists.
         self._events, self._handed, self.consumer_id = [], [], None
-        self._file = EventFile(self.zookeeper.run.root / self.name / "out.log")
+        self._file = EventFile(self.run.root / self.name / "out.log")
         self._process = self._launch()
         if wait:
             self.wait_started()
@@ -186,14 +190,6 @@ class MemberProcess(ABC):
         self.wait_for(lambda: len(self.handed) >= count, timeout_ms, f"{count} messages")
         return self.handed
 
-    def wait_registered(self, timeout_ms: int = START_TIMEOUT_MS) -> str:
-        """Until its registration stands in ZooKeeper; returns the consumer id."""
-        admin = self.zookeeper.admin(self.chroot)
-        self.wait_for(lambda: self.events and self.consumer_id, timeout_ms, "connects")
-        assert self.consumer_id is not None, "just waited for it"
-        self.wait_for(lambda: self.consumer_id in admin.members(self.group), timeout_ms, "registers")
-        return self.consumer_id
-
     def _read(self) -> None:
         if self._file is None:
             return
@@ -208,7 +204,24 @@ class MemberProcess(ABC):
                 self.consumer_id = event.get("consumer") or self.consumer_id
 
 
-class ScalaMember(MemberProcess):
+class ZooKeeperMember(MemberProcess):
+    """A member of a group that ZooKeeper holds."""
+
+    def __init__(self, zookeeper: ZooKeeperServer, group: str, chroot: str, name: str) -> None:
+        super().__init__(zookeeper.run, group, name)
+        self.zookeeper = zookeeper
+        self.chroot = chroot
+
+    def wait_registered(self, timeout_ms: int = START_TIMEOUT_MS) -> str:
+        """Until its registration stands in ZooKeeper; returns the consumer id."""
+        admin = self.zookeeper.admin(self.chroot)
+        self.wait_for(lambda: self.events and self.consumer_id, timeout_ms, "connects")
+        assert self.consumer_id is not None, "just waited for it"
+        self.wait_for(lambda: self.consumer_id in admin.members(self.group), timeout_ms, "registers")
+        return self.consumer_id
+
+
+class ScalaMember(ZooKeeperMember):
     """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` (a Java regular expression).
 
     ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkconsumer.testing.sandbox.events import Event
-from zkconsumer.testing.sandbox.member import TEST_SETTINGS, MemberProcess
+from zkconsumer.testing.sandbox.member import TEST_SETTINGS, ZooKeeperMember
 from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, properties
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
@@ -15,7 +15,17 @@ PROGRAM = "zkconsumer.testing.member_program"
 WORDS = {"joined": "started", "leaving": "stopping", "left": "stopped"}
 
 
-class PythonMember(MemberProcess):
+def understood(line: Event) -> Event:
+    """A line of a history in the words of the Scala member's program."""
+    if line["event"] == "member":
+        return line | {"consumer": line.get("consumer_id")}
+    if line["event"] == "note":
+        word, _, rest = line["text"].partition(" ")
+        return {"event": word, "t": line["t"], "error": rest}
+    return line | {"event": WORDS.get(line["event"], line["event"])}
+
+
+class PythonMember(ZooKeeperMember):
     """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` with ``streams``.
 
     ``settings`` are the consumer's own; nothing runs before ``start``.
@@ -71,9 +81,4 @@ class PythonMember(MemberProcess):
         return PythonProcess(self.zookeeper.run, "member", self.name, PROGRAM, arguments)
 
     def _understand(self, line: Event) -> Event:
-        if line["event"] == "member":
-            return line | {"consumer": line.get("consumer_id")}
-        if line["event"] == "note":
-            word, _, rest = line["text"].partition(" ")
-            return {"event": word, "t": line["t"], "error": rest}
-        return line | {"event": WORDS.get(line["event"], line["event"])}
+        return understood(line)

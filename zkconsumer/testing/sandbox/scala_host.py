@@ -1,10 +1,10 @@
 """Many original consumers in one JVM: for tests of many groups at once, where a JVM a member would be too much.
 
-    host = ScalaHost(sandbox.run, "1.1.1")
-    host.start("a", group, topic, zookeeper_connect, allowed=0)
-    host.allow("a", 20)                # reads twenty messages and stands still
-    host.stop("a")                     # a clean shutdown(), which commits
-    host.handed(topic)
+host = ScalaHost(sandbox.run, "1.1.1")
+host.start("a", group, topic, zookeeper_connect, allowed=0)
+host.allow("a", 20)                # reads twenty messages and stands still
+host.stop("a")                     # a clean shutdown(), which commits
+host.handed(topic)
 """
 
 from __future__ import annotations

@@ -1,0 +1,317 @@
+"""A modern consumer of another library as a process of its own, which writes down what it does for ``testing.checker``.
+
+    python -m zkconsumer.testing.modern_program FILE.properties --library confluent|kafka-python --topic clicks
+
+The twin of ``java/ModernMember.java``: the settings have Kafka's names, what is committed is what was processed, at
+every interval, before partitions are given up, and at the end.
+
+Standard input: "stop" (as SIGTERM does: a clean close), "commit".  Its end means that whoever started this is gone: the
+process ends at once.  Exit codes: 0 closed, 3 failed, 137 the end of the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.properties import decode_properties, parse_properties
+from zkconsumer.testing.checker import (
+    Claimed,
+    Handed,
+    HistoryWriter,
+    Joined,
+    Leaving,
+    Left,
+    MemberKnown,
+    Note,
+    Released,
+)
+from zkconsumer.testing.sandbox.waiting import pause_ms
+
+EXIT_FAILED = 3
+EXIT_ORPHANED = 137
+POLL_MS = 50
+
+Place = tuple[str, int]
+Record = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+class Library(Protocol):
+    """What the program needs of a client library."""
+
+    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+        """Join; ``diary`` is told of assignments."""
+
+    def poll(self) -> Iterable[Record]:
+        """What came within ``POLL_MS``."""
+
+    def commit(self, offsets: dict[Place, int]) -> None:
+        """Commit, and wait for the answer; raises what the library raises."""
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class Diary:
+    """What this member did, line by line, and what it has processed and not committed."""
+
+    def __init__(self, name: str, writer: HistoryWriter) -> None:
+        self.name = name
+        self.processed: dict[Place, int] = {}
+        self.library: Library | None = None
+        self._writer = writer
+        self._owned: set[Place] = set()
+        self._has_joined = False
+
+    def now_ms(self) -> int:
+        return self._writer.now_ms()
+
+    def note(self, text: str) -> None:
+        self._writer.write(Note(self.now_ms(), text))
+
+    def known(self) -> None:
+        self._writer.write(MemberKnown(self.now_ms(), self.name, "ours", os.getpid()))
+
+    def handed(self, record: Record) -> None:
+        self._writer.write(Handed(self.now_ms(), self.name, *record))
+
+    def assigned(self, places: Iterable[Place]) -> None:
+        """These are new."""
+        for place in places:
+            self._owned.add(place)
+            self._writer.write(Claimed(self.now_ms(), self.name, *place))
+        if not self._has_joined:
+            self._has_joined = True
+            self._writer.write(Joined(self.now_ms(), self.name))
+        self.note(f"assigned {len(self._owned)}")
+
+    def revoked(self, places: Iterable[Place]) -> None:
+        """These go to somebody else, who waits until this returns."""
+        self.commit()
+        self.give_up(places)
+
+    def lost(self, places: Iterable[Place]) -> None:
+        """These may be somebody else's already."""
+        places = list(places)
+        self.note(f"lost {len(places)}")
+        self.give_up(places)
+
+    def give_up(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self.processed.pop(place, None)
+            if place in self._owned:
+                self._owned.discard(place)
+                self._writer.write(Released(self.now_ms(), self.name, *place))
+
+    def commit(self) -> None:
+        """What was processed; an error is told and not raised, since the next try may go well."""
+        assert self.library is not None, "it polls"
+        if not self.processed:
+            return
+        try:
+            self.library.commit(dict(self.processed))
+            self.processed.clear()
+        except Exception as error:  # noqa: BLE001 (each library has errors of its own)
+            self.note(f"not-committed {type(error).__name__}: {error}")
+
+    def leaving(self) -> None:
+        self._writer.write(Leaving(self.now_ms(), self.name))
+
+    def left(self) -> None:
+        self.give_up(list(self._owned))
+        self._writer.write(Left(self.now_ms(), self.name))
+
+
+class Confluent:
+    """librdkafka."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        import confluent_kafka
+
+        self._errors = confluent_kafka.KafkaError
+        self._place = confluent_kafka.TopicPartition
+        self._consumer = confluent_kafka.Consumer(settings)
+        self._is_cooperative = settings.get("partition.assignment.strategy") == "cooperative-sticky"
+
+    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+        def places(partitions: Any) -> list[Place]:
+            return [(each.topic, each.partition) for each in partitions]
+
+        self._consumer.subscribe(
+            list(topics),
+            on_assign=lambda _, partitions: diary.assigned(places(partitions)),
+            on_revoke=lambda _, partitions: diary.revoked(places(partitions)),
+            on_lost=lambda _, partitions: diary.lost(places(partitions)),
+        )
+
+    def poll(self) -> Iterable[Record]:
+        message = self._consumer.poll(POLL_MS / 1000)
+        if message is None or message.error() is not None:
+            return
+        yield message.topic(), message.partition(), message.offset()
+
+    def commit(self, offsets: dict[Place, int]) -> None:
+        wanted = [self._place(*place, offset) for place, offset in offsets.items()]
+        for told in self._consumer.commit(offsets=wanted, asynchronous=False):
+            if told.error is not None:
+                raise RuntimeError(str(told.error))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPython:
+    """kafka-python."""
+
+    STRATEGIES = {  # noqa: RUF012 (a table)
+        "range": "kafka.coordinator.assignors.range.RangePartitionAssignor",
+        "roundrobin": "kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",
+        "cooperative-sticky": "kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor",
+    }
+    NUMBERS = ("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "metadata.max.age.ms")
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        import importlib
+
+        import kafka
+
+        module, _, name = self.STRATEGIES[settings["partition.assignment.strategy"]].rpartition(".")
+        self._kafka = kafka
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=settings["bootstrap.servers"].split(","),
+            group_id=settings["group.id"],
+            client_id=settings.get("client.id", "kafka-python"),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[getattr(importlib.import_module(module), name)],
+            **{key.replace(".", "_"): int(settings[key]) for key in self.NUMBERS if key in settings},
+            **({"api_version": _version(settings["api.version"])} if "api.version" in settings else {}),
+            **({"group_instance_id": settings["group.instance.id"]} if "group.instance.id" in settings else {}),
+        )
+
+    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+        class Listener(self._kafka.ConsumerRebalanceListener):  # type: ignore[misc, name-defined]
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                diary.assigned([(each.topic, each.partition) for each in assigned])
+
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                diary.revoked([(each.topic, each.partition) for each in revoked])
+
+            def on_partitions_lost(self, lost: Any) -> None:
+                diary.lost([(each.topic, each.partition) for each in lost])
+
+        self._consumer.subscribe(topics=list(topics), listener=Listener())
+
+    def poll(self) -> Iterable[Record]:
+        for place, records in self._consumer.poll(timeout_ms=POLL_MS).items():
+            yield from ((place.topic, place.partition, record.offset) for record in records)
+
+    def commit(self, offsets: dict[Place, int]) -> None:
+        place, stored = self._kafka.TopicPartition, self._kafka.OffsetAndMetadata
+        self._consumer.commit({place(*where): stored(offset, "", -1) for where, offset in offsets.items()})
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+LIBRARIES: dict[str, Callable[[dict[str, str]], Library]] = {"confluent": Confluent, "kafka-python": KafkaPython}
+
+
+class Program:
+    """The member: it polls until it is told to stop."""
+
+    def __init__(self, library: Library, diary: Diary, *, handle_ms: int, commit_ms: int) -> None:
+        self._library = library
+        self._diary = diary
+        self._handle_ms = handle_ms
+        self._commit_ms = commit_ms
+        self._is_stopping = False
+        self._is_commit_asked = False
+        diary.library = library
+
+    def run(self, topics: Sequence[str]) -> int:
+        """Join, read until told to stop, leave; gives the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._end())
+        spawn("member-input", self._obey, lambda *_: self._end())
+        self._diary.known()
+        try:
+            self._library.subscribe(topics, self._diary)
+            self._read()
+            self._diary.leaving()
+            self._diary.commit()
+            self._library.close()
+        except Exception as error:
+            logging.getLogger(__name__).exception("failed")
+            self._diary.note(f"failed {type(error).__name__}: {error}")
+            return EXIT_FAILED
+        self._diary.left()
+        return 0
+
+    def _read(self) -> None:
+        committed_ms = SYSTEM_CLOCK.now_ms()
+        while not self._is_stopping:
+            for record in self._library.poll():
+                self._diary.handed(record)
+                if self._handle_ms:
+                    pause_ms(self._handle_ms)
+                self._diary.processed[record[:2]] = record[2] + 1
+            if self._is_commit_asked:
+                self._is_commit_asked = False
+                self._diary.commit()
+                self._diary.note("committed")
+            if SYSTEM_CLOCK.now_ms() - committed_ms >= self._commit_ms:
+                committed_ms = SYSTEM_CLOCK.now_ms()
+                self._diary.commit()
+
+    def _obey(self, _: StopSignal) -> None:
+        for line in sys.stdin:
+            match line.strip():
+                case "stop":
+                    self._end()
+                case "commit":
+                    self._is_commit_asked = True
+                case other:
+                    self._diary.note(f"misunderstood {other}")
+        os._exit(EXIT_ORPHANED)
+
+    def _end(self) -> None:
+        self._is_stopping = True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program; gives its exit code."""
+    parser = argparse.ArgumentParser(prog="modern_program", description="A modern member that tells what it does.")
+    parser.add_argument("file", type=Path, help="the consumer's settings")
+    parser.add_argument("--library", choices=[*LIBRARIES], required=True)
+    parser.add_argument("--topic", action="append", required=True)
+    parser.add_argument("--name", default="member", help="its name in the history")
+    parser.add_argument("--handle-ms", type=int, default=0, help="the time that a message takes to process")
+    parser.add_argument("--commit-ms", type=int, default=300, help="how often what was processed is committed")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    faulthandler.register(signal.SIGUSR1)
+    settings = parse_properties(decode_properties(given.file.read_bytes()))
+    with HistoryWriter(Path("/dev/stdout")) as writer:
+        diary = Diary(given.name, writer)
+        library = LIBRARIES[given.library](settings)
+        program = Program(library, diary, handle_ms=given.handle_ms, commit_ms=given.commit_ms)
+        return program.run(given.topic)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
