@@ -62,7 +62,10 @@ setup(
     },
     entry_points={
         "console_scripts": ["zkconsumer=zkconsumer.cli:main"],
-        "zkconsumer.commands": ["spark=bridge.commands.spark:spark"],
+        "zkconsumer.commands": [
+            "broker=bridge.commands.broker:broker",
+            "spark=bridge.commands.spark:spark",
+        ],
     },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

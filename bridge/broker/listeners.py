@@ -62,6 +62,7 @@ def read_listener(text: str) -> Listener:
 
 def with_advertised(listeners: list[Listener], texts: list[str]) -> list[Listener]:
     """``NAME://HOST:PORT`` for each listener whose clients are told another address than that it listens at."""
+    check_listeners(listeners)
     told = {listener.name: listener for listener in listeners}
     for text in texts:
         found = _ADVERTISED.fullmatch(text)

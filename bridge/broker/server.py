@@ -15,6 +15,7 @@ import errno
 import logging
 import os
 import socket
+import ssl
 import threading
 import uuid
 from collections.abc import Callable
@@ -87,6 +88,8 @@ class BrokerServer:
         self._connections: set[BrokerConnection] = set()
         self._death: BaseException | None = None
         self._is_ready = threading.Event()
+        self._is_serving = False
+        self._tls: ssl.SSLContext | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -117,6 +120,8 @@ class BrokerServer:
         self._loop = loop
         self._worker = spawn("broker", self._run, self._died, wake=self._wake)
         self._is_ready.wait(CALL_TIMEOUT_MS / 1000)
+        if not self._is_serving:
+            self._worker.stop(STOP_TIMEOUT_MS)
         self._look_alive()
 
     def call(self, action: Callable[[Cluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
@@ -141,6 +146,18 @@ class BrokerServer:
             raise errors[0]
         return box[0]
 
+    def make_topic(self, name: str, partitions: int) -> None:
+        """Make a topic unless there is one.  ``PreconditionFailed``: it has another number of partitions."""
+
+        def make(cluster: Cluster) -> None:
+            found = cluster.topics.get(name)
+            if found is None:
+                cluster.create_topic(name, partitions)
+            elif len(found.partitions) != partitions:
+                raise PreconditionFailed(f"there is a topic {name} already, with {len(found.partitions)} partitions")
+
+        self.call(make)
+
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
         """End it; a second call does nothing."""
         if self._worker is None:
@@ -155,6 +172,7 @@ class BrokerServer:
         release, behaviour = release_named(settings.release), behaviour_of(settings.release)
         group_config = read_group_config(settings.properties, behaviour.default_config())
         config = read_broker_config(settings.properties, group_keys())
+        self._tls = None if settings.tls is None else settings.tls.context()
         if settings.data is not None:
             self._folder = DataFolder(settings.data)
         topics = Topics(
@@ -218,7 +236,6 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         budget = Budget(self.cluster.config.queued_max_request_bytes)
-        tls = None if self.settings.tls is None else self.settings.tls.context()
         servers = []
         for node, listener, bound in self._sockets:
             servers.append(
@@ -226,11 +243,12 @@ class BrokerServer:
                     self._connection(node, listener, budget),
                     sock=bound,
                     backlog=BACKLOG,
-                    ssl=tls if listener.has_tls else None,
+                    ssl=self._tls if listener.has_tls else None,
                     ssl_handshake_timeout=TLS_HANDSHAKE_S if listener.has_tls else None,
                 )
             )
         self.cluster.start()
+        self._is_serving = True
         self._is_ready.set()
         while not stop.is_set():
             self._look_at_connections()

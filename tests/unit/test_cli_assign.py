@@ -203,7 +203,8 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     code, *loaded = done.stdout.split()
-    doors = {"bridge", "bridge.commands", "bridge.commands.spark"}  # of a plug-in, whose first sentence is shown
+    # Of the plug-ins, whose first sentences are shown.
+    doors = {"bridge", "bridge.commands", "bridge.commands.broker", "bridge.commands.spark"}
     finders = {"zkconsumer.cli", "zkconsumer.cli.lazy", "zkconsumer.cli.main", "zkconsumer.errors"}
     assert code == "0"
     assert set(loaded) <= finders | doors
