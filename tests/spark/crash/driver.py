@@ -42,11 +42,15 @@ SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
-STARTING_MAX = 2
-"""How many queries begin at a time.  Spark gives the Python process of a source ten seconds to start."""
+STARTING_MAX = 1
+"""How many queries begin at a time.  Spark gives the Python process of a source ten seconds to start, and on a busy
+machine that is not much."""
+
+STARTS_MAX = 6
+"""How often a query is started until Spark has waited long enough for its source."""
 
 TOO_SLOW = "Python worker failed to connect back"
-"""What Spark says when they are over."""
+"""What Spark says when the ten seconds are over."""
 
 POLL_S = 0.05
 
@@ -103,8 +107,8 @@ class Query:
             tell("ended", query=self._name, error=str(error)[:4000])
 
     def _start(self, writer: Any) -> None:
-        """Starts it; once more where Spark gave up on the source's Python process, before it did anything."""
-        for is_last in (False, False, True):
+        """Starts it; again where Spark gave up on the source's Python process, before it did anything."""
+        for is_last in [number == STARTS_MAX for number in range(1, STARTS_MAX + 1)]:
             with _starting:
                 self._query = writer.start()
                 while self._query.isActive and self._query.status["message"] == "Initializing sources":

@@ -17,7 +17,7 @@ from tests.fix_spark import require_spark
 from tests.spark.crash.cells import COVERING, cell_of
 from tests.spark.crash.rounds import Clusters, play_round
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 RESULTS = "ZKC_CRASH_RESULTS"
 """Names a file that gets a line for each cell, for ``tests/spark/crash/table.py``."""
