@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,10 @@ from bridge.spark.varints import Ints
 
 BATCH_ROWS = 16_384
 """Rows of one Arrow batch; more gains nothing, fewer cost a round through the socket each."""
+
+BATCH_BYTES = 2 * 1024 * 1024
+"""About how much stands in one Arrow batch at most.  The worker and the JVM each hold it once; more of it costs memory
+and gains nothing."""
 
 CONSTANTS_KEPT = 64
 """Columns of a topic's name or a partition's number that are kept for the next batch."""
@@ -52,10 +55,18 @@ SCHEMA = pa.schema(
 def record_batches(
     columns: Columns, topic: str, partition: int, schema: pa.Schema, rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The columns as batches of at most ``rows`` rows with exactly the fields of ``schema``, a part of ``SCHEMA``."""
-    cuts = [*range(0, len(columns), rows), len(columns)]
-    for low, high in pairwise(cuts):
+    """The columns as batches with exactly the fields of ``schema``, a part of ``SCHEMA``.
+
+    A batch has at most ``rows`` rows, whose values begin within ``BATCH_BYTES`` bytes: it is larger by one row at most.
+    """
+    # Values lie in the order of the records, each behind its key.
+    starts = columns.value.start
+    low = 0
+    while low < len(columns):
+        behind = int(starts.searchsorted(starts[low] + BATCH_BYTES))
+        high = min(low + rows, max(low + 1, behind), len(columns))
         yield _record_batch(columns_between(columns, low, high), topic, partition, schema)
+        low = high
 
 
 def _record_batch(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -18,13 +18,14 @@ from zkconsumer.wire.records import iter_records
 
 pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
 
-from bridge.spark import batches, columns, messages, spans
+from bridge.spark import arrow, batches, columns, messages, spans
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns, scan
 
 HEADERS = (("a", b"1"), ("b", None), ("", b""))
 KEYS = [b"key", None, b"", b"k" * 70]
 VALUES = [b"value", None, b"", b"v" * 200]
+NO_HEADERS = SCHEMA.remove(SCHEMA.get_field_index("headers"))
 BATCHES, IN_A_BATCH = 6, 16
 RECORDS = BATCHES * IN_A_BATCH
 
@@ -173,6 +174,24 @@ def test_pieces_are_bounded_by_bytes_and_by_records(magic: int, codec: int, monk
         assert len(pieces) > 2
         assert rows(record_set) == expected
         assert rows(record_set, 1003, 1050) == [r for r in expected if 1003 <= r.offset < 1050]
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)])
+def test_arrow_batches_are_bounded_by_bytes(magic: int, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = list(iter_records(record_set := made(magic, codec, False)))
+    largest = max(len(record.key or b"") + len(record.value or b"") for record in expected)
+    for most in (1, 500, 2_000):
+        monkeypatch.setattr(arrow, "BATCH_BYTES", most)
+        [piece] = read_columns(record_set)
+        sizes = [
+            sum(len(each or b"") for name in ("key", "value") for each in batch.column(name).to_pylist())
+            for batch in record_batches(piece, "t", 0, NO_HEADERS)
+        ]
+        assert max(sizes) < most + largest
+        assert len(sizes) >= sum(sizes) // (most + largest)
+        assert rows(record_set) == expected
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
+    assert [batch.num_rows for batch in record_batches(piece, "t", 0, NO_HEADERS, 40)] == [40, 40, RECORDS - 80]
 
 
 def test_a_record_of_more_headers_than_are_read_is_refused_at_once() -> None:
