@@ -24,6 +24,8 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
+
 from bridge.spark.cluster import Cluster
 from bridge.spark.columns import Columns, Scanned, read_columns, scan
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -164,6 +166,11 @@ def read_range(
                 pause(BACKOFF_MS)
 
 
+def _unfilled(size: int) -> memoryview:
+    """Memory for an answer as the allocator gives it, without a pass over it that writes zeros."""
+    return np.empty(size, np.uint8).data
+
+
 class _OutOfReach(BrokerUnreachable):
     """The log ends before the position, now; a replica that lags may have become the leader."""
 
@@ -243,8 +250,9 @@ class _Reader:
 
     def _receive(self, connection: Connection, pending: Pending[FetchResponse]) -> FetchResponse:
         answer = connection.receive(
-            pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX
-        )
+            pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
+            new_buffer=_unfilled,
+        )  # fmt: skip
         if answer.error_code != NONE.code:
             raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")
         return answer

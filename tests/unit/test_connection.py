@@ -118,6 +118,25 @@ def test_an_answer_larger_than_any_buffer_arrives_whole(cluster: FakeCluster, co
     assert bytes(records).endswith(value + b"\0")
 
 
+def test_an_answer_is_put_where_the_caller_wants_it(cluster: FakeCluster, connection: Connection) -> None:
+    cluster.append(TOPIC, 0, [b"a value"])
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**20)
+    body = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
+    given: list[bytearray] = []
+
+    def new_buffer(size: int) -> memoryview:
+        given.append(bytearray(b"\xff" * size))
+        return memoryview(given[-1])
+
+    pending = connection.send(FETCH, 12, body, TIMEOUT_MS)
+    answer = connection.receive(pending, TIMEOUT_MS, new_buffer=new_buffer)
+    records = answer.responses[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert records.obj is given[0]
+    assert bytes(records).endswith(b"a value\0")
+    assert len(given) == 1
+
+
 def test_has_answer_waits_but_takes_nothing(cluster: FakeCluster, connection: Connection) -> None:
     hold = cluster.inject(Hold(), api=METADATA)
     pending = connection.send(METADATA, 0, ALL, TIMEOUT_MS)

@@ -18,11 +18,11 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -58,9 +58,17 @@ RECEIVE_BUFFER_BYTES = 64 * 1024
 
 CORRELATION_ID_MAX = 0x7FFF_FFFF
 
+NewBuffer: TypeAlias = Callable[[int], memoryview]
+"""So many writable bytes, whatever stands in them."""
+
 
 PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException, AuthenticationException)
 """What goes wrong with one broker, and may be otherwise at another or later."""
+
+
+def zeroed(size: int) -> memoryview:
+    """A ``NewBuffer``; filling large ones with zeros takes a tenth of receiving them."""
+    return memoryview(bytearray(size))
 
 
 class Reason(Enum):
@@ -122,7 +130,14 @@ class Connection(Protocol):
     ) -> Pending[R]:
         """Ask without waiting; the answers must be received in the same order."""
 
-    def receive(self, pending: Pending[R], timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX) -> R:
+    def receive(
+        self,
+        pending: Pending[R],
+        timeout_ms: int,
+        *,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        new_buffer: NewBuffer = zeroed,
+    ) -> R:
         """The answer to the oldest request that has none yet."""
 
     def has_answer(self, timeout_ms: int) -> bool:
@@ -235,18 +250,26 @@ class BlockingConnection:
             self._pending.append(pending)
         return pending
 
-    def receive(self, pending: Pending[R], timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX) -> R:
+    def receive(
+        self,
+        pending: Pending[R],
+        timeout_ms: int,
+        *,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        new_buffer: NewBuffer = zeroed,
+    ) -> R:
         """The answer to ``pending``, which must be the oldest request that has none yet.
 
         ``response_bytes_max``: a longer answer is refused before it is read.  Record sets in the answer are views of
-        the bytes received, which live as long as one of them does.
+        the bytes received, which live as long as one of them does.  ``new_buffer``: where these bytes are put.
         """
         with self._in_use():
             transport = self._awaited(pending)
             if self._pending[0] is not pending:
                 raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
             with self._translated(str(pending), timeout_ms):
-                data = self._frame(transport, pending, self._clock.now_ms() + timeout_ms, response_bytes_max)
+                deadline_ms = self._clock.now_ms() + timeout_ms
+                data = self._frame(transport, pending, deadline_ms, response_bytes_max, new_buffer)
                 body = self._decoded(pending, data)
             self._pending.popleft()
         return body
@@ -379,14 +402,21 @@ class BlockingConnection:
     def _closed(self) -> ConnectorClosed:
         return ConnectorClosed(f"the connection to {self} was closed by this process")
 
-    def _frame(self, transport: Transport, pending: Pending[Any], deadline_ms: int, bytes_max: int) -> memoryview:
+    def _frame(
+        self,
+        transport: Transport,
+        pending: Pending[Any],
+        deadline_ms: int,
+        bytes_max: int,
+        new_buffer: NewBuffer = zeroed,
+    ) -> memoryview:
         start = bytearray(SIZE_BYTES)
         self._fill(transport, memoryview(start), pending, deadline_ms)
         try:
             size = frame_size(start, bytes_max, f"{self}: {pending} response")
         except MalformedMessage as error:
             raise MalformedMessage(error.message, error.field, error.offset, error.why + guess(start)) from None
-        data = memoryview(bytearray(size))
+        data = new_buffer(size)
         self._fill(transport, data, pending, deadline_ms, start)
         return data
 
