@@ -66,9 +66,14 @@ class Leading(Rebalancing):
 
     def cleanup_group_metadata(self) -> None:
         """Forget what has expired, and look again after a while; visits every group."""
+        removed = 0
         for group in self.manager.current_groups():
             if not group.is_(DEAD):
-                self.manager.remove_offsets(group, self.manager.expired_offsets(group), NoteRemoval("expired"))
+                expired = self.manager.expired_offsets(group)
+                self.manager.remove_offsets(group, expired, NoteRemoval("expired"))
+                removed += len(expired)
+        if removed:
+            self.note("offsets_expired", offsets=removed)
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:

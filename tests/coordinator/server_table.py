@@ -228,7 +228,7 @@ class Table:
         body = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
-            rebalance_timeout_ms=rebalance_ms,
+            rebalance_timeout_ms=rebalance_ms if version > 0 else -1,
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=protocol_type,
