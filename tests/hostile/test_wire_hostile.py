@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,6 +16,8 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
 from zkconsumer.kafka.connection import BlockingConnection, ConnectionFailed, Reason
 from zkconsumer.kafka.versions import negotiate
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import consumer_protocol, group_records
 from zkconsumer.wire.frames import (
     SIZE_BYTES,
     correlation_id_of,
@@ -238,6 +240,113 @@ def test_changed_bytes_give_a_message_or_a_protocol_error(api: Api[Any, Any], ve
 def _tolerated(decode: Callable[[bytes], object], data: bytes) -> None:
     with suppress(MalformedMessage):
         decode(data)
+
+
+HUGE_COUNT, HUGE_COMPACT_COUNT = bytes.fromhex("7fffffff"), bytes.fromhex("ffffffff0f")
+BOMB_BYTES_MAX = 500_000
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [row for row in EVERY_VERSION if row[1] in (row[0].lowest, row[0].flexible_from - 1, row[0].highest)],
+    ids=lambda value: value if isinstance(value, int) else value.name,
+)
+def test_a_huge_count_in_any_place_takes_no_memory(api: Api[Any, Any], version: int) -> None:
+    """Written over every place in turn, so over every count and length that there is."""
+    answer = encode_response(api, version, 1, filled(api.response, version))[SIZE_BYTES:]
+    request = encode_request(api, version, 1, "c", filled(api.request, version))[SIZE_BYTES:]
+    decoded = (answer, lambda data: decode_response(api, version, data)), (request, decode_request)
+    _takes_no_memory(decoded, HUGE_COMPACT_COUNT if api.is_flexible(version) else HUGE_COUNT)
+
+
+def _takes_no_memory(decoded: Iterable[tuple[bytes, Callable[[bytes], object]]], count: bytes) -> None:
+    tracemalloc.start()
+    try:
+        for whole, decode in decoded:
+            _tolerated(decode, whole)  # whatever is made once is made before the measurement
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            for place in range(len(whole)):
+                _tolerated(decode, whole[:place] + count + whole[place + len(count) :])
+            assert tracemalloc.get_traced_memory()[1] - before < BOMB_BYTES_MAX
+    finally:
+        tracemalloc.stop()
+
+
+# --- what members and coordinators store -------------------------------------------------------------------------
+
+OWNED = (TopicPartition("t1", 0), TopicPartition("t1", 1), TopicPartition("t2", 7))
+SUBSCRIPTION = consumer_protocol.Subscription(("t1", "t2"), b"data", OWNED, 3, "rack")
+STORED: list[tuple[str, bytes, Callable[[bytes], object]]] = [
+    *(
+        (f"subscription-v{v}", consumer_protocol.encode_subscription(SUBSCRIPTION, v), decode)
+        for v in range(4)
+        for decode in (consumer_protocol.decode_subscription, consumer_protocol.subscribed_topics)
+    ),
+    *(
+        (
+            f"assignment-v{v}",
+            consumer_protocol.encode_assignment(consumer_protocol.Assignment(OWNED, b"data"), v),
+            consumer_protocol.decode_assignment,
+        )
+        for v in range(4)
+    ),
+    *(
+        (f"offset-v{v}", group_records.write_offset_value(filled(group_records.OffsetValue, v), v),
+         group_records.read_offset_value)
+        for v in range(5)
+    ),
+    *(
+        (f"group-v{v}", group_records.write_group_value(filled(group_records.GroupValue, v), v),
+         group_records.read_group_value)
+        for v in range(5)
+    ),
+    ("offset-key", group_records.write_key(group_records.OffsetKey("g", "t", 1)), group_records.read_key),
+    ("group-key", group_records.write_key(group_records.GroupKey("group")), group_records.read_key),
+]  # fmt: skip
+every_stored = pytest.mark.parametrize(
+    ("whole", "decode"),
+    [row[1:] for row in STORED],
+    ids=[f"{name}-{decode.__name__}" for name, _, decode in STORED],
+)
+
+
+@every_stored
+def test_every_cut_of_what_is_stored_is_refused(whole: bytes, decode: Callable[[bytes], object]) -> None:
+    decode(whole)
+    tolerates_the_rest = decode is consumer_protocol.subscribed_topics
+    for length in range(len(whole)):
+        if tolerates_the_rest or (length == 0 and decode is consumer_protocol.decode_assignment):
+            _tolerated(decode, whole[:length])
+        else:
+            with pytest.raises(MalformedMessage):
+                decode(whole[:length])
+
+
+@every_stored
+def test_changed_bytes_of_what_is_stored_give_it_or_a_protocol_error(
+    whole: bytes, decode: Callable[[bytes], object]
+) -> None:
+    for place in range(len(whole)):
+        for bit in range(8):
+            _tolerated(decode, whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+    rng = random.Random(len(whole))
+    for _ in range(1_000):
+        _tolerated(decode, rng.randbytes(rng.randint(0, 64)))
+
+
+@every_stored
+def test_a_huge_count_in_what_is_stored_takes_no_memory(whole: bytes, decode: Callable[[bytes], object]) -> None:
+    for count in (HUGE_COUNT, HUGE_COMPACT_COUNT):
+        _takes_no_memory([(whole, decode)], count)
+
+
+def test_a_subscription_of_more_partitions_than_any_cluster_has_is_refused_at_once() -> None:
+    """Four bytes make one partition: 8 MB would make two million objects, which a leader keeps for every member."""
+    count = ITEMS_MAX + 1
+    bomb = bytes.fromhex("0001 00000000 ffffffff 00000001 0001 74") + count.to_bytes(4, "big") + bytes(4 * count)
+    with pytest.raises(MalformedMessage, match=f"more than {ITEMS_MAX} elements"):
+        consumer_protocol.decode_subscription(bomb)
 
 
 # --- the same through a socket ----------------------------------------------------------------------------------

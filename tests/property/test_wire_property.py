@@ -11,6 +11,7 @@ import kafka.protocol.admin.groups as oracle_admin
 import kafka.protocol.admin.topics as oracle_topics
 import kafka.protocol.consumer.fetch as oracle_fetch
 import kafka.protocol.consumer.group as oracle_group
+import kafka.protocol.consumer.metadata as oracle_members
 import kafka.protocol.consumer.offsets as oracle_offsets
 import kafka.protocol.metadata as oracle_metadata
 import kafka.protocol.producer.produce as oracle_produce
@@ -22,6 +23,18 @@ from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
 from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, messages
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import group_records
+from zkconsumer.wire.consumer_protocol import (
+    HIGHEST,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+    subscribed_topics,
+)
 from zkconsumer.wire.frames import (
     SIZE_BYTES,
     UNSUPPORTED_VERSION,
@@ -163,3 +176,75 @@ def test_header_versions_follow_the_flexibility_of_the_api(api: Api[Any, Any], v
     assert response_header_version(api.key, flexible) == (1 if flexible and api is not API_VERSIONS else 0)
     oracle = ORACLES[api.name][0]
     assert oracle.flexible_version_q(version) == flexible
+
+
+# --- what members tell each other, and what coordinators keep -----------------------------------------------------
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+partition_numbers = st.integers(0, 2**31 - 1)
+partitions = st.lists(st.builds(TopicPartition, names, partition_numbers), max_size=6).map(tuple)
+user_data = st.none() | st.binary(max_size=20)
+subscriptions = st.builds(
+    Subscription,
+    topics=st.lists(names, max_size=4).map(tuple),
+    user_data=user_data,
+    owned_partitions=partitions,
+    generation_id=st.integers(-(2**31), 2**31 - 1),
+    rack_id=st.none() | names.filter(bool),
+)
+member_versions = st.integers(0, HIGHEST)
+
+
+def java_order(word: str) -> bytes:
+    return word.encode("utf-16-be", "surrogatepass")
+
+
+@given(subscription=subscriptions, version=member_versions)
+def test_a_subscription_is_read_as_it_was_written(subscription: Subscription, version: int) -> None:
+    read = decode_subscription(encode_subscription(subscription, version))
+    assert read.topics == tuple(sorted(subscription.topics, key=java_order))
+    assert read.user_data == subscription.user_data
+    owned = tuple(sorted(subscription.owned_partitions, key=lambda at: (java_order(at.topic), at.partition)))
+    assert read.owned_partitions == (owned if version >= 1 else ())
+    assert read.generation_id == (subscription.generation_id if version >= 2 else -1)
+    assert read.rack_id == (subscription.rack_id if version >= 3 else None)
+
+
+@given(subscription=subscriptions, version=member_versions)
+def test_the_bytes_of_a_subscription_are_those_of_kafka_python(subscription: Subscription, version: int) -> None:
+    ours = encode_subscription(subscription, version)
+    theirs = oracle_members.ConsumerProtocolSubscription.decode(ours)
+    assert theirs.encode() == ours
+    assert tuple(theirs.topics) == subscribed_topics(ours)
+
+
+@given(shares=partitions, data=user_data, version=member_versions)
+def test_an_assignment_is_read_as_it_was_written_and_as_kafka_python_writes_it(
+    shares: tuple[TopicPartition, ...], data: bytes | None, version: int
+) -> None:
+    ours = encode_assignment(Assignment(shares, data), version)
+    read = decode_assignment(ours)
+    assert (sorted(read.partitions), read.user_data) == (sorted(shares), data)
+    assert encode_assignment(read, version) == ours
+    assert oracle_members.ConsumerProtocolAssignment.decode(ours).encode() == ours
+
+
+keys = st.builds(group_records.OffsetKey, names, names, partition_numbers) | st.builds(group_records.GroupKey, names)
+value_versions = st.integers(0, group_records.VALUE_HIGHEST)
+
+
+@given(key=keys)
+def test_a_record_key_is_read_as_it_was_written(key: group_records.OffsetKey | group_records.GroupKey) -> None:
+    assert group_records.read_key(group_records.write_key(key)) == key
+
+
+@given(version=value_versions, data=st.data())
+def test_a_stored_offset_is_read_as_it_was_written(version: int, data: st.DataObject) -> None:
+    value = data.draw(messages(group_records.OffsetValue, version))
+    assert group_records.read_offset_value(group_records.write_offset_value(value, version)) == value
+
+
+@given(version=value_versions, data=st.data())
+def test_a_stored_group_is_read_as_it_was_written(version: int, data: st.DataObject) -> None:
+    value = data.draw(messages(group_records.GroupValue, version))
+    assert group_records.read_group_value(group_records.write_group_value(value, version)) == value
