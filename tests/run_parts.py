@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTEST = [sys.executable, "-m", "pytest", "-q"]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "--durations=5", "--durations-min=10"]
 NO_JAVA = ["-m", "not real and not nightly"]
 ON_BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
 """For what starts no server: the tests of a file stay together, because they share fixtures."""
