@@ -5,7 +5,7 @@
 
 The first is what a kill in the middle of a write leaves.  The second is never repaired silently: cutting there would
 lose what others were promised, and going past it would hand out a gap.  They are told apart by looking for a sound
-entry behind the bad one.
+entry where the sound ones end, or behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from dataclasses import dataclass
 
 from bridge.broker.log.batches import StoredBatch, describe, is_sound
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, Entry, walk
+from zkconsumer.wire import compression
+from zkconsumer.wire.entries import (
+    BATCH_BYTES_MIN,
+    ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    MESSAGE_BYTES_MIN,
+    Entry,
+    codec_of,
+    walk,
+)
 
 SEARCH_BYTES_MAX = 8 * 1024 * 1024
 """How far behind a bad entry a sound one is looked for: some times the largest batch that brokers take as they ship."""
@@ -37,13 +46,19 @@ class Recovered:
 
 
 def recover(data: bytes | memoryview, base_offset: int) -> Recovered:
-    """Look at every entry of a segment that begins with ``base_offset``, or behind it (compaction leaves gaps)."""
+    """Look at every entry of a segment that begins with ``base_offset``; offsets have no gaps, since nothing compacts.
+
+    No checksum covers an offset, so a sound entry with another number than the next one is damage as well.
+    """
     batches: list[StoredBatch] = []
     sound_bytes, offset_before, problem = 0, base_offset - 1, ""
     try:
         for entry in walk(data, 0, offset_before):
             if not is_sound(data, entry):
                 problem = "the checksum of an entry does not match"
+            elif entry.offset != offset_before + 1 and not _is_wrapper(data, entry):
+                problem = f"an entry with offset {entry.offset} stands where {offset_before + 1} belongs"
+            if problem:
                 break
             batches.append(describe(data, entry))
             sound_bytes, offset_before = entry.end, entry.last_offset
@@ -51,31 +66,33 @@ def recover(data: bytes | memoryview, base_offset: int) -> Recovered:
         problem = str(error)
     if not problem and sound_bytes < len(data):
         problem = "an entry is cut off"
-    is_torn = bool(problem) and not _follows(data, sound_bytes + 1, offset_before + 1)
+    is_torn = bool(problem) and not _follows(data, sound_bytes, base_offset)
     return Recovered(tuple(batches), sound_bytes, problem, is_torn)
 
 
-def _follows(data: bytes | memoryview, start: int, offset_from: int) -> bool:
-    """Whether a sound entry with an offset of at least ``offset_from`` begins at ``start`` or soon after.
+def _is_wrapper(data: bytes | memoryview, entry: Entry) -> bool:
+    """Whether the number in its header is that of the last of several messages."""
+    return entry.magic < 2 and codec_of(data, entry) != compression.NONE
+
+
+def _follows(data: bytes | memoryview, start: int, base_offset: int) -> bool:
+    """Whether a sound entry begins at ``start`` (whatever its offset says), or soon after it in this segment.
 
     Only the lower half of an offset changes within a segment, so the upper half says where it is worth looking.
     """
+    if _is_sound_at(data, start):
+        return True
     window = bytes(data[start : start + SEARCH_BYTES_MAX])
-    upper = re.escape(offset_from.to_bytes(8, "big")[:4])
-    for found in re.finditer(b"(?s)(?=" + upper + b".{%d}[\x00-\x02])" % _BYTES_TO_MAGIC, window):
-        at = start + found.start()
-        size = int.from_bytes(data[at + 8 : at + ENTRY_PREFIX_BYTES], "big", signed=True)
-        end = at + ENTRY_PREFIX_BYTES + size
-        if size <= 0 or end > len(data):
-            continue
-        entry = _entry_at(data[at:end], offset_from - 1)
-        if entry is not None and is_sound(data[at:end], entry):
-            return True
-    return False
+    upper = re.escape(base_offset.to_bytes(8, "big")[:4])
+    pattern = b"(?s)(?=" + upper + b".{%d}[\x00-\x02])" % _BYTES_TO_MAGIC
+    return any(_is_sound_at(data, start + found.start()) for found in re.finditer(pattern, window))
 
 
-def _entry_at(piece: bytes | memoryview, offset_before: int) -> Entry | None:
-    try:
-        return next(walk(piece, 0, offset_before), None)
-    except (InvalidMessageException, UnsupportedCodec):
-        return None
+def _is_sound_at(data: bytes | memoryview, at: int) -> bool:
+    head = bytes(data[at : at + MAGIC_POSITION + 1])
+    if len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] > 2:
+        return False
+    size = int.from_bytes(head[8:ENTRY_PREFIX_BYTES], "big", signed=True)
+    end = at + ENTRY_PREFIX_BYTES + size
+    smallest = BATCH_BYTES_MIN if head[MAGIC_POSITION] == 2 else MESSAGE_BYTES_MIN
+    return smallest <= size and end <= len(data) and is_sound(data, Entry(at, end, head[MAGIC_POSITION], 0, 0))
