@@ -19,6 +19,7 @@ import ssl
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ from bridge.broker.releases import release_named
 from bridge.broker.settings import BrokerSettings
 from bridge.broker.timers import Handle
 from bridge.broker.topics import OFFSETS_TOPIC, Topics
+from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.config import GroupConfig, read_group_config
 from bridge.coordinator.group_coordinator import GroupCoordinator
@@ -42,6 +44,8 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import Bug, PreconditionFailed, WorldError
 from zkconsumer.types import BrokerAddress
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
 
@@ -78,8 +82,10 @@ class BrokerServer:
     ``PreconditionFailed``: a port or the directory is in use, or a log is damaged.
     """
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, zk_store: Callable[[str, int], ZkStore] = KazooStore) -> None:
         self.settings = settings
+        self._new_zk_store = zk_store
+        self._zookeeper: ZooKeeperDoor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
         self._cluster: Cluster | None = None
@@ -123,6 +129,12 @@ class BrokerServer:
         if not self._is_serving:
             self._worker.stop(STOP_TIMEOUT_MS)
         self._look_alive()
+        if self._zookeeper is not None:
+            try:
+                self._zookeeper.open()
+            except BaseException:
+                self.stop()
+                raise
 
     def call(self, action: Callable[[Cluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
         """Run this on the broker's thread.  What it raises is raised here; ``WorldError``: no answer in time."""
@@ -162,6 +174,8 @@ class BrokerServer:
         """End it; a second call does nothing."""
         if self._worker is None:
             return
+        if self._zookeeper is not None:
+            self._zookeeper.close()
         if not self._worker.stop(timeout_ms):
             raise WorldError(f"the broker did not stop within {timeout_ms} ms")
 
@@ -199,6 +213,11 @@ class BrokerServer:
             may=settings.may,
             checks_partitions_of_commits=behaviour.checks_partitions_of_commits,
         )
+        if settings.zookeeper is not None:
+            store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)
+            door = ZooKeeperDoor(store, self._cluster, settings.listeners, lambda action: _post(loop, action))
+            self._cluster.offsets_in_zookeeper = self._zookeeper = door
+            self._cluster.on_topics = door.write_topics
 
     def _bind(self) -> None:
         for number, node in enumerate(self.cluster.nodes.values()):
@@ -290,6 +309,12 @@ class BrokerServer:
             if self._death is not None:
                 raise Bug(f"the broker's thread has died: {self._death!r}") from self._death
             raise WorldError("the broker does not run")
+
+
+def _post(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
+    """Run this on the broker's thread, unless that has ended."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(action)
 
 
 def group_keys() -> list[str]:

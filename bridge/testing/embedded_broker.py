@@ -25,6 +25,8 @@ from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.entries import Record
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
 
@@ -37,6 +39,7 @@ class EmbeddedBroker:
 
     ``release``: which Kafka it behaves as (``--emulate``).  ``listeners``: ``PROTOCOL://HOST:PORT``; port 0 is any that
     is free.  ``properties``: Kafka's keys of ``server.properties``; those of ``QUICK`` hold unless they are given.
+    ``zookeeper``: where to register; ``zk_store`` makes the session there (a test's world has its own).
     ``may``: who may do what.  ``start`` raises as ``BrokerServer.start`` does.
     """
 
@@ -52,6 +55,7 @@ class EmbeddedBroker:
         users: Mapping[str, str] | None = None,
         tls: TlsFiles | None = None,
         zookeeper: str | None = None,
+        zk_store: Callable[[str, int], ZkStore] = KazooStore,
         may: Authorizer = everybody_may,
     ) -> None:
         read: tuple[Listener, ...] = tuple(map(read_listener, listeners))
@@ -67,7 +71,8 @@ class EmbeddedBroker:
                 tls=tls,
                 zookeeper=zookeeper,
                 may=may,
-            )
+            ),
+            zk_store,
         )
 
     def start(self) -> Self:
