@@ -140,7 +140,7 @@ class BrokerConnection(asyncio.Protocol):
             return
         self._is_advancing = True
         try:
-            while self._transport is not None and not (self._is_busy or self._is_write_paused):
+            while self._is_open and not (self._is_busy or self._is_write_paused):
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -149,6 +149,11 @@ class BrokerConnection(asyncio.Protocol):
         finally:
             self._is_advancing = False
         self._mind_reading()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether an answer can still go out; a client that is gone is seen by the first that cannot."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def _next_frame(self) -> bytes | None:
         if len(self._buffer) < SIZE_BYTES:
@@ -246,7 +251,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _send(self, data: bytes) -> None:
         self._is_busy = False
-        if self._transport is not None and data:
+        if self._transport is not None and self._is_open and data:
             self._transport.write(data)
         self._active_ms = self._scheduler.now_ms()
         if not self._is_advancing:

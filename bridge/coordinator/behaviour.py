@@ -40,6 +40,7 @@ class Behaviour:
     ``commit_checks_state_first``: a group that waits for its leader answers 27 to everybody's commit.
     ``unknown_commit_error``: from OffsetCommit v9 on, the answer to a member of a group that there is not.
     ``refuses_empty_protocol_type``: JoinGroup must name one.
+    ``refused_join_generation``: the generation in the answer to a JoinGroup that is refused.
     ``completing_state_name``: as DescribeGroups tells it.
     ``describes_committed``: a group is told of once something of it is in the log.
     ``writes_new_groups``: a record without members is written when a group is made.
@@ -62,6 +63,7 @@ class Behaviour:
     commit_checks_state_first: bool
     unknown_commit_error: Errors
     refuses_empty_protocol_type: bool
+    refused_join_generation: int
     completing_state_name: str
     describes_committed: bool
     writes_new_groups: bool
@@ -95,6 +97,7 @@ ROWS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
         "commit_checks_state_first": {"0.9": True, "2.4": False},
         "unknown_commit_error": {"0.9": Errors.ILLEGAL_GENERATION, "4.0": Errors.GROUP_ID_NOT_FOUND},
         "refuses_empty_protocol_type": {"0.9": False, "1.0": True},
+        "refused_join_generation": {"0.9": 0, "2.2": -1},
         "completing_state_name": {"0.9": "AwaitingSync", "1.0": "CompletingRebalance"},
         "describes_committed": {"0.9": False, "4.0": True},
         "writes_new_groups": {"0.9": False, "4.0": True},

@@ -109,10 +109,11 @@ class Committing(Rebalancing):
             if retention_time_ms == BROKER_RETENTION:
                 retention_ms = self.config.offsets_retention_ms
             committed_ms = self.now_ms
-            expires_ms: int | None = (self.now_ms if given_ms is None else given_ms) + retention_ms
+            expires_ms: int | None = _within_int64((self.now_ms if given_ms is None else given_ms) + retention_ms)
         else:
             committed_ms = self.now_ms if given_ms is None else given_ms
-            expires_ms = None if retention_time_ms == BROKER_RETENTION else self.now_ms + retention_time_ms
+            is_default = retention_time_ms == BROKER_RETENTION
+            expires_ms = None if is_default else _within_int64(self.now_ms + retention_time_ms)
         return OffsetAndMetadata(
             offset=row.committed_offset,
             leader_epoch=row.committed_leader_epoch,
@@ -197,3 +198,8 @@ def _no_offsets(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetchT
         )
         for topic in topics
     ]
+
+
+def _within_int64(time_ms: int) -> int:
+    """The client's own numbers may add up to more than a record can say; the end of time is late enough."""
+    return max(-(2**63), min(time_ms, 2**63 - 1))

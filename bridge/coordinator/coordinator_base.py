@@ -16,6 +16,7 @@ Every chapter is a class on top of this one, with Kafka's method names; what mus
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from bridge.coordinator.behaviour import Behaviour
@@ -123,6 +124,8 @@ class CoordinatorBase:
 
     def reply_join(self, parked: Parked, result: JoinGroupResult) -> None:
         """Answer a JoinGroup."""
+        if result.error:
+            result = replace(result, generation_id=self.behaviour.refused_join_generation)
         self.reply(parked, join_response(parked.version, result))
 
     def note(self, what: str, **fields: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Partition, Topic, is_legal_name
 from bridge.coordinator.kafka_apis import Operation
 from zkconsumer.kafka.error_codes import (
+    INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from bridge.coordinator.kafka_apis import Call
 
 ALL_TOPICS_IS_NULL_FROM = 1
+
+BY_ID_FROM = 12
+"""Topics have ids in versions 10 and 11 already, and cannot be asked for by them."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +73,8 @@ def describe_cluster(node: Node, call: Call) -> DescribeClusterResponse:
 
 def _asked(node: Node, call: Call, asked: MetadataRequestTopic) -> MetadataTopic:
     topics = node.cluster.topics
+    if asked.name is None and call.version < BY_ID_FROM:
+        return _without("", INVALID_REQUEST)
     if asked.name is None:
         topic = topics.by_id(asked.topic_id)
         if topic is None or not node.may(call, Operation.DESCRIBE, topic.name):
