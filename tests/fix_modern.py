@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.fix_sandbox import require_releases
 from tests.interop.probe.registry import numbers
 from tests.interop.probe.target import PARTITIONS, SETTINGS, Server, wait_coordinating
@@ -46,7 +47,7 @@ class ProbedServers:
         """A server of this kind, with the topic that the probe wants."""
         if self._server is None or self._kind != kind:
             self.close()
-            self._server = self._start_real(kind)
+            self._server = self._start_real(kind) if kind.is_real else self._start_ours(kind)
             self._kind = kind
         return self._server
 
@@ -54,6 +55,16 @@ class ProbedServers:
         """End what runs."""
         self._server = None
         self._stack.close()
+
+    def _start_ours(self, kind: ServerKind) -> Server:
+        # The original's own limits must be left to be measured, so nothing of ``QUICK`` stays.
+        broker = self._stack.enter_context(EmbeddedBroker(release=kind.release, properties=SETTINGS))
+        broker.create_topic(TOPIC, PARTITIONS)
+        [address] = broker.addresses()
+        # Without a ZooKeeper there is nowhere to put what OffsetCommit v0 brings, as with KRaft.
+        server = Server(kind.release, address.host, address.port, TOPIC, is_kraft=True, is_real=False)
+        wait_coordinating(server)
+        return server
 
     def _start_real(self, kind: ServerKind) -> Server:
         is_kraft = needs_kraft(kind)

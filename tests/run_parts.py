@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--durations=5", "--durations-min=10"]
-NO_JAVA = ["-m", "not real and not nightly"]
+NO_JAVA = ["-m", "not real and not nightly and not fuzz"]
 ON_BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
 """For what starts no server: the tests of a file stay together, because they share fixtures."""
 
@@ -62,6 +62,7 @@ UNIT = Part(
     ),
     2,
 )
+FUZZ = Part("hostile frames", ((*PYTEST, "-m", "fuzz and not nightly", "tests/hostile"),), 1.5)
 TRANSCRIPTS = Part("transcripts", ((*PYTEST, *NO_JAVA, "tests/transcripts"),), 0.5)
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
@@ -71,7 +72,7 @@ SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),),
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
 SUITES = {
-    "all": (LINT, TYPES, UNIT, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, INTEROP, SPARK),
+    "all": (LINT, TYPES, UNIT, FUZZ, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, INTEROP, SPARK),
     "unit": (LINT, TYPES, UNIT, TRANSCRIPTS),
     "nightly": (NIGHTLY,),
 }

@@ -1,4 +1,4 @@
-"""Client libraries of every kind in one group on real brokers of every age: every change, and one judgement.
+"""Client libraries of every kind in one group, on real brokers of every age and on ours: every change, one judgement.
 
 A scenario is one group that lives through all changes.  After each of them every partition is held by exactly one
 member; at the end nothing was lost, and nothing repeated without its reason.
@@ -6,13 +6,16 @@ member; at the end nothing was lost, and nothing repeated without its reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.fix_modern import ModernClusters
 from tests.fix_sandbox import require_releases
 from zkconsumer.testing.lab import ModernLab
+from zkconsumer.testing.sandbox import Load, Sandbox
 from zkconsumer.testing.sandbox.modern_member import JAVA
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
@@ -54,6 +57,41 @@ def settings_of(broker: str, client: str) -> dict[str, str]:
     return BEFORE_0_10.get(client, {}) if broker.startswith("0.9") else {}
 
 
+def require_clients(clients: tuple[str, ...]) -> None:
+    """The Java ones can be had here."""
+    require_releases(*(client.removeprefix(JAVA) for client in clients if client.startswith(JAVA)))
+
+
+def live_through(lab: ModernLab, broker: str, clients: tuple[str, ...], move: Callable[[], None]) -> None:
+    """One group through every change; ``move``: its coordinator goes elsewhere, or away and comes back."""
+
+    def start(name: str, client: str) -> None:
+        lab.start(name, client, settings=settings_of(broker, client))
+
+    first, second, third = clients
+    [topic] = lab.topics
+    lab.load(topic, PER_SECOND)
+    with lab.change("the first member comes"):
+        start("first", first)
+    with lab.change("two others join at once"):
+        start("second", second)
+        start("third", third)
+    with lab.change("the first member leaves"):
+        lab.leave("first")
+    with lab.change("it comes again, in a new process"):
+        start("first-again", first)
+    with lab.change("the second member is killed"):
+        lab.kill("second")
+    lab.halt()
+    with lab.change("the coordinator moves"):
+        move()
+    lab.load(topic, PER_SECOND)
+    with lab.change("the second member comes again, in a new process"):
+        start("second-again", second)
+    lab.finish()
+    print(lab.report())
+
+
 @pytest.mark.parametrize(("broker", "clients", "strategy"), SCENARIOS)
 def test_a_group_of_several_libraries_lives_through_every_change(
     broker: str,
@@ -63,37 +101,53 @@ def test_a_group_of_several_libraries_lives_through_every_change(
     names: tuple[str, str],
     tmp_path: Path,
 ) -> None:
-    require_releases(*(client.removeprefix(JAVA) for client in clients if client.startswith(JAVA)))
+    require_clients(clients)
     cluster = modern_clusters.get(broker)
     group, topic = names
     cluster.create_topic(topic, PARTITIONS)
+
+    def die_and_come_back() -> None:
+        [server] = cluster.brokers
+        server.kill()
+        server.start()
+
     with ModernLab(
         cluster.run, cluster.bootstrap, cluster.load, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
     ) as lab:
+        live_through(lab, broker, clients, die_and_come_back)
 
-        def start(name: str, client: str) -> None:
-            lab.start(name, client, settings=settings_of(broker, client))
 
-        first, second, third = clients
-        lab.load(topic, PER_SECOND)
-        with lab.change("the first member comes"):
-            start("first", first)
-        with lab.change("two others join at once"):
-            start("second", second)
-            start("third", third)
-        with lab.change("the first member leaves"):
-            lab.leave("first")
-        with lab.change("it comes again, in a new process"):
-            start("first-again", first)
-        with lab.change("the second member is killed"):
-            lab.kill("second")
-        lab.halt()
-        with lab.change("the coordinator dies and comes back"):
-            [server] = cluster.brokers
-            server.kill()
-            server.start()
-        lab.load(topic, PER_SECOND)
-        with lab.change("the second member comes again, in a new process"):
-            start("second-again", second)
-        lab.finish()
-        print(lab.report())
+EMULATED = [
+    scenario("3.9.1", "java-3.9.1", C, PYTHON, nightly=False),
+    scenario("3.9.1", "java-0.9.0.1", "java-2.8.2", "java-4.1.1"),
+    scenario("3.9.1", "java-4.1.1", C, "java-2.8.2", strategy="cooperative-sticky"),
+    scenario("0.9.0.1", "java-0.9.0.1", C, PYTHON),
+    scenario("0.11.0.3", "java-0.9.0.1", "java-2.8.2", C),
+    scenario("1.1.1", "java-2.8.2", "java-3.9.1", PYTHON, strategy="roundrobin"),
+    scenario("4.1.1", "java-4.1.1", C, PYTHON),
+    scenario("4.1.1", "java-2.8.2", "java-3.9.1", "java-4.1.1", strategy="roundrobin"),
+]
+
+
+@pytest.mark.parametrize(("broker", "clients", "strategy"), EMULATED)
+def test_a_group_of_several_libraries_lives_through_every_change_on_our_broker(
+    broker: str, clients: tuple[str, ...], strategy: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    require_clients(clients)
+    group, topic = names
+    with Sandbox() as sandbox, EmbeddedBroker(release=broker, nodes=3) as ours:
+        ours.create_topic(topic, PARTITIONS)
+        load = Load(sandbox.run, "0.9.0.1" if broker.startswith("0.9") else "2.8.2", ours.bootstrap)
+
+        def move() -> None:
+            before = ours.coordinator(group)
+            assert before is not None
+            ours.move_coordinator(group, (before + 1) % 3, loading_ms=300)
+
+        try:
+            with ModernLab(
+                sandbox.run, ours.bootstrap, load, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
+            ) as lab:
+                live_through(lab, broker, clients, move)
+        finally:
+            load.close()

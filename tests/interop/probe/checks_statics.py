@@ -104,7 +104,7 @@ def a_static_member_with_another_subscription_makes_the_group_rebalance(p: Probe
     p.until(lambda: p.described().group_state != "Stable", "it rebalances")
 
 
-@check(since="2.4")
+@check(since="3.2")
 def an_unknown_instance_with_a_known_id_is_refused(p: Probe) -> None:
     member = p.member(instance="one")
     member.join()

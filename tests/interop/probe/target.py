@@ -58,7 +58,7 @@ STILL_MS = 120
 """How long a request must stay without an answer to count as parked."""
 
 GROUP_MAX_SIZE = 4
-INITIAL_DELAY_MS = 150
+INITIAL_DELAY_MS = 90
 SESSION_MIN_MS = 300
 SESSION_MAX_MS = 60_000
 PARTITIONS = 3
