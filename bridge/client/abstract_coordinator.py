@@ -74,7 +74,7 @@ class AbstractCoordinator(ABC):
         """What ended this member for good."""
         self.retry_at_ms = 0
         self._waits_for_call = False
-        self._join_attempts = 0
+        self._join_attempts = self._retries_at_once = 0
         self._election: JoinGroupResponse | None = None
         self.assignment_bytes = b""
         self._leaving: Generation | None = None
@@ -222,7 +222,7 @@ class AbstractCoordinator(ABC):
             self._fail(self._inconsistent("JoinGroup", body.protocol_type, self.protocol_type))
             return
         if self.state is not MemberState.PREPARING_REBALANCE:
-            self._retry("the generation ended before the answer to JoinGroup came", self.backoff)
+            self._retry("the generation ended before the answer to JoinGroup came", at_once=False)
             return
         self.state = MemberState.COMPLETING_REBALANCE
         self.heartbeat.enable(self.outbox.now_ms)
@@ -239,7 +239,7 @@ class AbstractCoordinator(ABC):
         """Tell everybody's share when it is known; whether there was something to do."""
         elected = self._election
         if elected is None or self.state is not MemberState.COMPLETING_REBALANCE:
-            self._retry("the generation ended before its leader had spoken", None)
+            self._retry("the generation ended before its leader had spoken", at_once=True)
             return True
         try:
             shares = self.on_leader_elected(
@@ -252,7 +252,7 @@ class AbstractCoordinator(ABC):
             return False
         self._election = None
         if self.lookup.coordinator is None:
-            self._retry("the coordinator is unknown", self.backoff)
+            self._retry("the coordinator is unknown", at_once=False)
         else:
             self._send_sync(shares)
         return True
@@ -269,14 +269,14 @@ class AbstractCoordinator(ABC):
         elif body.protocol_type is not None and body.protocol_type != self.protocol_type:
             self._fail(self._inconsistent("SyncGroup", body.protocol_type, self.protocol_type))
         elif self.generation.is_reset or self.state is not MemberState.COMPLETING_REBALANCE:
-            self._retry("the generation ended before the answer to SyncGroup came", None)
+            self._retry("the generation ended before the answer to SyncGroup came", at_once=True)
         elif body.protocol_name is not None and body.protocol_name != self.generation.protocol_name:
             self._fail(self._inconsistent("SyncGroup", body.protocol_name, str(self.generation.protocol_name)))
         else:
             self.state = MemberState.STABLE
             self.rejoin_needed = False
             self.rejoin_reason = ""
-            self._join_attempts = 0
+            self._join_attempts = self._retries_at_once = 0
             self.assignment_bytes = body.assignment
             self.step = JoinStep.COMPLETING
 
@@ -295,27 +295,29 @@ class AbstractCoordinator(ABC):
             case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION:
                 if sent.generation == self.generation:
                     self._reset_on_response_error(sent.what, code, keeps_member_id=what is Reaction.NEW_GENERATION)
-                self._retry(reason, None)
+                self._retry(reason, at_once=True)
             case Reaction.FIND_COORDINATOR:
                 self.lookup.mark_coordinator_unknown(str(error_code(code)))
-                self._retry(reason, self.backoff)
+                self._retry(reason, at_once=False)
             case Reaction.BACKOFF:
-                self._retry(reason, self.backoff)
+                self._retry(reason, at_once=False)
             case Reaction.TAKE_MEMBER_ID:
-                self._retry(self.rejoin_reason or "need to re-join with the given member id", None)
+                self._retry(self.rejoin_reason or "need to re-join with the given member id", at_once=True)
             case Reaction.AT_ONCE:
-                self._retry(reason, None)
+                self._retry(reason, at_once=True)
             case Reaction.FENCED:
                 self.end(error_of(code, self.config.group_id, sent.what.value))
             case _:
                 self._fail(error_of(code, self.config.group_id, sent.what.value))
 
-    def _retry(self, reason: str, backoff: ExponentialBackoff | None) -> None:
+    def _retry(self, reason: str, *, at_once: bool) -> None:
         """Join again, at once or after a pause.  The state stays, and so does the member id."""
         self.give_up_joining()
         self.request_rejoin(reason)
-        if backoff is not None or self._join_attempts >= RETRIES_AT_ONCE_MAX:
-            self.retry_at_ms = self.outbox.now_ms + self.backoff.backoff(self._join_attempts)
+        if at_once and self._retries_at_once < RETRIES_AT_ONCE_MAX:
+            self._retries_at_once += 1
+            return
+        self.retry_at_ms = self.outbox.now_ms + self.backoff.backoff(self._join_attempts)
         self._join_attempts += 1
 
     def give_up_joining(self) -> None:
@@ -326,7 +328,7 @@ class AbstractCoordinator(ABC):
 
     def _fail(self, error: ZkConsumerError) -> None:
         """The program is told, and with its next call it is tried again."""
-        self._retry(f"rebalance failed due to {type(error).__name__}", self.backoff)
+        self._retry(f"rebalance failed due to {type(error).__name__}", at_once=False)
         self.tell(error)
 
     def tell(self, error: ZkConsumerError) -> None:
@@ -383,7 +385,7 @@ class AbstractCoordinator(ABC):
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
             self._fail(error_without_answer(event, self.config.group_id, sent.what))
         else:
-            self._retry(f"rebalance failed due to {event.failure.value}", self.backoff)
+            self._retry(f"rebalance failed due to {event.failure.value}", at_once=False)
 
     # --- heartbeats -----------------------------------------------------------------------------------------------
 

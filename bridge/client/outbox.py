@@ -90,7 +90,8 @@ class Outbox:
     def set_timers(self, wanted: Mapping[TimerKind, int]) -> None:
         """These deadlines and no others; one that has passed needs no timer."""
         ahead = {kind: deadline for kind, deadline in wanted.items() if deadline > self.now_ms}
-        self.say(*(CancelTimer(kind) for kind in self._timers if kind not in ahead))
+        running = {kind: deadline for kind, deadline in self._timers.items() if deadline > self.now_ms}
+        self.say(*(CancelTimer(kind) for kind in running if kind not in ahead))
         self.say(*(SetTimer(kind, at) for kind, at in ahead.items() if self._timers.get(kind) != at))
         self._timers = ahead
 
