@@ -94,9 +94,7 @@ class Commits:
     def ask(self, commit: Commit) -> None:
         """Commit these in their turn."""
         offsets = commit.offsets
-        if not offsets:
-            self._finished(commit, None, {})
-        elif any(offset.offset < 0 for offset in offsets.values()):
+        if any(offset.offset < 0 for offset in offsets.values()):
             error = UsageError("a negative offset cannot be committed: it is that of the next record to read")
             self._finished(commit, error, {})
         elif len(self._queue) >= WAITING_MAX:
@@ -109,7 +107,9 @@ class Commits:
         member = self._member
         while self._queue and not self._is_in_flight:
             first = self._queue[0]
-            if member.failure is not None:
+            if not first.offsets:
+                self._done(None)
+            elif member.failure is not None:
                 self._done(member.failure)
             elif member.outbox.now_ms >= first.until_ms:
                 self._done(self._too_late())

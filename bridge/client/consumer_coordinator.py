@@ -223,6 +223,9 @@ class ConsumerCoordinator(AbstractCoordinator):
                 self.request_failed(sent, event)
 
     def _collected(self, offsets: Mapping[TopicPartition, ev.Offset]) -> None:
+        if self.has_auto_assigned_partitions:
+            # What was lost meanwhile may be somebody else's, who is further.
+            offsets = {tp: offset for tp, offset in offsets.items() if tp in self.assigned}
         match self.positions.collected():
             case Why.AUTOMATIC:
                 until_ms = self.outbox.now_ms + self.config.default_api_timeout_ms

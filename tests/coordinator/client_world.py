@@ -197,8 +197,7 @@ class Client:
                 assert self.program.asked.pop(number) == "commit"
             case do.NeedMetadata(topics):
                 assert topics is not None
-                counts = {topic: count for topic, count in self.world.topics.items() if topic in topics}
-                self.later(ev.MetadataUpdated(counts, topics))
+                self.world.after(self.world.delay(), lambda: self.learn(topics))
             case do.Raise(error, is_fatal):
                 if is_fatal:
                     self.failure = error
@@ -208,8 +207,12 @@ class Client:
                 pass
 
     def collected(self) -> None:
-        positions, self.stopping = self.program.reading | self.stopping, {}
+        positions, self.stopping = self.stopping | self.program.reading, {}
         self.hear(ev.PositionsCollected({tp: Offset(at) for tp, at in positions.items() if at >= 0}))
+
+    def learn(self, topics: frozenset[str]) -> None:
+        counts = {topic: count for topic, count in self.world.topics.items() if topic in topics}
+        self.hear(ev.MetadataUpdated(counts, topics))
 
     def returned(self, number: int) -> None:
         self.program.called = None
@@ -376,7 +379,7 @@ class World:
         """A topic has one more partition, and everybody hears of it, sooner or later."""
         self.topics["t"] += 1
         for client in self.clients:
-            client.later(ev.MetadataUpdated(dict(self.topics), frozenset(self.topics)))
+            self.after(self.delay(), lambda client=client: client.learn(frozenset(self.topics)))  # type: ignore[misc]
 
     def turn_away(self, client: Client) -> None:
         """The program unsubscribes, and subscribes again."""

@@ -1,0 +1,65 @@
+"""The settings of a member of a coordinator's group."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client.config import SETTINGS, GroupConfig
+from zkconsumer.errors import InvalidConfigException
+
+
+def test_the_defaults_are_kafkas_of_3_x() -> None:
+    config = GroupConfig({"group.id": "g"})
+    assert {key: value for key, value in config.values.items() if key != "group.id"} == {
+        "group.instance.id": None,
+        "client.rack": None,
+        "session.timeout.ms": 45_000,
+        "heartbeat.interval.ms": 3000,
+        "max.poll.interval.ms": 300_000,
+        "request.timeout.ms": 30_000,
+        "default.api.timeout.ms": 60_000,
+        "retry.backoff.ms": 100,
+        "retry.backoff.max.ms": 1000,
+        "enable.auto.commit": True,
+        "auto.commit.interval.ms": 5000,
+    }
+    assert config.is_dynamic_member
+    assert config.join_group_timeout_ms == 305_000
+
+
+def test_values_are_taken_as_text_too() -> None:
+    config = GroupConfig({"group.id": "g", "session.timeout.ms": " 10000 ", "enable.auto.commit": "false"})
+    assert config.session_timeout_ms == 10_000
+    assert config.enable_auto_commit is False
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "group.id is missing"),
+        ({"group.id": ""}, "group.id"),
+        ({"group.id": "g", "heartbeat.interval.ms": 45_000}, "must be less than session.timeout.ms=45000"),
+        ({"group.id": "g", "session.timeout.ms": 3000}, "heartbeat.interval.ms=3000"),
+        ({"group.id": "g", "session.timeout.ms": "soon"}, "session.timeout.ms=soon"),
+        ({"group.id": "g", "max.poll.interval.ms": 0}, "max.poll.interval.ms=0"),
+        ({"group.id": "g", "group.instance.id": ".."}, "group.instance.id=.."),
+        ({"group.id": "g", "group.instance.id": "a b"}, "group.instance.id=a b"),
+        ({"group.id": "g", "group.instance.id": "a" * 250}, "249 are the most"),
+        ({"group.id": "g", "zookeeper.connect": "x"}, "zookeeper.connect is not known"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(given: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidConfigException) as caught:
+        GroupConfig(given)
+    assert words in str(caught.value)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(InvalidConfigException) as caught:
+        GroupConfig({"session.timeout.ms": -1, "request.timeout.ms": "x"})
+    assert "3 problems" in str(caught.value)
+
+
+def test_every_setting_has_an_attribute_of_its_name() -> None:
+    for key, setting in SETTINGS.items():
+        assert setting.attribute == key.replace(".", "_")
