@@ -85,8 +85,8 @@ class Talk:
     def producer_id(self) -> int:
         return self.ask(INIT_PRODUCER_ID, 1, InitProducerIdRequest(transaction_timeout_ms=0)).producer_id
 
-    def find_coordinator(self, group: str) -> Any:
-        return self.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest(key=group))
+    def find_coordinator(self, group: str, *, version: int = 1) -> Any:
+        return self.ask(FIND_COORDINATOR, version, FindCoordinatorRequest(key=group))
 
     def join(self, group: str, member: str = "", *, version: int = 2, session_ms: int = 30_000) -> Any:
         body = JoinGroupRequest(
