@@ -19,6 +19,7 @@ from bridge.spark.options import Assigned, Named, SourceOptions
 from bridge.spark.positions import FromGroup, listed
 from bridge.spark.range_reader import ReadSettings
 from bridge.spark.read import RangePartition
+from bridge.spark.rest import leave_to_rest
 from bridge.spark.shipping import ReadsInExecutors
 from bridge.spark.starts import choose, storage_for
 from bridge.spark.tasks import cut_into_tasks
@@ -48,7 +49,9 @@ class ZkConsumerBatchReader(ReadsInExecutors, DataSourceReader):  # type: ignore
 
         Raises what ``plan_batch`` raises.
         """
-        return plan_batch(self._options, self._columns)
+        planned = plan_batch(self._options, self._columns)
+        leave_to_rest()
+        return planned
 
 
 def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | None = None) -> list[RangePartition]:

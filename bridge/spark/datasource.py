@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from bridge.spark.rest import leave_to_rest
 from bridge.spark.shipping import Shipped
 from bridge.spark.told import head_for, told_first
 from zkconsumer.errors import InvalidConfigException
@@ -61,6 +62,7 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
         from bridge.spark.options import check_either, wants_headers  # executors load this file, not what options need
 
         check_either(self.options)
+        leave_to_rest()
         wanted = [name for name in COLUMNS if name != HEADERS or wants_headers(self.options)]
         return StructType([StructField(name, COLUMNS[name]) for name in wanted])
 

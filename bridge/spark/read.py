@@ -8,20 +8,18 @@ Nothing here knows groups, ZooKeeper or plans.  Records of several Kafka batches
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.cluster import CLUSTERS, Address, Clusters
 from bridge.spark.range_reader import OffsetRange, ReadSettings, read_range
+from bridge.spark.rest import leave_to_rest
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.types import BrokerAddress
@@ -57,8 +55,7 @@ def read_partition(partition: InputPartition, clusters: Clusters = CLUSTERS) -> 
     """
     if not isinstance(partition, RangePartition):
         return
-    if TaskContext.get() is not None:
-        _leave_to_rest()
+    leave_to_rest()
     wanted, schema = partition.wanted, schema_of(partition.columns)
     with clusters.lent(Address(partition.brokers, partition.security, partition.client_id)) as cluster:
         pause, with_headers = StopSignal().wait, "headers" in schema.names
@@ -66,16 +63,6 @@ def read_partition(partition: InputPartition, clusters: Clusters = CLUSTERS) -> 
         with closing(pieces):
             for columns in pieces:
                 yield from record_batches(columns, wanted.tp.topic, wanted.tp.partition, schema)
-
-
-@cache
-def _leave_to_rest() -> None:
-    """What this worker has loaded is not looked through any more for what can be freed.
-
-    Spark's workers collect garbage after every task (``pyspark.daemon``, 4.3).  With pandas, numpy and pyarrow loaded
-    that takes as long as reading some 100,000 rows, and finds nothing.
-    """
-    gc.freeze()
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:

@@ -21,10 +21,11 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 import numpy as np
 
-from bridge.spark import batches, columns, read
+from bridge.spark import batch, batches, columns, rest
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import read_columns
+from bridge.spark.datasource import ZkConsumerDataSource
 from bridge.spark.range_reader import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -78,7 +79,7 @@ def task(fake: FakeCluster, first: int, end: int) -> RangePartition:
 def test_a_range_costs_a_fetch_for_each_so_many_bytes_and_no_more(
     fake: FakeCluster, connects: tuple[Clusters, list[str]]
 ) -> None:
-    rows = sum(batch.num_rows for batch in read_partition(task(fake, 0, ROWS), connects[0]))
+    rows = sum(each.num_rows for each in read_partition(task(fake, 0, ROWS), connects[0]))
     assert rows == ROWS
     asked = [seen.body.topics[0].partitions[0] for seen in fake.requests if seen.api is FETCH]
     log_bytes = ROWS * 110
@@ -96,20 +97,33 @@ def test_tasks_one_after_the_other_use_the_same_connection(
     assert len(made) == 1
 
 
-def test_a_worker_does_not_look_through_what_is_loaded_after_each_task(
+def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_plan(
     fake: FakeCluster, connects: tuple[Clusters, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outside of a worker nothing is changed."""
+    """Outside of a process that Spark keeps nothing is changed."""
     frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    list(read_partition(task(fake, 0, 10), connects[0]))
-    assert not frozen
-    monkeypatch.setattr(read.TaskContext, "get", classmethod(lambda _: object()))
-    read._leave_to_rest.cache_clear()
-    for _ in range(3):
+    monkeypatch.setattr(batch, "plan_batch", lambda *_: [])
+    options = {"subscribe": "clicks", "kafka.bootstrap.servers": "nobody:1", "startingOffsets": "earliest"}
+    source = ZkConsumerDataSource(options)
+
+    def plan() -> None:
+        source.reader(source.schema()).partitions()
+
+    def read() -> None:
         list(read_partition(task(fake, 0, 10), connects[0]))
-    assert len(frozen) == 1
-    read._leave_to_rest.cache_clear()
+
+    for work in (plan, read):
+        monkeypatch.delenv(rest.WORKER_IS_KEPT, raising=False)
+        rest._freeze.cache_clear()
+        work()
+        assert not frozen
+        monkeypatch.setenv(rest.WORKER_IS_KEPT, "1")
+        for _ in range(3):
+            work()
+        assert len(frozen) == 1
+        frozen.clear()
+    rest._freeze.cache_clear()
 
 
 @pytest.mark.parametrize(("magic", "codec"), SHAPES)
