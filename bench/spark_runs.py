@@ -142,11 +142,26 @@ def measured(spark: Any, rows: int) -> Iterator[list[Sample]]:
     before, start = _cpu_of_tree(jvm), time.monotonic()
     yield samples
     seconds, after = time.monotonic() - start, _cpu_of_tree(jvm)
-    samples.append(Sample(rows, seconds, after[0] - before[0], after[1] - before[1]))
+    samples.append(Sample(rows, seconds, after.root - before.root, after.below_since(before)))
 
 
-def _cpu_of_tree(root: int) -> tuple[float, float]:
-    """Seconds of CPU of a process, and of all below it, those that have ended included."""
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """Seconds of CPU: of a process, of each one below it, and of those below that have ended and were waited for."""
+
+    root: float
+    below: dict[int, float]
+    ended: float
+
+    def below_since(self, before: _Tree) -> float:
+        """What those below have used.  One that has ended meanwhile was idle; whether its parent has waited for it (and
+        so has all that it ever used), or not (as Spark's daemons), the time before is not counted."""
+        used = sum(seconds - before.below.get(pid, 0.0) for pid, seconds in self.below.items())
+        gone = sum(seconds for pid, seconds in before.below.items() if pid not in self.below)
+        return used + max(0.0, self.ended - before.ended - gone)
+
+
+def _cpu_of_tree(root: int) -> _Tree:
     parents: dict[int, int] = {}
     own: dict[int, float] = {}
     ended: dict[int, float] = {}
@@ -161,8 +176,8 @@ def _cpu_of_tree(root: int) -> tuple[float, float]:
         parents[pid] = int(fields[1])
         own[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
         ended[pid] = (int(fields[13]) + int(fields[14])) / _TICKS
-    below = {pid for pid in parents if pid != root and _is_below(pid, root, parents)}
-    return own[root], ended[root] + sum(own[pid] + ended[pid] for pid in below)
+    below = [pid for pid in parents if pid != root and _is_below(pid, root, parents)]
+    return _Tree(own[root], {pid: own[pid] for pid in below}, ended[root] + sum(ended[pid] for pid in below))
 
 
 def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:
