@@ -17,7 +17,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,6 +41,7 @@ from zkconsumer.testing.sandbox.waiting import pause_ms
 EXIT_FAILED = 3
 EXIT_ORPHANED = 137
 POLL_MS = 50
+COMMIT_MS = 5_000
 
 Place = tuple[str, int]
 Record = tuple[str, int, int]
@@ -114,15 +116,24 @@ class Diary:
                 self._writer.write(Released(self.now_ms(), self.name, *place))
 
     def commit(self) -> None:
-        """What was processed; an error is told and not raised, since the next try may go well."""
+        """What was processed; see ``committing``."""
         assert self.library is not None, "it polls"
-        if not self.processed:
-            return
+        with self.committing() as offsets:
+            if offsets:
+                self.library.commit(offsets)
+
+    @contextmanager
+    def committing(self) -> Iterator[dict[Place, int]]:
+        """What was processed is committed inside; an error is told and not raised, as the next try may go well."""
+        offsets = dict(self.processed)
         try:
-            self.library.commit(dict(self.processed))
-            self.processed.clear()
+            yield offsets
         except Exception as error:  # noqa: BLE001 (each library has errors of its own)
             self.note(f"not-committed {type(error).__name__}: {error}")
+            return
+        for place, offset in offsets.items():
+            if self.processed.get(place) == offset:
+                del self.processed[place]
 
     def leaving(self) -> None:
         self._writer.write(Leaving(self.now_ms(), self.name))
@@ -200,14 +211,21 @@ class KafkaPython:
         )
 
     def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
-        class Listener(self._kafka.ConsumerRebalanceListener):  # type: ignore[misc, name-defined]
-            def on_partitions_assigned(self, assigned: Any) -> None:
+        async def commit(offsets: dict[Place, int]) -> None:
+            # A listener runs on the library's own thread, where its blocking commit refuses to be called (3.0).
+            await self._consumer._coordinator._commit_offsets_sync_async(self._stored(offsets), timeout_ms=COMMIT_MS)
+
+        class Listener(self._kafka.AsyncConsumerRebalanceListener):  # type: ignore[misc, name-defined]
+            async def on_partitions_assigned(self, assigned: Any) -> None:
                 diary.assigned([(each.topic, each.partition) for each in assigned])
 
-            def on_partitions_revoked(self, revoked: Any) -> None:
-                diary.revoked([(each.topic, each.partition) for each in revoked])
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                with diary.committing() as offsets:
+                    if offsets:
+                        await commit(offsets)
+                diary.give_up([(each.topic, each.partition) for each in revoked])
 
-            def on_partitions_lost(self, lost: Any) -> None:
+            async def on_partitions_lost(self, lost: Any) -> None:
                 diary.lost([(each.topic, each.partition) for each in lost])
 
         self._consumer.subscribe(topics=list(topics), listener=Listener())
@@ -217,8 +235,11 @@ class KafkaPython:
             yield from ((place.topic, place.partition, record.offset) for record in records)
 
     def commit(self, offsets: dict[Place, int]) -> None:
+        self._consumer.commit(self._stored(offsets))
+
+    def _stored(self, offsets: dict[Place, int]) -> dict[Any, Any]:
         place, stored = self._kafka.TopicPartition, self._kafka.OffsetAndMetadata
-        self._consumer.commit({place(*where): stored(offset, "", -1) for where, offset in offsets.items()})
+        return {place(*where): stored(offset, "", -1) for where, offset in offsets.items()}
 
     def close(self) -> None:
         self._consumer.close()
