@@ -62,7 +62,7 @@ def test_it_lists_exactly_the_groups_below_consumers(world: FakeWorld, tool: Run
     world.zookeeper.ensure("/consumers/bare")
     result = tool("groups", "list")
     assert result.exit_code == 0
-    assert cells(result.stdout.splitlines()[0]) == ["GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT"]
+    assert cells(result.stdout.splitlines()[0]) == ["GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"]
     assert [row[:4] for row in rows(result.stdout)] == [
         ["bare", "-", "0", "-"], ["done", "-", "0", "clicks"], ["ours", "zkconsumer", "1", "clicks"],
         ["theirs", "scala", "1", "clicks"],

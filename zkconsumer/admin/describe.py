@@ -31,8 +31,8 @@ COLUMNS = (
 class Row:
     """One partition, or one topic of a member that owns no partition at all.
 
-    ``client_id`` is always None: no znode holds it.  ``owner_kind``: ``zkconsumer``, ``scala``, ``foreign`` or
-    ``persistent``.
+    ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
+    ``foreign``, ``persistent`` or ``modern``.
     """
 
     group: str

@@ -21,8 +21,10 @@ from zkconsumer.admin.brokers import Brokers
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import WorldError
+from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import Connect
-from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.kafka.security import connect_of
+from zkconsumer.runtime.brokers import UNREACHABLE, BrokerAccess
 from zkconsumer.zk.kazoo_store import secured
 from zkconsumer.zk.requests import (
     Children,
@@ -41,7 +43,7 @@ from zkconsumer.zk.requests import (
 from zkconsumer.zk.store import ZkStore, call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 30_000
@@ -60,6 +62,9 @@ CLOSE_TIMEOUT_MS = 2_000
 
 TOOLS_GROUP = "zkconsumer-admin"
 """Stands in ``group.id`` of the configuration where a tool has no group; it is written nowhere."""
+
+NO_ZOOKEEPER = "unused:2181"
+"""Stands in ``zookeeper.connect`` where a tool has brokers only; nobody connects to it."""
 
 T = TypeVar("T")
 
@@ -95,15 +100,20 @@ class AdminSession:
 
     @classmethod
     def open(
-        cls, zookeeper: str | None, config_file: Path | None = None, doors: Doors | None = None
+        cls,
+        zookeeper: str | None,
+        config_file: Path | None = None,
+        doors: Doors | None = None,
+        bootstrap_servers: str | None = None,
     ) -> AdminSession:
         """A session that is connected.
 
-        ``zookeeper`` is host:port/chroot and wins over the file; the file may hold whatever a consumer's file holds,
+        ``zookeeper`` is host:port/chroot, ``bootstrap_servers`` host:port,…; both win over the file.  That may hold
+        whatever a consumer's file holds,
         which is where rights and keys come from.  Raises ``InvalidConfigException``, ``ZkTimeoutException`` (naming
         the addresses) after ``CONNECTION_TIMEOUT_MS``, ``ChrootMissing``.
         """
-        session = cls(tools_config(zookeeper, config_file), doors)
+        session = cls(tools_config(zookeeper, config_file, bootstrap_servers), doors)
         session.start()
         return session
 
@@ -180,6 +190,26 @@ class AdminSession:
         return {path: expect(one, ChildrenOf, path) for path, one in answers if not isinstance(one, NoNode)}
 
 
+class BrokerSession:
+    """What a tool needs of a cluster of which it knows the brokers alone.  A context manager."""
+
+    def __init__(self, config: ConsumerConfig, doors: Doors | None = None) -> None:
+        doors = doors or Doors()
+        assert config.bootstrap_servers is not None, "without ZooKeeper the brokers must be named"
+        bootstrap = BootstrapBrokers(config.bootstrap_servers)
+        connect = doors.connect or connect_of(config, None, doors.clock)
+        self.brokers = Brokers(bootstrap.brokers, connect, doors.clock, client_id=config.client_id, nobody=UNREACHABLE)
+
+    @classmethod
+    def open(cls, bootstrap_servers: str, config_file: Path | None = None, doors: Doors | None = None) -> BrokerSession:
+        """Nothing is connected yet.  Raises ``InvalidConfigException``; rights and keys come from the file."""
+        return cls(tools_config(NO_ZOOKEEPER, config_file, bootstrap_servers), doors)
+
+    def close(self) -> None:
+        """End every connection; may be called twice."""
+        self.brokers.close()
+
+
 def expect(result: object, kind: type[T], path: str) -> T:
     """The result, or ``WorldError`` that says what ZooKeeper answered instead."""
     if isinstance(result, kind):
@@ -209,7 +239,14 @@ def _is_lost(result: Result) -> bool:
     return isinstance(result, ConnectionLost | SessionGone)
 
 
-def tools_config(zookeeper: str | None, config_file: Path | None) -> ConsumerConfig:
-    """The configuration of a tool: ``zookeeper`` wins over the file.  Raises ``InvalidConfigException``."""
-    overrides: Mapping[str, object] = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
+def tools_config(
+    zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
+) -> ConsumerConfig:
+    """The configuration of a tool: ``zookeeper`` and ``bootstrap_servers`` win over the file.
+
+    Raises ``InvalidConfigException``.
+    """
+    overrides: dict[str, object] = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
+    if bootstrap_servers is not None:
+        overrides["bootstrap.servers"] = bootstrap_servers
     return ConsumerConfig.from_files(config_file, {"group.id": TOOLS_GROUP, **overrides})

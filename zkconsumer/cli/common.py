@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, Doors
+from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import UsageError
 
@@ -48,6 +48,14 @@ def cluster_options(command: F) -> F:
     return command
 
 
+def bootstrap_option(command: F) -> F:
+    """``--bootstrap-server``: brokers to ask, in the place of those that ZooKeeper knows, or without any ZooKeeper."""
+    return click.option(
+        "--bootstrap-server", "bootstrap_servers", metavar="HOST:PORT[,…]",
+        help="bootstrap.servers; enough by itself for groups of the coordinator.",
+    )(command)  # fmt: skip
+
+
 def output_option(command: F) -> F:
     """``-o table|json``."""
     return click.option(
@@ -61,19 +69,33 @@ def nowhere_to_go() -> UsageError:
     return UsageError("say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE")
 
 
-def open_session(context: click.Context, zookeeper: str | None, config_file: Path | None) -> AdminSession:
+def open_session(
+    context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
+) -> AdminSession:
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    _log_warnings()
     if zookeeper is None and config_file is None:
         raise nowhere_to_go()
     word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
     try:
-        session = AdminSession.open(zookeeper, config_file, context.find_object(Doors))
+        session = AdminSession.open(zookeeper, config_file, context.find_object(Doors), bootstrap_servers)
     finally:
         word.stop(WORD_AFTER_MS)
     context.call_on_close(session.close)
     return session
+
+
+def open_brokers(context: click.Context, config_file: Path | None, bootstrap_servers: str) -> BrokerSession:
+    """A session with the brokers alone, which ends with the command."""
+    _log_warnings()
+    session = BrokerSession.open(bootstrap_servers, config_file, context.find_object(Doors))
+    context.call_on_close(session.close)
+    return session
+
+
+def _log_warnings() -> None:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
 
 
 def _say_what_is_waited_for(stop: StopSignal) -> None:

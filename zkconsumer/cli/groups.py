@@ -9,13 +9,27 @@ from typing import Literal, NoReturn
 
 import click
 
+from zkconsumer.admin.brokers import Brokers
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.describe import COLUMNS, Row, Storage, describe, differing
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
 from zkconsumer.admin.look import Look, look_at, storage_of
+from zkconsumer.admin.modern import (
+    AUTHORITY,
+    MODERN,
+    ModernLine,
+    ModernLook,
+    list_modern_groups,
+    look_at_modern,
+    modern_json,
+    modern_rows,
+)
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import (
     EXIT_FAILED,
+    bootstrap_option,
     cluster_options,
+    open_brokers,
     open_session,
     output_option,
     print_json,
@@ -24,6 +38,7 @@ from zkconsumer.cli.common import (
     when,
 )
 from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.properties import decode_properties, parse_properties
 
 Output = Literal["table", "json"]
 
@@ -37,7 +52,7 @@ DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 
 @click.group(cls=LazyGroup, later=LATER)
 def groups() -> None:
-    """Look at groups in ZooKeeper, find what is wrong with one, delete what is dead."""
+    """Look at groups in ZooKeeper and at their coordinators, find what is wrong with one, delete what is dead."""
 
 
 # --- list -------------------------------------------------------------------------------------------------------
@@ -48,27 +63,79 @@ def groups() -> None:
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
 @click.option("--empty", "which", flag_value="empty", help="Groups without one.")
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def list_(
-    context: click.Context, which: str, output: Output, zookeeper: str | None, config_file: Path | None
+    context: click.Context,
+    which: str,
+    output: Output,
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
 ) -> None:
-    """List the groups below /consumers: who is in them, which topics, when anything was committed last.
+    """List the groups below /consumers and those that brokers coordinate: who is in them, and which topics.
 
     KIND says whose owner nodes there are: scala, zkconsumer, mixed; foreign: neither kind; - : nobody owns anything.
+    modern: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
     """
-    session = open_session(context, zookeeper, config_file)
-    lines = [line for line in list_groups(session) if which == "all" or line.is_active == (which == "active")]
+    lines: list[GroupLine | ModernLine] = []
+    brokers = _brokers_alone(context, zookeeper, config_file, bootstrap_servers)
+    if brokers is None:
+        session = open_session(context, zookeeper, config_file, bootstrap_servers)
+        lines += list_groups(session)
+        brokers = session.brokers
+    modern = list_modern_groups(brokers)
+    for words in modern.words:
+        tell(words)
+    old = {line.group for line in lines}
+    # Offsets that an old group stores in Kafka are no second group.
+    lines += [line for line in modern.lines if not (line.is_offsets_only and line.group in old)]
+    shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
+    shown.sort(key=lambda line: (line.group, isinstance(line, ModernLine)))
     if output == "json":
-        litter = sum(line.is_console_litter for line in lines)
+        litter = sum(isinstance(line, GroupLine) and line.is_console_litter for line in shown)
         steps = [f"zkconsumer groups delete --litter   # {litter} left by console consumers"] if litter else []
-        print_json({"schema": LIST_SCHEMA, "groups": [_line_json(line) for line in lines], "next_steps": steps})
+        print_json(
+            {
+                "schema": LIST_SCHEMA,
+                "groups": [_line_json(line) for line in shown],
+                "not_known": list(modern.words),
+                "next_steps": steps,
+            }
+        )
         return
-    rows = ((line.group, line.kind, line.members, _topics(line), when(line.last_commit_ms)) for line in lines)
-    print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT"), rows)
+    print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
 
 
-def _line_json(line: GroupLine) -> dict[str, object]:
+def _brokers_alone(
+    context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
+) -> Brokers | None:
+    """The brokers, where neither an option nor the file names a ZooKeeper."""
+    if bootstrap_servers is None or zookeeper is not None:
+        return None
+    if config_file is not None and "zookeeper.connect" in parse_properties(decode_properties(config_file.read_bytes())):
+        return None
+    return open_brokers(context, config_file, bootstrap_servers).brokers
+
+
+def _line_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
+    if isinstance(line, ModernLine):
+        return line.group, MODERN, line.members, _topics(line), None, line.state
+    return line.group, line.kind, line.members, _topics(line), when(line.last_commit_ms), None
+
+
+def _line_json(line: GroupLine | ModernLine) -> dict[str, object]:
+    if isinstance(line, ModernLine):
+        return {
+            "group": line.group,
+            "kind": MODERN,
+            "active": line.is_active,
+            "members": line.members,
+            "topics": list(line.topics),
+            "state": line.state,
+            "protocol_type": line.protocol_type or None,
+        }
     return {
         "group": line.group,
         "kind": None if line.kind == "-" else line.kind,
@@ -84,7 +151,7 @@ def _line_json(line: GroupLine) -> dict[str, object]:
 TOPICS_SHOWN_MAX = 3
 
 
-def _topics(line: GroupLine) -> str:
+def _topics(line: GroupLine | ModernLine) -> str:
     more = len(line.topics) - TOPICS_SHOWN_MAX
     return ",".join(line.topics[:TOPICS_SHOWN_MAX]) + (f",… {more} more" if more > 0 else "")
 
@@ -96,6 +163,7 @@ def _topics(line: GroupLine) -> str:
 @click.argument("group")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def describe_(
@@ -103,6 +171,7 @@ def describe_(
     group: str,
     topics: Sequence[str],
     output: Output,
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -110,37 +179,64 @@ def describe_(
 
     CURRENT-OFFSET is what a member would start from if it were restarted now, and AUTHORITY the store that says so:
     ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka has an
-    offset. OWNER-KIND: zkconsumer, scala, foreign, or persistent (a node that no member made, and that nobody can
-    claim). CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there or not known;
-    standard error says why.
+    offset. OWNER-KIND: zkconsumer, scala, foreign, persistent (a node that no member made, and that nobody can claim),
+    or modern: a member of the group that brokers coordinate under this name. CLIENT-ID stands in no znode. Members
+    without partitions come last. A - is what is not there or not known; standard error says why.
     """
-    session = open_session(context, zookeeper, config_file)
-    look = look_at(session, group, topics or None)
-    if look is None:
+    brokers = _brokers_alone(context, zookeeper, config_file, bootstrap_servers)
+    session = None if brokers is not None else open_session(context, zookeeper, config_file, bootstrap_servers)
+    look = None if session is None else look_at(session, group, topics or None)
+    is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
+    modern, trouble = look_at_modern(brokers or _of(session), group) if is_kafka_asked else (None, ())
+    for words in trouble if look is None else ():
+        tell(words)
+    if look is not None and modern is not None and not modern.state.members:
+        modern = None  # only what this very group has stored in Kafka, which its own rows show
+    if look is None and modern is None:
         no_such_group(context, session, group)
-    storage = storage_of(session)
-    rows = describe(look.state, look.ends, look.kafka.offsets, storage, topics)
-    for words in look.words:
+    storage = "kafka" if session is None else storage_of(session)
+    rows = [] if look is None else describe(look.state, look.ends, look.kafka.offsets, storage, topics)
+    words_told = list(look.words) if look is not None else []
+    if modern is not None:
+        rows += modern_rows(modern, topics)
+        words_told += modern.words
+    for words in words_told:
         tell(words)
-    say_what_is_not_there(look, topics)
-    for words in remarks(look, storage):
-        tell(words)
+    if look is not None:
+        say_what_is_not_there(look, topics)
+        for words in remarks(look, storage):
+            tell(words)
+    if modern is not None:
+        tell(f"the modern group {group} is {modern.state.state}, with {len(modern.state.members)} members")
+        for member in modern.state.members:
+            if member.problem:
+                tell(f"{member.member_id}: {member.problem}")
     if output == "json":
-        print_json(
-            {
-                "schema": DESCRIBE_SCHEMA,
-                "group": group,
-                "active": look.state.is_active,
-                "authority": look.state.authority,
-                "storage": storage,
-                "rows": [row.to_json() for row in rows],
-                "members": [_member_json(look, name) for name in sorted(look.state.members)],
-                "not_known": list(look.words),
-                "next_steps": next_steps(look, rows),
-            }
-        )
+        print_json(_describe_json(group, look, modern, storage, rows) | {"not_known": words_told})
         return
     print_table(COLUMNS, (row.cells for row in rows))
+
+
+def _describe_json(
+    group: str, look: Look | None, modern: ModernLook | None, storage: Storage, rows: Sequence[Row]
+) -> dict[str, object]:
+    members = [] if look is None else [_member_json(look, name) for name in sorted(look.state.members)]
+    return {
+        "schema": DESCRIBE_SCHEMA,
+        "group": group,
+        "active": look.state.is_active if look is not None else bool(modern and modern.state.members),
+        "authority": look.state.authority if look is not None else AUTHORITY,
+        "storage": storage,
+        "rows": [row.to_json() for row in rows],
+        "members": members,
+        "modern": modern_json(modern) if modern is not None else None,
+        "next_steps": next_steps(look, rows) if look is not None else [],
+    }
+
+
+def _of(session: AdminSession | None) -> Brokers:
+    assert session is not None, "there is a ZooKeeper, or there are brokers alone"
+    return session.brokers
 
 
 def _member_json(look: Look, name: str) -> dict[str, object]:
@@ -195,10 +291,10 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     return [*steps, f"zkconsumer lag {group} --watch"]
 
 
-def no_such_group(context: click.Context, session: AdminSession, group: str) -> NoReturn:
+def no_such_group(context: click.Context, session: AdminSession | None, group: str) -> NoReturn:
     """The words of the original (0.10.2 and later), the names that come near, and exit code 1."""
     tell(f"Error: The consumer group '{group}' does not exist.")
-    near = get_close_matches(group, group_names(session), NEAR_NAMES_MAX)
+    near = get_close_matches(group, group_names(session), NEAR_NAMES_MAX) if session is not None else []
     if near:
         tell(f"Names that come near: {', '.join(near)}")
     context.exit(EXIT_FAILED)

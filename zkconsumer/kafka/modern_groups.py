@@ -1,4 +1,4 @@
-"""Whether a modern group of some name is alive: the question that an old group of the same name must ask.
+"""Modern groups as their coordinators tell of them; and whether one of some name is alive, as an old one must ask.
 
 While it has members, only they may commit under that name: commits of old members to Kafka answer error 25, and both
 kinds read everything, because they never see each other (0.9 and later).
@@ -10,28 +10,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.connection import ConnectionFailed, Reason
 from zkconsumer.kafka.error_codes import NONE, BrokerError, error_code
+from zkconsumer.wire import consumer_protocol
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LIST_GROUPS
-from zkconsumer.wire.schemas.describe_groups import DescribeGroupsRequest
+from zkconsumer.wire.schemas.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from zkconsumer.wire.schemas.list_groups import STATES_FROM, ListGroupsRequest
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connection
     from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.types import TopicPartition
 
 DEAD = "Dead"
 EMPTY = "Empty"
+DEAD_UP_TO = 5
+"""The version of DescribeGroups up to which a group that is not there is told as dead; later ones say error 69."""
+
+DESCRIBED_AT_ONCE = 100
+"""Groups in one DescribeGroups."""
+
 NOBODY_THERE = (DEAD, EMPTY)
 """States of a group without members; ``Empty`` still has offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """One modern member, as its coordinator has it."""
+    """One modern member, as its coordinator has it.
+
+    ``topics`` that it subscribes to and ``partitions`` that it was given are read out of the protocol's own bytes,
+    which a coordinator tells of stable groups only; ``problem`` says what of them cannot be read.
+    """
 
     member_id: str
     client_id: str
     host: str
+    instance_id: str | None = None
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,7 @@ class ModernGroup:
     state: str
     protocol_type: str = ""
     members: tuple[ModernMember, ...] = ()
+    protocol: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -54,17 +72,69 @@ def describe_modern_group(connection: Connection, ranges: ApiRanges, group: str,
     ``connection`` is one to the coordinator.  Raises ``BrokerError`` with what it answered (16: another broker
     coordinates), ``KafkaException`` when it knows no such groups (before 0.9), and what ``Connection.request`` raises.
     """
-    version = 0 if ranges.is_assumed else ranges.pick(DESCRIBE_GROUPS)
-    response = connection.request(DESCRIBE_GROUPS, version, DescribeGroupsRequest(groups=[group]), timeout_ms)
-    found = next((one for one in response.groups if one.group_id == group), None)
-    if found is None:
-        raise RemoteProtocolError(f"DescribeGroups v{version} was not answered for group {group}")
-    if found.error_code != NONE.code:
-        raise BrokerError(error_code(found.error_code), f"DescribeGroups of {group}")
-    members = tuple(ModernMember(one.member_id, one.client_id, one.client_host) for one in found.members)
+    [found] = _described(connection, ranges, [group], timeout_ms)
     if found.group_state == DEAD and ranges.knows(LIST_GROUPS, STATES_FROM):
         return _listed(connection, group, timeout_ms)
-    return ModernGroup(found.group_state, found.protocol_type, members)
+    return _group_of(found)
+
+
+def modern_groups(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> dict[str, ModernGroup]:
+    """Every group that one broker coordinates, by name; nothing at brokers that know none (before 0.9).
+
+    Raises ``BrokerError`` with what it answered, and what ``Connection.request`` raises.
+    """
+    if not ranges.is_assumed and LIST_GROUPS.key not in ranges.ranges:
+        return {}
+    version = 0 if ranges.is_assumed else ranges.pick(LIST_GROUPS)
+    try:
+        listed = connection.request(LIST_GROUPS, version, ListGroupsRequest(), timeout_ms)
+    except ConnectionFailed as error:
+        if ranges.is_assumed and error.reason is Reason.CLOSED:
+            return {}  # so brokers of 0.8 answer what they do not know
+        raise
+    if listed.error_code != NONE.code:
+        raise BrokerError(error_code(listed.error_code), "ListGroups")
+    # What DescribeGroups does not know (KIP-848) is told as it was listed.
+    groups = {one.group_id: ModernGroup(one.group_state or DEAD, one.protocol_type) for one in listed.groups}
+    names = sorted(groups)
+    for start in range(0, len(names), DESCRIBED_AT_ONCE):
+        for found in _described(connection, ranges, names[start : start + DESCRIBED_AT_ONCE], timeout_ms):
+            if found.group_state != DEAD:
+                groups[found.group_id] = _group_of(found)
+    return groups
+
+
+def _described(connection: Connection, ranges: ApiRanges, groups: list[str], timeout_ms: int) -> list[DescribedGroup]:
+    """An answer for each, in this order; the highest version in which a group that is not there is ``Dead``."""
+    version = 0 if ranges.is_assumed else ranges.pick(DESCRIBE_GROUPS, at_most=DEAD_UP_TO)
+    response = connection.request(DESCRIBE_GROUPS, version, DescribeGroupsRequest(groups=groups), timeout_ms)
+    found = {one.group_id: one for one in response.groups}
+    for group in groups:
+        if group not in found:
+            raise RemoteProtocolError(f"DescribeGroups v{version} was not answered for group {group}")
+        if found[group].error_code != NONE.code:
+            raise BrokerError(error_code(found[group].error_code), f"DescribeGroups of {group}")
+    return [found[group] for group in groups]
+
+
+def _group_of(found: DescribedGroup) -> ModernGroup:
+    members = tuple(_member_of(found.protocol_type, one) for one in found.members)
+    return ModernGroup(found.group_state, found.protocol_type, members, found.protocol_data)
+
+
+def _member_of(protocol_type: str, one: DescribedGroupMember) -> ModernMember:
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    problem = ""
+    if protocol_type == consumer_protocol.PROTOCOL_TYPE:
+        try:
+            topics = consumer_protocol.subscribed_topics(one.member_metadata) if one.member_metadata else ()
+            partitions = consumer_protocol.decode_assignment(one.member_assignment).partitions
+        except RemoteProtocolError as error:
+            problem = str(error)
+    return ModernMember(
+        one.member_id, one.client_id, one.client_host, one.group_instance_id, topics, partitions, problem
+    )
 
 
 def _listed(connection: Connection, group: str, timeout_ms: int) -> ModernGroup:

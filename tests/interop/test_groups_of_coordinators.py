@@ -1,0 +1,196 @@
+"""``zkconsumer groups`` and the groups that brokers coordinate: in the same table, with and without ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bridge.testing.embedded_broker import EmbeddedBroker
+from tests.fix_admin import RunTool, join, put
+from tests.interop.probe.member import Member
+from tests.interop.probe.target import Probe, Server
+from zkconsumer.cli.main import main
+from zkconsumer.testing.world import FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import consumer_protocol
+
+GROUP = "modern-one"
+RELEASES = ("0.9.0.1", "1.1.1", "3.9.1", "4.1.1")
+
+
+@pytest.fixture(params=RELEASES)
+def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """Two nodes, and a topic of three partitions with ten records each."""
+    with EmbeddedBroker(release=request.param, nodes=2) as made:
+        made.create_topic("clicks", 3)
+        for partition in range(3):
+            made.append("clicks", partition, [b"x"] * 10)
+        yield made
+
+
+def run(broker: EmbeddedBroker, *words: str) -> Result:
+    """The command, told of one broker of the two."""
+    return CliRunner().invoke(main, [*words, "--bootstrap-server", broker.bootstrap.partition(",")[0]])
+
+
+def rows(result: Result) -> list[list[str]]:
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()[1:]]
+
+
+def probe_of(broker: EmbeddedBroker, group: str) -> Probe:
+    """A probe at the coordinator of the group."""
+    release = broker.call(lambda cluster: cluster.release.name)
+    asked = Probe(Server(release, *_first(broker), "clicks", is_kraft=True, is_real=False), group)
+    asked.until(lambda: asked.find_coordinator()[0] == 0, "there is a coordinator")
+    _, host, port = asked.find_coordinator()
+    asked.close()
+    return Probe(Server(release, host, port, "clicks", is_kraft=True, is_real=False), group)
+
+
+def _first(broker: EmbeddedBroker) -> tuple[str, int]:
+    return broker.addresses()[0].host, broker.addresses()[0].port
+
+
+def stable(probe: Probe, *shares: tuple[int, ...]) -> list[Member]:
+    """A consumer group whose members have these partitions of clicks."""
+    reads = consumer_protocol.encode_subscription(consumer_protocol.Subscription(topics=("clicks",)), 0)
+    members: list[Member] = []
+    for _ in shares:
+        probe.grow(members, probe.member(protocols=[("range", reads)]))
+    members[0].enter()
+    probe.rejoin(members[1:])
+    for each in members:
+        each.joined()
+    given = {
+        each.member_id: consumer_protocol.encode_assignment(
+            consumer_protocol.Assignment(tuple(TopicPartition("clicks", number) for number in share)), 0
+        )
+        for each, share in zip(members, shares, strict=True)
+    }
+    leader = next(each for each in members if each.is_leader)
+    for each in members:
+        each.sync_later(given if each is leader else {})
+    for each in members:
+        assert each.synced().error_code == 0
+    probe.wait_state("Stable")
+    return members
+
+
+def test_groups_of_all_brokers_are_listed_with_their_state(broker: EmbeddedBroker) -> None:
+    probes = [probe_of(broker, f"{GROUP}-{number}") for number in range(6)]
+    try:
+        for probe in probes:
+            stable(probe, (0, 1, 2))
+        assert len({(probe.server.host, probe.server.port) for probe in probes}) == 2, "both brokers coordinate"
+        assert rows(run(broker, "groups", "list")) == [
+            [f"{GROUP}-{number}", "modern", "1", "clicks", "-", "Stable"] for number in range(6)
+        ]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def test_a_group_is_described_with_members_and_lag(broker: EmbeddedBroker) -> None:
+    probe = probe_of(broker, GROUP)
+    try:
+        first, second, idle = stable(probe, (0, 1), (2,), ())
+        assert first.commit(4) == 0
+        result = run(broker, "groups", "describe", GROUP)
+        told = [row[:9] for row in rows(result)]
+        who = {each.member_id for each in (first, second, idle)}
+        assert [row[1:6] for row in told] == [
+            ["clicks", "0", "4", "10", "6"],
+            ["clicks", "1", "-", "10", "-"],
+            ["clicks", "2", "-", "10", "-"],
+            ["clicks", "-", "-", "-", "-"],
+        ]
+        assert [row[6] for row in told] == [first.member_id, first.member_id, second.member_id, idle.member_id]
+        assert {row[6] for row in told} == who
+        assert {(row[7], row[8]) for row in told} == {("/127.0.0.1", "probe")}
+        assert f"the modern group {GROUP} is Stable, with 3 members" in result.stderr
+    finally:
+        probe.close()
+
+
+def test_a_group_as_json_has_its_members_and_their_shares(broker: EmbeddedBroker) -> None:
+    probe = probe_of(broker, GROUP)
+    try:
+        [member] = stable(probe, (0, 2))
+        told = json.loads(run(broker, "groups", "describe", GROUP, "-o", "json").stdout)
+        assert (told["active"], told["authority"], told["modern"]["state"]) == (True, "kafka", "Stable")
+        [one] = told["modern"]["members"]
+        assert (one["member_id"], one["topics"], one["partitions"]) == (
+            member.member_id, ["clicks"], ["clicks/0", "clicks/2"],
+        )  # fmt: skip
+        assert [row["owner_kind"] for row in told["rows"]] == ["modern", "modern"]
+    finally:
+        probe.close()
+
+
+def test_a_member_whose_bytes_nobody_can_read_is_named(broker: EmbeddedBroker) -> None:
+    probe = probe_of(broker, GROUP)
+    try:
+        [member] = probe.stable(1)  # with an assignment that is no ConsumerProtocol
+        probe.wait_state("Stable")
+        result = run(broker, "groups", "describe", GROUP)
+        assert result.exit_code == 0
+        assert f"{member.member_id}: " in result.stderr
+    finally:
+        probe.close()
+
+
+def test_an_unknown_group_makes_nothing_by_being_asked_for(broker: EmbeddedBroker) -> None:
+    result = run(broker, "groups", "describe", "nobody")
+    assert result.exit_code == 1
+    assert "The consumer group 'nobody' does not exist" in result.stderr
+    assert broker.coordinator("nobody") is None, "there is still no topic of offsets"
+    assert rows(run(broker, "groups", "list")) == []
+
+
+def test_brokers_that_are_not_there_are_a_sentence() -> None:
+    result = CliRunner().invoke(main, ["groups", "list", "--bootstrap-server", "127.0.0.1:1"])
+    assert result.exit_code == 0
+    assert "modern groups are not known: " in result.stderr
+    assert json.loads(
+        CliRunner().invoke(main, ["groups", "list", "-o", "json", "--bootstrap-server", "127.0.0.1:1"]).stdout
+    )["not_known"]
+
+
+# --- beside groups of ZooKeeper ---------------------------------------------------------------------------------
+
+
+def test_both_kinds_stand_in_one_table(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    put(world, {0: 1}, group="old")
+    join(world, group="both")
+    world.cluster.set_modern_members("both", True)
+    world.cluster.set_modern_members("new", True)
+    listed = rows(tool("groups", "list"))
+    assert [(row[0], row[1], row[2], row[-1]) for row in listed] == [
+        ("both", "-", "1", "-"), ("both", "modern", "1", "Stable"), ("new", "modern", "1", "Stable"),
+        ("old", "-", "0", "-"),
+    ]  # fmt: skip
+    assert [row[0] for row in rows(tool("groups", "list", "--empty"))] == ["old"]
+
+
+def test_offsets_that_an_old_group_has_in_kafka_are_no_second_group(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    put(world, {0: 1}, group="old")
+    world.cluster.commit("old", "clicks", 0, 5)
+    world.cluster.commit("elsewhere", "clicks", 0, 5)
+    assert [row[:2] for row in rows(tool("groups", "list"))] == [["elsewhere", "modern"], ["old", "-"]]
+
+
+def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    world.create_topic("__consumer_offsets", 1)
+    put(world, {0: 1}, group="both")
+    world.cluster.set_modern_members("both", True)
+    result = tool("groups", "describe", "both")
+    assert result.exit_code == 0
+    assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["clicks", "-"]
+    assert "the modern group both is Stable, with 1 members" in result.stderr

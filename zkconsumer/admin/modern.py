@@ -1,0 +1,198 @@
+"""Modern groups as tools show them: every broker is asked which groups it coordinates, so nothing is made by asking.
+
+FindCoordinator would be the shorter way to one group, and makes brokers create ``__consumer_offsets`` where there is
+none (0.8.2 and later); ListGroups never does.  A broker that does not answer is a sentence in ``words``, and what it
+coordinates is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.describe import Row
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.kafka.error_codes import NONE, BrokerError
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata, fetch_offsets
+from zkconsumer.kafka.modern_groups import ModernGroup, modern_groups
+from zkconsumer.wire.schemas import OFFSET_FETCH
+from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.brokers import Brokers
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.types import BrokerAddress, TopicPartition
+
+MODERN = "modern"
+"""The kind of these groups, and of who owns a partition there."""
+
+AUTHORITY = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class ModernLine:
+    """One group, as a list shows it; ``topics``: subscribed to, or given to somebody."""
+
+    group: str
+    state: str
+    protocol_type: str
+    members: int
+    topics: tuple[str, ...]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members."""
+        return self.members > 0
+
+    @property
+    def is_offsets_only(self) -> bool:
+        """Whether it never had a member: somebody stores offsets under this name, an old group perhaps."""
+        return not self.protocol_type
+
+
+@dataclass(frozen=True, slots=True)
+class ModernGroups:
+    """What the brokers told; ``words`` say what is missing, a sentence a reason."""
+
+    groups: Mapping[str, tuple[BrokerAddress, ModernGroup]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[ModernLine]:
+        """By name."""
+        return [_line(name, group) for name, (_, group) in sorted(self.groups.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class ModernLook:
+    """One group, what it has stored, and where its logs end; what is not known is left out, and ``words`` say why."""
+
+    group: str
+    state: ModernGroup
+    offsets: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    words: tuple[str, ...] = ()
+
+
+def list_modern_groups(brokers: Brokers) -> ModernGroups:
+    """Every group of every live broker.
+
+    Never raises for a broker's sake; ``WorldError`` when ZooKeeper does not tell of them.
+    """
+    found: dict[str, tuple[BrokerAddress, ModernGroup]] = {}
+    words: list[str] = []
+    try:
+        # Not only those that were given: a bootstrap server is one of many.
+        addresses = sorted(brokers.leaders(None).brokers.values())
+    except PeerTrouble as error:
+        return ModernGroups({}, (f"modern groups are not known: {error}",))
+    for address in addresses:
+        try:
+            told = brokers.ask(address, _groups)
+        except PeerTrouble as error:
+            words.append(f"modern groups of the broker {address.host}:{address.port} are not known: {error}")
+            continue
+        found |= {name: (address, group) for name, group in told.items()}
+    return ModernGroups(found, tuple(words))
+
+
+def look_at_modern(brokers: Brokers, group: str) -> tuple[ModernLook | None, tuple[str, ...]]:
+    """The group, None when no broker that answers knows it; and what could not be learnt."""
+    listed = list_modern_groups(brokers)
+    if group not in listed.groups:
+        return None, listed.words
+    coordinator, state = listed.groups[group]
+    given = {tp for member in state.members for tp in member.partitions}
+    words = list(listed.words)
+    offsets: dict[TopicPartition, int] = {}
+    try:
+        offsets = brokers.ask(coordinator, lambda connection, ranges: _offsets(connection, ranges, group, given))
+    except PeerTrouble as error:
+        words.append(f"offsets in Kafka are not known: {error}")
+    ends: dict[TopicPartition, int] = {}
+    try:
+        ranges = log_ranges(brokers, given | set(offsets)) if given or offsets else {}
+        ends = {tp: told.latest for tp, told in ranges.items() if isinstance(told, LogRange)}
+        words += [
+            f"the log end of {tp} is not known: {why}" for tp, why in sorted(ranges.items()) if isinstance(why, str)
+        ]
+    except PeerTrouble as error:
+        words.append(f"log ends are not known: {error}")
+    return ModernLook(group, state, offsets, ends, tuple(words)), ()
+
+
+def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
+    """Every partition that was given to somebody or has an offset, sorted; then every member that has none."""
+    owners = {tp: member for member in look.state.members for tp in member.partitions}
+    rows = []
+    for tp in sorted(owners.keys() | look.offsets.keys()):
+        if topics and tp.topic not in topics:
+            continue
+        owner, stored = owners.get(tp), look.offsets.get(tp)
+        rows.append(
+            Row(
+                look.group,
+                tp.topic,
+                tp.partition,
+                current_offset=stored,
+                log_end_offset=look.ends.get(tp),
+                consumer_id=owner.member_id if owner else None,
+                host=owner.host if owner else None,
+                client_id=owner.client_id if owner else None,
+                kafka_offset=stored,
+                authority=AUTHORITY,
+                owner_kind=MODERN if owner else None,
+            )
+        )
+    for member in sorted((one for one in look.state.members if not one.partitions), key=lambda one: one.member_id):
+        wanted: list[str | None] = [topic for topic in member.topics if not topics or topic in topics]
+        idle = Row(look.group, None, None, consumer_id=member.member_id, host=member.host, client_id=member.client_id)
+        rows += [replace(idle, topic=topic) for topic in wanted or [None]]
+    return rows
+
+
+def modern_json(look: ModernLook) -> dict[str, object]:
+    """The group and its members, for programs."""
+    return {
+        "state": look.state.state,
+        "protocol_type": look.state.protocol_type or None,
+        "protocol": look.state.protocol or None,
+        "members": [
+            {
+                "member_id": one.member_id,
+                "instance_id": one.instance_id,
+                "client_id": one.client_id,
+                "host": one.host,
+                "topics": list(one.topics),
+                "partitions": [str(tp) for tp in one.partitions],
+                "problem": one.problem or None,
+            }
+            for one in look.state.members
+        ],
+    }
+
+
+def _line(name: str, group: ModernGroup) -> ModernLine:
+    topics = {topic for one in group.members for topic in one.topics}
+    topics |= {tp.topic for one in group.members for tp in one.partitions}
+    return ModernLine(name, group.state, group.protocol_type, len(group.members), tuple(sorted(topics)))
+
+
+def _groups(connection: Connection, ranges: ApiRanges) -> dict[str, ModernGroup]:
+    return modern_groups(connection, ranges, REQUEST_TIMEOUT_MS)
+
+
+def _offsets(
+    connection: Connection, ranges: ApiRanges, group: str, given: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """All that is stored; of brokers that cannot be asked for all (before 0.10.2), that of the partitions given."""
+    partitions = None if ranges.knows(OFFSET_FETCH, ALL_TOPICS_IS_NULL_FROM) else given
+    if partitions is not None and not partitions:
+        return {}
+    answer = fetch_offsets(connection, ranges, group, partitions, REQUEST_TIMEOUT_MS)
+    if answer.error != NONE:
+        raise BrokerError(answer.error, f"OffsetFetch of {group}")
+    return {tp: one.offset for tp, one in answer.partitions.items() if isinstance(one, OffsetAndMetadata)}
