@@ -1,16 +1,5 @@
 """One group: Kafka's ``GroupMetadata``.  Pure.
 
-                        everybody gone
-         .----------------------------------------.
-         v              a member joins            |
-       EMPTY ----------------------------> PREPARING_REBALANCE <------------------------.
-         |                                        | all joined, or time up              | a member joins,
-         |                                        v                                     | leaves, is lost
-         |                                COMPLETING_REBALANCE ----- somebody new ------+
-         |                                        | the leader's assignment is written  |
-         |                                        v                                     |
-         '---> DEAD <--- any                    STABLE ---------------------------------'
-
 What is asked often is counted, not looked for: how many members have joined, and how many support a protocol.  Of the
 methods below those that say *visits every member* do, and each is called a constant number of times a rebalance.
 
@@ -21,41 +10,25 @@ can be: a member whose request is not answered asks again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from enum import Enum
-from types import MappingProxyType
 
 from bridge.coordinator.delayed_join import Delayed
 from bridge.coordinator.delayed_sync import DelayedSync
+from bridge.coordinator.group_state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    VALID_PREVIOUS_STATES,
+    GroupState,
+)
 from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
 from bridge.coordinator.offset_commits import PendingOffsetCommits
 from bridge.coordinator.stored import StoredGroup, StoredState
 from bridge.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from zkconsumer.errors import Bug
 
-
-class GroupState(Enum):
-    """The five states, by the names that DescribeGroups tells (since 1.0)."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = GroupState
-
-VALID_PREVIOUS_STATES: MappingProxyType[GroupState, frozenset[GroupState]] = MappingProxyType(
-    {
-        EMPTY: frozenset({PREPARING_REBALANCE}),
-        PREPARING_REBALANCE: frozenset({STABLE, COMPLETING_REBALANCE, EMPTY}),
-        COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
-        STABLE: frozenset({COMPLETING_REBALANCE}),
-        DEAD: frozenset(GroupState),
-    }
-)
-"""State → those from which it is reached."""
+__all__ = ["COMPLETING_REBALANCE", "DEAD", "EMPTY", "PREPARING_REBALANCE", "STABLE", "GroupMetadata", "GroupState"]
 
 
 class GroupMetadata:
@@ -321,7 +294,3 @@ class GroupMetadata:
     def has_offsets(self) -> bool:
         """Whether offsets are stored, or on their way, or wait for the end of a transaction."""
         return bool(self.stored.offsets or self.pending_offset_commits or self.stored.pending_transactional_offsets)
-
-    def all_of(self, member_ids: Iterable[str]) -> list[MemberMetadata]:
-        """Those of these that are members."""
-        return [self.members[member_id] for member_id in member_ids if member_id in self.members]

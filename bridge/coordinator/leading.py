@@ -21,7 +21,8 @@ class Leading(Rebalancing):
 
     def on_election(self, event: Elected) -> None:
         """This broker leads a partition: it is read, and until then its groups are loading."""
-        self.manager.elected(event)
+        for group in self.manager.elected(event):
+            self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
         if not self.purgatory.is_watched(EXPIRY_KEY):
             self._schedule_expiry()
 

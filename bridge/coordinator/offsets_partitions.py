@@ -70,14 +70,22 @@ class OffsetsPartitions:
 
     # --- elections ---------------------------------------------------------------------------------------------------
 
-    def elected(self, event: Elected) -> None:
-        """This broker leads the partition: read it, unless that was done in an earlier term."""
-        partition = event.partition
+    def elected(self, event: Elected) -> list[GroupMetadata]:
+        """This broker leads the partition: read it; gives the groups of an earlier term, for the caller to unload.
+
+        Kafka keeps what it has of an earlier term of its own.  We cannot know that nobody led in between.
+        """
+        partition, is_newer = event.partition, event.epoch > self.epochs.get(event.partition, -1)
+        is_known = partition in self.owned_partitions or partition in self.loading_partitions
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
             self.out.append(Note("election_is_old", (("partition", partition), ("epoch", event.epoch))))
-        elif partition not in self.owned_partitions:
-            self.loading_partitions.add(partition)
-            self.out.append(Load(partition, event.epoch))
+            return []
+        if is_known and not is_newer:
+            return []
+        groups = self._drop(partition)
+        self.loading_partitions.add(partition)
+        self.out.append(Load(partition, event.epoch))
+        return groups
 
     def loaded(self, event: Loaded) -> list[GroupMetadata]:
         """The partition's log was read: the groups that it tells of, ours from now on."""
@@ -107,6 +115,9 @@ class OffsetsPartitions:
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
             self.out.append(Note("resignation_is_old", (("partition", partition), ("epoch", event.epoch))))
             return []
+        return self._drop(partition)
+
+    def _drop(self, partition: int) -> list[GroupMetadata]:
         self.loading_partitions.discard(partition)
         self.owned_partitions.discard(partition)
         self.stored.pop(partition, None)

@@ -236,14 +236,31 @@ def test_what_was_read_in_an_older_term_is_not_taken_in_when_a_newer_one_began_m
     assert error_of(table, "commit") == 0
 
 
-def test_a_partition_that_is_led_already_is_not_read_again_in_the_next_term() -> None:
+def test_a_partition_is_read_again_in_a_new_term_for_another_may_have_led_in_between() -> None:
     table = Table()
-    (member,) = table.stable()
-    table.happen(Elected(table.coordinator.partition_for("g"), 2))
-    assert table.loads == []
-    assert table.heartbeat(member) == 0
-    assert table.commit({("t", 0): 1}, member) == [0]
-    assert table.written[-1].epoch == 2
+    first, second = table.rebalanced(2)
+    parked = table.sync(second)
+    partition = table.coordinator.partition_for("g")
+    table.happen(Elected(partition, 3))
+    assert table.answer(parked).error_code == 16
+    assert table.heartbeat(first) == 0
+    assert table.commit({("t", 0): 1}) == [14]
+    (load,) = table.loads
+    table.happen(Loaded(partition, load.epoch, []))
+    assert table.heartbeat(first) == 25
+    assert table.commit({("t", 0): 1}) == [0]
+    assert table.written[-1].epoch == 3
+
+
+def test_an_election_that_is_told_twice_is_one() -> None:
+    table = Table(elected=False)
+    partition = table.coordinator.partition_for("g")
+    table.happen(Elected(partition, 1))
+    table.happen(Elected(partition, 1))
+    assert len(table.loads) == 1
+    table.happen(Loaded(partition, 1, []))
+    table.happen(Elected(partition, 1))
+    assert error_of(table, "commit") == 0
 
 
 def test_who_waits_is_told_when_the_broker_goes_down_and_everybody_after() -> None:
