@@ -9,15 +9,6 @@ import pytest
 from tests.fix_sandbox import require_releases
 from tests.fix_wire import EVERY_VERSION
 from tests.wire_oracles import layouts
-from zkconsumer.wire import consumer_protocol, group_records
-
-STORED = {
-    "ConsumerProtocolSubscription": (consumer_protocol._Subscription, 3, 4),
-    "ConsumerProtocolAssignment": (consumer_protocol._Assignment, 3, 4),
-    "OffsetCommitValue": (group_records.OffsetValue, 4, 4),
-    "GroupMetadataValue": (group_records.GroupValue, 4, 4),
-}
-"""Name → our table, the highest version, and from which one on it is flexible."""
 
 BEYOND_4_1 = {("ListOffsets", 11)}
 """Only in releases that are not recorded."""
@@ -30,7 +21,7 @@ def our_tables() -> Iterator[tuple[str, str, int, type, bool]]:
     for api, version in EVERY_VERSION:
         yield api.name, "request", version, api.request, api.is_flexible(version)
         yield api.name, "response", version, api.response, api.is_flexible(version)
-    for name, (cls, highest, flexible_from) in STORED.items():
+    for name, (cls, highest, flexible_from) in layouts.TABLES.items():
         for version in range(highest + 1):
             yield name, "stored", version, cls, version >= flexible_from
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from zkconsumer.testing.sandbox import ensure_set, java
+from zkconsumer.wire import consumer_protocol, group_records
 from zkconsumer.wire.kinds import Array, Kind, Text
 from zkconsumer.wire.schemas import APIS
 from zkconsumer.wire.schemas.table import Nested, fields
@@ -18,6 +19,14 @@ STORED = {
     "org.apache.kafka.common.message.": ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
     "org.apache.kafka.coordinator.group.generated.": ("OffsetCommitValue", "GroupMetadataValue"),
 }
+TABLES = {
+    "ConsumerProtocolSubscription": (consumer_protocol._Subscription, 3, 4),
+    "ConsumerProtocolAssignment": (consumer_protocol._Assignment, 3, 4),
+    "OffsetCommitValue": (group_records.OffsetValue, 4, 4),
+    "GroupMetadataValue": (group_records.GroupValue, 4, 4),
+}
+"""Name → our table, the highest version, and from which one on it is flexible."""
+
 TIMEOUT_S = 60
 
 _NAMES = {"bytes": "bytes", "record set": "records", "bool": "boolean"}
