@@ -11,7 +11,17 @@ from zkconsumer.errors import UsageError
 from zkconsumer.wire.frames import SIZE_BYTES, decode_request, decode_response, encode_request, encode_response
 from zkconsumer.wire.kinds import int32, text
 from zkconsumer.wire.primitives import Reader
-from zkconsumer.wire.schemas import API_VERSIONS, APIS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    APIS,
+    FETCH,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Api,
+)
 from zkconsumer.wire.schemas.fetch import (
     EpochEndOffset,
     FetchPartitionResponse,
@@ -19,6 +29,13 @@ from zkconsumer.wire.schemas.fetch import (
     FetchResponse,
     FetchTopicResponse,
     ForgottenTopic,
+)
+from zkconsumer.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
+from zkconsumer.wire.schemas.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeavingMemberResponse,
 )
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsRequest
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
@@ -99,11 +116,42 @@ def test_defaults_that_are_lists_are_not_shared() -> None:
             "forgotten_topics_data",
         ),
         (LIST_OFFSETS, 1, ListOffsetsRequest(topics=[], isolation_level=1), "isolation_level"),
+        (
+            JOIN_GROUP,
+            4,
+            JoinGroupRequest(
+                group_id="g", session_timeout_ms=1, protocol_type="consumer", protocols=[], group_instance_id="i"
+            ),
+            "group_instance_id",
+        ),
+        (LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", members=[LeavingMember(member_id="m")]), "members"),
+        (LEAVE_GROUP, 3, LeaveGroupRequest(group_id="g", member_id="m"), "member_id"),
+        (FETCH, 15, FetchRequest(max_wait_ms=1, min_bytes=1, topics=[], replica_id=1), "replica_id"),
     ],
 )
 def test_what_a_version_cannot_say_is_refused(api: Api[Any, Any], version: int, body: Any, field: str) -> None:
     with pytest.raises(UsageError, match=f"{field} .* version {version} cannot say that"):
         encode_request(api, version, 1, None, body)
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body", "field"),
+    [
+        (JOIN_GROUP, 8, JoinGroupResponse(skip_assignment=True), "skip_assignment"),
+        (LEAVE_GROUP, 2, LeaveGroupResponse(members=[LeavingMemberResponse(member_id="m")]), "members"),
+    ],
+)
+def test_a_server_cannot_answer_what_the_asked_version_cannot_say(
+    api: Api[Any, Any], version: int, body: Any, field: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{field} .* version {version} cannot say that"):
+        encode_response(api, version, 1, body)
+
+
+def test_no_protocol_is_null_from_join_group_7_on_and_no_text_before() -> None:
+    encode_response(JOIN_GROUP, 7, 1, JoinGroupResponse(protocol_name=None))
+    with pytest.raises(UsageError, match="field protocol_name cannot be null"):
+        encode_response(JOIN_GROUP, 6, 1, JoinGroupResponse(protocol_name=None))
 
 
 @pytest.mark.parametrize(
