@@ -8,12 +8,22 @@ from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import versions
 from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ApiRanges, VersionRange, negotiate
+from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ASSUMED_OF_0_9, ApiRanges, VersionRange, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.wire.frames import encode_response
-from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    FETCH,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    SYNC_GROUP,
+)
 from zkconsumer.wire.schemas.api_versions import ApiVersion
 from zkconsumer.wire.schemas.metadata import MetadataRequest
 
@@ -38,7 +48,9 @@ def test_the_ranges_of_every_release(release: str) -> None:
         assert dict(ranges.ranges) == RELEASES[release].ranges
         assert not ranges.is_assumed
     else:
-        assert ranges is ASSUMED_BEFORE_0_10
+        knows_members = RELEASES[release].knows_members
+        assert ranges is (ASSUMED_OF_0_9 if knows_members else ASSUMED_BEFORE_0_10)
+        assert {ranges.knows(api, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)} == {knows_members}
         assert {ranges.pick(api) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA)} == {0}
 
 

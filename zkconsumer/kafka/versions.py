@@ -9,9 +9,10 @@
                                            '--closed--> no broker, or no PLAINTEXT port
 
 "Assumed" is version 0 of everything, and up to version 1 of what reads and writes a group's offsets (0.8.2 and 0.9
-speak it; 0.8.1 closes the connection).  On a request that they do not know, brokers of 0.8 close the connection, as
-does nearly everything that is no broker at all, and brokers of 0.9 say nothing and go on to the next request.
-ListOffsets v0 without topics is the question that all of them can answer and that changes nothing.
+speak it; 0.8.1 closes the connection); of 0.9 also version 0 of what members of modern groups say.  On a request that
+they do not know, brokers of 0.8 close the connection, as does nearly everything that is no broker at all, and brokers
+of 0.9 say nothing and go on to the next request.  ListOffsets v0 without topics is the question that all of them can
+answer and that changes nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
+    DESCRIBE_GROUPS,
     FETCH,
     FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
     PRODUCE,
+    SYNC_GROUP,
     Api,
 )
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -104,6 +111,20 @@ ASSUMED_BEFORE_0_10 = ApiRanges(
 )
 """What brokers from 0.8 to 0.9 speak, none of which can be asked; what concerns groups only from 0.8.2 on."""
 
+ASSUMED_OF_0_9 = ApiRanges(
+    MappingProxyType(
+        {
+            **ASSUMED_BEFORE_0_10.ranges,
+            **{
+                api.key: VersionRange(0, 0)
+                for api in (JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS)
+            },
+        }
+    ),
+    is_assumed=True,
+)
+"""What a broker speaks that cannot be asked, and passed over the question in silence: it knows modern groups."""
+
 
 def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
     """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
@@ -115,7 +136,7 @@ def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
     try:
         response = _ask_patiently(connection, timeout_ms)
         if response is None:
-            return ASSUMED_BEFORE_0_10
+            return ASSUMED_OF_0_9
         if response.error_code == UNSUPPORTED_VERSION.code:
             response = _ask(connection, _version_offered(response), timeout_ms)
     except ConnectionFailed as error:
