@@ -25,7 +25,7 @@ from zkconsumer.runtime.from_config import (
     planner_of,
     stores_of,
 )
-from zkconsumer.runtime.look import Looker
+from zkconsumer.runtime.look import Looker, look_at
 from zkconsumer.runtime.member import Member
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
@@ -93,7 +93,7 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
             hooks=hooks,
         )
         super().__init__(config, consumer_id, member, clock)
-        looker = Looker(member, config.group_id, self._handed_out_at_ms, clock)
+        looker = Looker(member, lambda: look_at(member, clock), config.group_id, self._handed_out_at_ms, clock)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property

@@ -23,6 +23,7 @@ MEMBERS_MAX = 50
 
 REGISTERED = "in"
 CONNECTED = "connected"
+ZOOKEEPER = "ZooKeeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class MemberHealth:
     failure: str
     last_record_ms_ago: int | None
     counters: Mapping[str, int]
+    keeper: str = ZOOKEEPER
+    """Who keeps the group."""
 
     @property
     def is_alive(self) -> bool:
@@ -74,9 +77,10 @@ class MemberHealth:
         if look.membership != REGISTERED:
             found.append(f"not registered in its group: {look.membership}")
         if look.session != CONNECTED:
-            found.append(f"no connection to ZooKeeper: {look.session}")
+            found.append(f"no connection to {self.keeper}: {look.session}")
         if look.lease_ms_left <= 0:
-            found.append("ZooKeeper has not answered for two thirds of the session time-out: nothing is handed out")
+            silent = f"{self.keeper} has not answered for two thirds of the session time-out"
+            found.append(f"{silent}: nothing is handed out")
         return found
 
     @property

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zkconsumer.kafka.any_broker import AnyBroker, Diagnose
+from zkconsumer.errors import InvalidConfigException, WorldError
+from zkconsumer.kafka.any_broker import AnyBroker, Diagnose, NoBrokerAnswers
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
+from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.security import connect_of
 from zkconsumer.zk.broker_directory import BrokerDirectory
 
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
 
 UNREGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot"
 UNREACHABLE = "bootstrap.servers names no broker"
+
+CHECK_MS = 8_000
+"""How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
+
+log = logging.getLogger("zkconsumer.member")
 
 
 def nobody_for(protocol: str) -> str:
@@ -50,16 +58,17 @@ class BrokerAccess:
     def of(
         cls,
         config: ConsumerConfig,
-        store: ZkStore,
+        store: ZkStore | None,
         lookup_timeout_ms: int,
         clock: Clock,
         *,
         connect: Connect | None = None,
         oauth_token: Callable[[], str] | None = None,
     ) -> BrokerAccess:
-        """What the configuration says; ``connect`` wins over its security.
+        """What the configuration says; ``connect`` wins over its security.  Without a ``store`` no ZooKeeper is asked.
 
-        Raises ``InvalidConfigException`` for certificates that cannot be read; see ``connect_of``.
+        Raises ``InvalidConfigException`` for certificates that cannot be read (see ``connect_of``), and without a store
+        where ``bootstrap.servers`` is missing.
         """
         diagnose: Diagnose | None = None
         if connect is None:
@@ -68,6 +77,8 @@ class BrokerAccess:
         if config.bootstrap_servers is not None:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
             return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, UNREACHABLE)
+        if store is None:
+            raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")
         directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol)
         nobody = nobody_for(config.security_protocol)
         return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
@@ -77,3 +88,20 @@ class BrokerAccess:
         return AnyBroker(
             self.connect, self.find, client_id, timeout_ms, diagnose=self.diagnose, nobody=self.nobody, clock=clock
         )
+
+
+def check_brokers(brokers: AnyBroker) -> None:
+    """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
+
+    Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
+    """
+    try:
+        brokers.ask(
+            lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms), limit_ms=CHECK_MS
+        )
+    except NoBrokerAnswers as error:
+        if error.refused is not None:
+            raise error.refused from error
+        log.warning("brokers-silent why=%r", str(error))
+    except WorldError as error:
+        log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")

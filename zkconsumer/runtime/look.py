@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zkconsumer.core.partition import PartitionState
-from zkconsumer.observe.health import Look, MemberHealth
+from zkconsumer.observe.health import ZOOKEEPER, Look, MemberHealth
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.runtime.member import Member
+    from zkconsumer.runtime.streams_member import StreamsMember
 
 NOT_OWNED = (PartitionState.CLAIMING, PartitionState.GONE)
 UNREADABLE = "it is held and not read: its stored offset cannot be read"
@@ -21,9 +22,17 @@ class Looker:
     """``Watched``: at most one look is on its way, however often supervisors ask."""
 
     def __init__(
-        self, member: Member, group: str, handed_out_at_ms: Callable[[], Iterable[int | None]], clock: Clock
+        self,
+        member: StreamsMember[Any],
+        look: Callable[[], Look],
+        group: str,
+        handed_out_at_ms: Callable[[], Iterable[int | None]],
+        clock: Clock,
+        keeper: str = ZOOKEEPER,
     ) -> None:
         self._member = member
+        self._take_look = look
+        self._keeper = keeper
         self._group = group
         self._handed_out_at_ms = handed_out_at_ms
         self._clock = clock
@@ -37,7 +46,7 @@ class Looker:
         if self._done.is_set():
             self._done.clear()
             self._asked_at_ms = self._clock.now_ms()
-            self._member.control.call(self._take)
+            self._member.membership.inbox.call(self._take)
 
     def health(self, timeout_ms: int) -> MemberHealth:
         """What the control thread said; without a look when it did not in time."""
@@ -53,22 +62,28 @@ class Looker:
             failure=str(failure) or type(failure).__name__ if failure is not None else "",
             last_record_ms_ago=None if last_ms is None else max(0, now_ms - last_ms),
             counters=self._member.counters.snapshot(),
+            keeper=self._keeper,
         )
 
     def _take(self) -> None:
-        group, infos = self._member.group, self._member.streams.infos
-        live = {tp for tp, info in infos.items() if info.is_live}
-        session = group.session
-        missing = {str(tp): why for tp, why in group.refused.items()}
-        missing |= {str(tp): UNREADABLE for tp, p in group.partitions.items() if p.state is PartitionState.STUCK}
-        self._look = Look(
-            membership=group.membership.state.value,
-            session=session.state.value,
-            session_id=session.live.session_id if session.live else None,
-            lease_ms_left=self._member.lease.until_ms - self._clock.now_ms(),
-            rebalance=group.rebalance.state.value,
-            partitions_owned=sum(p.state not in NOT_OWNED for p in group.partitions.values()),
-            partitions_fetching=len(live - self._member.fetchers.leaderless()),
-            missing=missing,
-        )
+        self._look = self._take_look()
         self._done.set()
+
+
+def look_at(member: Member, clock: Clock) -> Look:
+    """A member of a ZooKeeper group as it is now; on its control thread."""
+    group, infos = member.group, member.streams.infos
+    live = {tp for tp, info in infos.items() if info.is_live}
+    session = group.session
+    missing = {str(tp): why for tp, why in group.refused.items()}
+    missing |= {str(tp): UNREADABLE for tp, p in group.partitions.items() if p.state is PartitionState.STUCK}
+    return Look(
+        membership=group.membership.state.value,
+        session=session.state.value,
+        session_id=session.live.session_id if session.live else None,
+        lease_ms_left=member.lease.until_ms - clock.now_ms(),
+        rebalance=group.rebalance.state.value,
+        partitions_owned=sum(p.state not in NOT_OWNED for p in group.partitions.values()),
+        partitions_fetching=len(live - member.fetchers.leaderless()),
+        missing=missing,
+    )

@@ -18,11 +18,10 @@ from zkconsumer.core import events as ev
 from zkconsumer.core.group import Group, GroupSettings
 from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
-from zkconsumer.kafka.any_broker import NoBrokerAnswers
-from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.offsets_channel import OffsetsChannel
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
+from zkconsumer.runtime.brokers import check_brokers
 from zkconsumer.runtime.control import Control
 from zkconsumer.runtime.hooks import HookCalls
 from zkconsumer.runtime.listener import ListenerCalls
@@ -56,9 +55,6 @@ LEAVE_GRACE_MS = 2_000
 
 CLOSE_STEP_MS = 1_500
 """How long each of the last steps of a close may take (holder, session, control thread)."""
-
-BROKER_CHECK_MS = 8_000
-"""How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -153,21 +149,8 @@ class ZooKeeperMembership:
             raise
 
     def check_brokers(self) -> None:
-        """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
-
-        Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
-        """
-        try:
-            self.any_broker.ask(
-                lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms),
-                limit_ms=BROKER_CHECK_MS,
-            )
-        except NoBrokerAnswers as error:
-            if error.refused is not None:
-                raise error.refused from error
-            log.warning("brokers-silent why=%r", str(error))
-        except WorldError as error:
-            log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")
+        """See ``brokers.check_brokers``."""
+        check_brokers(self.any_broker)
 
     def join(self, subscription: Subscription) -> None:
         """Become a member with this subscription; asked again, the next registration has the new one."""
