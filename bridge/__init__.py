@@ -1,4 +1,24 @@
 """The modern side of the same groups: what knows the group coordinator.
 
-Imports zkconsumer, never the other way round.
+    from bridge import CoordinatorConsumerConnector
+
+Imports zkconsumer, never the other way round.  Names are loaded when they are first used.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridge.client.connector import CoordinatorConsumerConnector
+
+_HOMES = {"CoordinatorConsumerConnector": "bridge.client.connector"}
+
+__all__ = ["CoordinatorConsumerConnector"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

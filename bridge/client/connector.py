@@ -1,0 +1,148 @@
+"""``CoordinatorConsumerConnector``: the old high-level consumer's API for a group that the modern coordinator keeps.
+
+    with CoordinatorConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            handle(message)
+            connector.commit_offsets()
+
+The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, on the same fetchers; only who has
+what is decided otherwise.  Its members share a group with any client that speaks to a coordinator (0.9 and later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridge.client.assignors import ASSIGNORS
+from bridge.client.config import SETTINGS, GroupConfig
+from bridge.client.handing import Limits
+from bridge.client.membership import CoordinatorMembership, MembershipSettings
+from bridge.client.spread import Spread
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
+from zkconsumer.errors import InvalidConfigException
+from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.runtime.from_config import make_consumer_id
+from zkconsumer.runtime.look import Looker
+from zkconsumer.runtime.streams_member import StreamsMember
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.client.assignor import ConsumerPartitionAssignor
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.types import Hooks
+
+COORDINATOR = "the group's coordinator"
+COMMIT_GRACE_MS = 1_000
+"""On top of ``default.api.timeout.ms``, which bounds a commit in the machine."""
+
+
+class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMembership]]):
+    """A member of a coordinator's consumer group; a context manager.
+
+    ``config`` is the old consumer's, as it stands; ``bootstrap.servers`` must be in it, and no ZooKeeper is asked.
+    ``group`` are settings of the group in Kafka's own words (``session.timeout.ms``, ``group.instance.id`` …); what
+    both know, ``group.id`` and automatic commits, is ``config``'s.  ``assignors``: how the group is divided, the best
+    first; left out, the one that ``partition.assignment.strategy`` names.  All members must have one in common.
+
+    The constructor speaks to one broker, at most for ``zookeeper.connection.timeout.ms``: it raises
+    ``BrokerUnreachable``, an ``AuthenticationException``, or ``InvalidConfigException``.  The group is joined when
+    streams are created.  What ends the member later (an ACL, members without a common assignor, another process with
+    this ``group.instance.id``) ends every stream with an error that says who must act.
+
+    A rebalance listener is told of this member's own partitions: nobody else's are known here.
+    """
+
+    _LEFT_BEHIND = "the group's coordinator did not confirm everything; it gives what is left to others by itself"
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        group: Mapping[str, object] | None = None,
+        *,
+        assignors: Sequence[ConsumerPartitionAssignor] | None = None,
+        connect: Connect | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        oauth_token: Callable[[], str] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.group_config = group_config_of(config, group or {})
+        consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        paths.check_consumer_id(consumer_id)
+        chosen = assignors or [ASSIGNORS[config.partition_assignment_strategy]()]
+        brokers = BrokerAccess.of(
+            config, None, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+        )
+        settings = MembershipSettings(
+            member=consumer_id,
+            client_id=config.client_id,
+            socket_timeout_ms=config.socket_timeout_ms,
+            limits=Limits(
+                drain_ms=config.rebalance_drain_timeout_ms,
+                listener_ms=config.rebalance_listener_timeout_ms,
+                positions_ms=config.rebalance_backoff_ms,
+            ),
+        )
+        spread = Spread(
+            consumer_id,
+            config.partition_assignment_strategy,
+            exclude_internal_topics=config.exclude_internal_topics,
+        )
+        member = StreamsMember(
+            consumer_id,
+            config.group_id,
+            fetch_settings_of(config),
+            config.num_consumer_fetchers,
+            brokers,
+            clock,
+            lambda lease, meters: CoordinatorMembership(
+                self.group_config, chosen, settings, spread,
+                brokers=brokers, clock=clock, lease=lease, meters=meters, hooks=hooks,
+            ),
+        )  # fmt: skip
+        super().__init__(config, consumer_id, member, clock)
+
+        def fetching() -> int:
+            live = {tp for tp, info in member.streams.infos.items() if info.is_live}
+            return len(live - member.fetchers.leaderless())
+
+        looker = Looker(
+            member,
+            lambda: member.membership.look(fetching()),
+            config.group_id,
+            self._handed_out_at_ms,
+            clock,
+            COORDINATOR,
+        )
+        self._open(looker, config.zookeeper_connection_timeout_ms)
+
+    @property
+    def _commit_timeout_ms(self) -> int:
+        return self.group_config.default_api_timeout_ms + COMMIT_GRACE_MS
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group in which this member is; -1 while it is in none."""
+        return self._member.membership.machine.generation.generation_id
+
+
+def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupConfig:
+    """The group's settings, with what the old configuration says of the same things.
+
+    Raises ``InvalidConfigException`` for a key that is not known, or that is ``config``'s to say.
+    """
+    shared = {
+        SETTINGS["group.id"].key: config.group_id,
+        SETTINGS["enable.auto.commit"].key: config.auto_commit_enable,
+        SETTINGS["auto.commit.interval.ms"].key: config.auto_commit_interval_ms,
+    }
+    twice = sorted(shared.keys() & group.keys())
+    if twice:
+        raise InvalidConfigException(
+            f"{', '.join(twice)}: leave it out of the group's settings, the old configuration says it already "
+            "(group.id, auto.commit.enable, auto.commit.interval.ms)"
+        )
+    return GroupConfig({**group, **shared})

@@ -1,0 +1,344 @@
+"""Between the machine and what works on partitions: taking them up and handing them back, step by step.
+
+    StopFetching --> drain ---- all at rest, or rebalance.drain.timeout.ms ---.
+    CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
+    Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
+    Invoke LOST: drop, at once
+    Invoke ASSIGNED --> listener --> CallbackDone, then StartFetching --> FetchAsked, FetchDone --> start
+
+What the machine asks for while something drains waits for it, in its order.  All of this runs on the control thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.commands import Callback
+from zkconsumer.core import commands as do
+from zkconsumer.core import events as ev
+from zkconsumer.core.releases import RELEASED
+from zkconsumer.core.stores import Source
+from zkconsumer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from bridge.client.spread import Spread
+    from zkconsumer.core.subscription import ConsumerThreadId
+    from zkconsumer.core.view import Subscription
+    from zkconsumer.runtime.holder import Holder
+    from zkconsumer.runtime.listener import ListenerCalls
+    from zkconsumer.runtime.observing import Observing
+
+UNKNOWN = -1
+LOST = "the group has given it to somebody else, or may have"
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class Wait(Enum):
+    """What is waited for, with a deadline."""
+
+    DRAIN = "drain"
+    LISTENER = "listener"
+    POSITIONS = "positions"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long each may take, in ms; ``positions``: the pause before the coordinator is asked for offsets again."""
+
+    drain_ms: int
+    listener_ms: int
+    positions_ms: int
+
+
+class Handing:
+    """``feed`` gives the machine an event; ``wait`` sets a timer, which comes back by ``fired``."""
+
+    def __init__(
+        self,
+        spread: Spread,
+        limits: Limits,
+        listener: ListenerCalls,
+        observing: Observing,
+        feed: Callable[[cev.Event], None],
+        wait: Callable[[Wait, int | None], None],
+        share_held: Callable[[], None],
+    ) -> None:
+        self.holder: Holder
+        self.subscription: Subscription | None = None
+        self.is_closing = False
+        self._spread = spread
+        self._limits = limits
+        self._listener = listener
+        self._observing = observing
+        self._feed = feed
+        self._wait = wait
+        self._share_held = share_held
+        self._held: dict[TopicPartition, str] = {}
+        """What is being worked on, and by which thread; what is on its way out included."""
+        self._placing: dict[TopicPartition, str] = {}
+        self._generation = UNKNOWN
+        self._asked: dict[int, frozenset[TopicPartition]] = {}
+        self._questions = 0
+        self._stored: dict[TopicPartition, int] = {}
+        self._draining: set[TopicPartition] = set()
+        self._moving: set[TopicPartition] = set()
+        self._drained: dict[TopicPartition, int] = {}
+        self._steps: deque[Callable[[], bool]] = deque()
+        """What waits for those that drain, or for the listener; each says whether the next one may come at once."""
+        self._listener_calls: deque[Callable[[], None]] = deque()
+        self._is_listening = False
+        self._then: Callable[[], None] | None = None
+        self._was_told_of_release = False
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """What is ours and worked on, or about to be."""
+        return frozenset(self._held) | frozenset(self._placing)
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """What is worked on."""
+        return frozenset(self._held)
+
+    # --- what the machine wants ---------------------------------------------------------------------------------
+
+    def stop_fetching(self, command: cmd.StopFetching) -> None:
+        """Hand out nothing more of these."""
+        for tp in command.partitions:
+            self._placing.pop(tp, None)
+        self._moving -= command.partitions
+        stopping = [tp for tp in sorted(command.partitions & self._held.keys()) if tp not in self._draining]
+        fresh = [tp for tp in stopping if tp not in self._drained]
+        self._begin_drain(fresh)
+
+    def _begin_drain(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        self._draining.update(partitions)
+        self.holder.drain(do.Drain(tuple(partitions)))
+        self._wait(Wait.DRAIN, self._limits.drain_ms)
+
+    def collect_positions(self) -> None:
+        """Say what is consumed, once all that leaves is at rest."""
+
+        def step() -> bool:
+            self.holder.collect_positions()
+            return True
+
+        self._put(step)
+
+    def invoke(self, command: cmd.Invoke) -> None:
+        """Tell the program, and then the machine that it was told."""
+        match command.callback:
+            case Callback.REVOKED:
+                self._put(lambda: self._revoke(command))
+            case Callback.LOST:
+                self._drop(command.partitions, LOST)
+                self._feed(cev.CallbackDone(command.number))
+                self._advance()
+            case Callback.ASSIGNED:
+                self._put(lambda: self._assigned(command))
+
+    def start_fetching(self, command: cmd.StartFetching) -> None:
+        """These are ours; ask where they stand."""
+        self._generation = command.generation
+        threads = self._threads(command.partitions)
+        self._placing.update({tp: str(threads[tp]) for tp in command.partitions if tp in threads})
+        self._ask()
+        self._move(threads)
+
+    def _threads(self, more: frozenset[TopicPartition]) -> dict[TopicPartition, ConsumerThreadId]:
+        if self.subscription is None:
+            return {}
+        return self._spread.threads(self.subscription, self.partitions | more)
+
+    def fetched(self, command: cmd.FetchDone) -> None:
+        """Where some of them stand: start, or ask again after a pause."""
+        asked = self._asked.pop(command.number, frozenset()) & self._placing.keys()
+        if command.error is not None:
+            if asked:
+                log.warning("positions-unread partitions=%d why=%r: asked again", len(asked), str(command.error))
+                self._wait(Wait.POSITIONS, self._limits.positions_ms)
+            return
+        known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
+        self.holder.start_fetching(
+            do.StartFetching(
+                {tp: UNKNOWN if stored is None else stored.offset for tp, stored in known.items()},
+                {tp: self._placing[tp] for tp in known},
+                {tp: Source.NEITHER if stored is None else Source.KAFKA for tp, stored in known.items()},
+                dict.fromkeys(known, self._generation),
+            )
+        )
+        for tp, stored in known.items():
+            self._held[tp] = self._placing.pop(tp)
+            self._stored[tp] = UNKNOWN if stored is None else stored.offset
+        self._announce()
+
+    def _ask(self) -> None:
+        on_its_way = frozenset[TopicPartition]().union(*self._asked.values())
+        unknown = frozenset(self._placing) - on_its_way
+        if unknown:
+            self._questions += 1
+            self._asked[self._questions] = unknown
+            self._feed(cev.FetchAsked(self._questions, unknown))
+
+    def _announce(self) -> None:
+        if not self._placing:
+            self._observing.performed(do.AnnounceShare(len(self._held)))
+            self._share_held()
+
+    # --- what the holder says -----------------------------------------------------------------------------------
+
+    def was_reset(self, event: ev.OffsetReset) -> bool:
+        """A broker does not have what was to be read; said, and so is the answer, where something was committed."""
+        tp, stored = event.partition, self._stored.get(event.partition, UNKNOWN)
+        if stored < 0:
+            return False
+        words = f"partition={tp} stored={stored} is out of range; going on at {event.offset}"
+        log.warning("offset-reset %s", words)
+        self._observing.performed(do.Tell("WARNING", "offset-reset", words, (tp, stored, event.offset)))
+        return True
+
+    def drained(self, event: ev.PartitionsDrained) -> None:
+        """These are at rest: on their way out, or to another thread."""
+        arrived = {tp: position for tp, position in event.positions.items() if tp in self._draining}
+        self._draining -= arrived.keys()
+        moved = self._moving & arrived.keys()
+        self._moving -= moved
+        self._drained |= {tp: position for tp, position in arrived.items() if tp not in moved}
+        if moved:
+            threads = self._threads(frozenset())
+            targets = {tp: str(threads[tp]) for tp in sorted(moved)}
+            self._held.update(targets)
+            self.holder.move_thread(do.MoveThread(targets, dict.fromkeys(targets, self._generation)))
+        if not self._draining:
+            self._wait(Wait.DRAIN, None)
+            self._advance()
+
+    def collected(self, event: ev.PositionsCollected) -> None:
+        """What is consumed of what goes on; what is at rest stands where it came to rest."""
+        positions = {**event.positions, **self._drained}
+        self._feed(cev.PositionsCollected({tp: cev.Offset(at) for tp, at in positions.items() if at >= 0}))
+
+    def fired(self, what: Wait) -> None:
+        """It was waited for long enough."""
+        match what:
+            case Wait.DRAIN if self._draining:
+                command = do.GiveUpDrain(tuple(sorted(self._draining)))
+                self._observing.performed(command)
+                self.holder.give_up_drain(command)
+            case Wait.POSITIONS:
+                self._ask()
+            case Wait.LISTENER:
+                log.warning("listener-slow waited_ms=%d: it is not waited for", self._limits.listener_ms)
+                self._told()
+            case _:
+                pass
+
+    def listener_returned(self) -> None:
+        """The program's listener came back, in time or not."""
+        self._is_listening = False
+        self._wait(Wait.LISTENER, None)
+        if self._listener_calls:
+            self._call_listener()
+        else:
+            self._told()
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _put(self, step: Callable[[], bool]) -> None:
+        self._steps.append(step)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._steps and not self._draining - self._moving and self._then is None:
+            if not self._steps.popleft()():
+                return
+
+    def _revoke(self, command: cmd.Invoke) -> bool:
+        def done() -> None:
+            self._drop(command.partitions, RELEASED)
+            self._feed(cev.CallbackDone(command.number))
+
+        self._was_told_of_release = True
+        return self._tell(done, lambda: self._before_releasing(command.partitions))
+
+    def _assigned(self, command: cmd.Invoke) -> bool:
+        def done() -> None:
+            self._feed(cev.CallbackDone(command.number))
+            if not command.partitions:
+                self._move(self._threads(frozenset()))
+                self._announce()
+
+        first = [] if self._was_told_of_release else [lambda: self._before_releasing(frozenset())]
+        self._was_told_of_release = False
+        return self._tell(done, *first, lambda: self._before_starting(command.partitions))
+
+    def _tell(self, then: Callable[[], None], *calls: Callable[[], None]) -> bool:
+        """Call the listener, if there is one and it is to be called; whether ``then`` was done already."""
+        if self._listener.listener is None or self.is_closing:
+            then()
+            return True
+        self._then = then
+        self._listener_calls = deque(calls)
+        if not self._is_listening:
+            self._call_listener()
+        else:
+            self._wait(Wait.LISTENER, self._limits.listener_ms)
+        return False
+
+    def _call_listener(self) -> None:
+        self._is_listening = True
+        self._wait(Wait.LISTENER, self._limits.listener_ms)
+        self._listener_calls.popleft()()
+
+    def _told(self) -> None:
+        self._listener_calls.clear()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+        self._advance()
+
+    def _before_releasing(self, partitions: frozenset[TopicPartition]) -> None:
+        self._listener.before_releasing(do.CallBeforeReleasing(0, tuple(sorted(partitions))))
+
+    def _before_starting(self, added: frozenset[TopicPartition]) -> None:
+        self._listener.before_starting(do.CallBeforeStarting(0, self._threads(added)))
+
+    def _drop(self, partitions: frozenset[TopicPartition], why: str) -> None:
+        for tp in partitions:
+            self._placing.pop(tp, None)
+            self._drained.pop(tp, None)
+        self._draining -= partitions
+        self._moving -= partitions
+        gone = tuple(tp for tp in sorted(partitions) if self._held.pop(tp, None) is not None)
+        for tp in gone:
+            del self._stored[tp]
+        if not gone:
+            return
+        if why == LOST:
+            log.warning(
+                "partitions-lost partitions=%d first=%s: what was read since the last commit comes again",
+                len(gone),
+                gone[0],
+            )
+        command = do.Drop(gone, why)
+        self.holder.drop(command)
+        self._observing.performed(command)
+
+    def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """What falls to another thread of ours now is brought to rest, and then moved."""
+        movers = [
+            tp for tp, thread in sorted(threads.items())
+            if self._held.get(tp, str(thread)) != str(thread) and tp not in self._draining and tp not in self._drained
+        ]  # fmt: skip
+        self._moving.update(movers)
+        self._begin_drain(movers)

@@ -1,0 +1,384 @@
+"""A membership in a coordinator's group, put together: machine, control thread, network, topics, listener.
+
+``CoordinatorMembership`` is a ``Membership``: what is done with the partitions is its ``Holder``'s business.
+Everything that waits here waits with a deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.consumer_coordinator import ConsumerCoordinator
+from bridge.client.errors import RebalanceCallbackFailed
+from bridge.client.handing import Handing, Limits
+from bridge.client.network import Network
+from bridge.client.runtime import Answer, ClientControl
+from bridge.client.topics import GroupTopics
+from zkconsumer.core.commits import NOT_OURS
+from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.core.stores import KAFKA, NotWritten
+from zkconsumer.errors import Bug, ThreadDied, UsageError, ZkConsumerError
+from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.kafka.metadata import fetch_leaders
+from zkconsumer.kafka.topic_finder import TopicFinder
+from zkconsumer.observe.counters import Counters
+from zkconsumer.observe.health import CONNECTED, REGISTERED, Look
+from zkconsumer.runtime.brokers import check_brokers
+from zkconsumer.runtime.hooks import HookCalls
+from zkconsumer.runtime.listener import ListenerCalls
+from zkconsumer.runtime.observing import KAFKA as KAFKA_STORE
+from zkconsumer.runtime.observing import Observing
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import OFFSET_COMMIT
+
+if TYPE_CHECKING:
+    from bridge.client.assignor import ConsumerPartitionAssignor
+    from bridge.client.config import GroupConfig
+    from bridge.client.spread import Spread
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.core import events as ev
+    from zkconsumer.core.view import Subscription
+    from zkconsumer.errors import AuthenticationException
+    from zkconsumer.runtime.brokers import BrokerAccess
+    from zkconsumer.runtime.holder import Holder
+    from zkconsumer.runtime.observing import Meters
+    from zkconsumer.runtime.streams_member import StreamsMembership
+    from zkconsumer.types import Hooks
+
+LEAVE_GRACE_MS = 3_000
+"""On top of draining: how long the last commit and a leave may take before the member ends without them."""
+
+GIVE_UP_MS = 2_000
+"""How long a member that an error ended may take to leave its group for the sake of the others."""
+
+CLOSE_STEP_MS = 1_500
+"""How long each of the last steps of a close may take."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipSettings:
+    """Besides the group's own settings; times in ms."""
+
+    member: str
+    client_id: str
+    socket_timeout_ms: int
+    limits: Limits
+
+
+@dataclass(slots=True)
+class _Call:
+    """A commit that somebody waits for."""
+
+    done: threading.Event
+    refused: dict[TopicPartition, NotWritten]
+    offsets: Mapping[TopicPartition, int]
+
+
+class CoordinatorMembership:
+    """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        assignors: Sequence[ConsumerPartitionAssignor],
+        settings: MembershipSettings,
+        spread: Spread,
+        *,
+        brokers: BrokerAccess,
+        clock: Clock,
+        lease: Lease,
+        meters: Meters,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.id = settings.member
+        self.counters = Counters()
+        self.lease = lease
+        self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.observing = Observing(meters, self.hooks, lambda: self._holder.assignment)
+        self.any_broker = brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock)
+        self.machine = ConsumerCoordinator(config, assignors, random.random, clock.now_ms())
+        self.inbox = self.control = ClientControl(self.machine, config.session_timeout_ms, lease, clock)
+        self.listener = ListenerCalls(self.id, self.control, self.thread_died)
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._holder: Holder
+        self._share_known = threading.Event()
+        self._has_left = threading.Event()
+        self._failure: ZkConsumerError | None = None
+        self._said = ""
+        self._calls: dict[int, _Call] = {}
+        self._calls_made = 0
+        self._calls_lock = threading.Lock()
+        assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
+        self.topic_finder: TopicFinder | None = TopicFinder(
+            self.id,
+            brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock),
+            brokers.metadata_max_age_ms,
+            clock,
+            on_brokers=brokers.bootstrap.learn,
+            on_change=lambda: self._topics.changed(),
+            on_refused=self.refused_by_brokers,
+            on_death=self.thread_died,
+        )
+        self._topics = GroupTopics(self.topic_finder, spread, self.control.call, self.control.tell)
+        self.handing = Handing(
+            spread, settings.limits, self.listener, self.observing, self.control.tell, self.control.wait,
+            self._share_known.set,
+        )  # fmt: skip
+        self._network = Network(
+            self.id,
+            settings.client_id,
+            brokers.connect,
+            brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock),
+            clock,
+            lambda event, sent, sent_at_ms: self.control.post(Answer(event, sent, sent_at_ms)),
+            self.thread_died,
+        )
+
+    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Run something on the control thread again and again, not exactly; before ``run_with``."""
+        self.control.every(interval_ms, action)
+
+    def run_with(self, holder: Holder) -> None:
+        """Start the threads; ``holder`` is told what is ours."""
+        self._holder = self.handing.holder = holder
+        self._network.start()
+        self.control.start(f"{self.id}-control", self.handing, self._network, self, self.thread_died)
+
+    # --- what the program asks for ------------------------------------------------------------------------------
+
+    def start(self, timeout_ms: int) -> None:
+        """Speak to one broker; raises ``NoBrokerAnswers``, or the ``AuthenticationException`` in the way."""
+        try:
+            self.any_broker.ask(
+                lambda connection, ranges, limit_ms: fetch_leaders(connection, ranges, [], limit_ms),
+                limit_ms=timeout_ms,
+            )
+        except ZkConsumerError as error:
+            self.close()
+            raise getattr(error, "refused", None) or error from None
+
+    def check_brokers(self) -> None:
+        """See ``brokers.check_brokers``."""
+        check_brokers(self.any_broker)
+
+    def join(self, subscription: Subscription) -> None:
+        """Become a member with this subscription."""
+
+        def subscribe() -> None:
+            self.handing.subscription = subscription
+            self._topics.subscribe(subscription)
+
+        self.control.call(subscribe)
+
+    def wait_for_share(self, timeout_ms: int) -> bool:
+        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        known = self._share_known.wait(timeout_ms / 1000)
+        if self._failure is not None:
+            raise self._failure
+        return known
+
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+        """Commit these positions; gives back what was not committed, with the reason.
+
+        Raises the error that ended the member, if one did.
+        """
+        if self._failure is not None:
+            raise self._failure
+        call = _Call(threading.Event(), {}, dict(positions))
+        with self._calls_lock:
+            self._calls_made += 1
+            number = self._calls_made
+            self._calls[number] = call
+        self.control.call(lambda: self._commit(number, call))
+        if not call.done.wait(timeout_ms / 1000):
+            with self._calls_lock:
+                self._calls.pop(number, None)
+            return dict.fromkeys(
+                positions, NotWritten(f"the group's coordinator did not answer within {timeout_ms} ms")
+            )
+        if self._failure is not None:
+            raise self._failure
+        return call.refused
+
+    def _commit(self, number: int, call: _Call) -> None:
+        ours = {tp: cev.Offset(at) for tp, at in call.offsets.items() if tp in self.handing.held}
+        call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
+        self.control.tell(cev.CommitAsked(number, ours, retried=True))
+
+    def leave(self) -> bool:
+        """Give everything back and leave the group; False when that could not be done in time.
+
+        A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
+        """
+        self.listener.return_early()
+        patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
+        self.control.call(lambda: self._leave(patience_ms))
+        return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000) and self._failure is None
+
+    def _leave(self, timeout_ms: int) -> None:
+        self.handing.is_closing = True
+        self.control.tell(cev.Closed(leave=True, timeout_ms=timeout_ms))
+
+    def close(self) -> bool:
+        """End everything, the holder included.  True when nothing was left behind."""
+        self._holder.end(None)
+        self.listener.close()
+        self._ask_to_stop()
+        self._network.ask_to_stop()
+        clean = self._holder.join(CLOSE_STEP_MS)
+        clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
+        clean = self._network.join(CLOSE_STEP_MS) and clean
+        clean = self.control.stop(CLOSE_STEP_MS) and clean
+        self._share_known.set()
+        self.hooks.close()
+        if not self.hooks.join(CLOSE_STEP_MS):
+            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
+        if not self.listener.join(CLOSE_STEP_MS):
+            log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
+        return clean
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """How long the coordinator waits for a member that is silent."""
+        return self._config.session_timeout_ms
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended this membership, if one did."""
+        return self._failure
+
+    def look(self, fetching: int) -> Look:
+        """This member as it is now; ``fetching``: what is read and has a leader.  On the control thread."""
+        machine = self.machine
+        has_joined = machine.generation.generation_id >= 0
+        return Look(
+            membership=REGISTERED if has_joined else machine.state.value,
+            session=CONNECTED if machine.lookup.coordinator is not None else "it is looked for",
+            session_id=None,
+            lease_ms_left=self.lease.until_ms - self._clock.now_ms(),
+            rebalance=machine.step.value,
+            partitions_owned=len(self.handing.partitions),
+            partitions_fetching=fetching,
+        )
+
+    # --- what the control thread tells ----------------------------------------------------------------------------
+
+    def commit_done(self, command: cmd.CommitDone) -> None:
+        """See ``Concerned``."""
+        with self._calls_lock:
+            call = self._calls.pop(command.number, None)
+        if call is None:
+            return
+        refused = dict(command.refused)
+        if command.error is not None:
+            refused = dict.fromkeys(call.offsets.keys() - call.refused.keys(), command.error)
+        call.refused.update(
+            {tp: NotWritten(str(why), KAFKA, is_final=isinstance(why, UsageError)) for tp, why in refused.items()}
+        )
+        call.done.set()
+
+    def needs_metadata(self, command: cmd.NeedMetadata) -> None:
+        """See ``Concerned``."""
+        self._topics.need(command.topics)
+
+    def raised(self, command: cmd.Raise) -> None:
+        """What the program must act on ends the member; what passes is said once and tried again."""
+        error = command.error
+        must_act = isinstance(error, UsageError | Bug) and not isinstance(error, RebalanceCallbackFailed)
+        if command.is_fatal or must_act:
+            log.error("member-refused member=%s why=%r", self.id, str(error))
+            self._end(error)
+        elif str(error) != self._said:
+            self._said = str(error)
+            log.warning("group-trouble member=%s why=%r: tried again", self.id, str(error))
+            self.hooks.call("told", "WARNING", "group-trouble", str(error))
+
+    def stopped(self) -> None:
+        """See ``Concerned``."""
+        self._has_left.set()
+
+    def noted(self, command: cmd.Note) -> None:
+        """See ``Concerned``."""
+        self.counters.add(command.what.replace("-", "_"))
+        if command.what == "joining":
+            self.observing.metrics.share_is_missing()
+
+    def answered(self, answer: Answer) -> None:
+        """Commits are counted where they are answered, whoever asked for them."""
+        sent, event = answer.sent, answer.event
+        if sent is None or sent.api_key != OFFSET_COMMIT.key or not isinstance(event, cev.Responded):
+            return
+        asked: dict[TopicPartition, int | None] = {
+            TopicPartition(topic.name, each.partition_index): each.committed_offset
+            for topic in sent.body.topics
+            for each in topic.partitions
+        }
+        written: dict[TopicPartition, KafkaWritten] = {}
+        for topic in event.body.topics:
+            for each in topic.partitions:
+                code = error_code(each.error_code)
+                outcome = KafkaWritten(Outcome.DONE) if code == NONE else KafkaWritten(Outcome.FAILED, str(code))
+                written[TopicPartition(topic.name, each.partition_index)] = outcome
+        self.observing.settled(KAFKA_STORE, asked, written)
+
+    def was_reset(self, event: ev.OffsetReset) -> None:
+        """See ``Concerned``."""
+        if self.handing.was_reset(event):
+            self.counters.add("offsets_reset")
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def refused_by_brokers(self, error: AuthenticationException) -> None:
+        """Called on a thread of the fetchers or the finder: nothing can be read with these settings."""
+        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        self._end(error)
+
+    def thread_died(self, name: str, error: BaseException) -> None:
+        """Called in the dying thread: an error on every stream, never silence."""
+        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
+        self.hooks.call("thread_died", name, error)
+        if isinstance(error, Bug):
+            self._end(error)
+        else:
+            died = ThreadDied(f"the thread {name} of {self.id} ended: {type(error).__name__}: {error}")
+            died.__cause__ = error
+            self._end(died)
+
+    def _end(self, error: ZkConsumerError) -> None:
+        """Nothing is handed out any more, so nothing may be held: the group is left for the sake of the others."""
+        is_first = self._failure is None
+        self._failure = self._failure or error
+        self._holder.end(self._failure)
+        self.lease.set(0)
+        if is_first:
+            self.hooks.call("member_failed", error)
+            self._ask_to_stop()
+            self.control.call(lambda: self._leave(GIVE_UP_MS))
+        self._share_known.set()
+        with self._calls_lock:
+            calls, self._calls = list(self._calls.values()), {}
+        for call in calls:
+            call.done.set()
+
+    def _ask_to_stop(self) -> None:
+        self._holder.ask_to_stop()
+        if self.topic_finder is not None:
+            self.topic_finder.ask_to_stop()
+
+
+if TYPE_CHECKING:
+
+    def _is_one(membership: CoordinatorMembership) -> StreamsMembership:
+        return membership

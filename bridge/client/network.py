@@ -1,0 +1,241 @@
+"""The wire of a member: its own connection to the coordinator, apart from those that fetch, on a thread of its own.
+
+    control thread --Send, Connect, Disconnect--> queue --> this thread --+-- the coordinator: pipelined, in order
+                   <--Responded, Failed, Disconnected, with the time -----+-- any broker: one question at a time
+
+Every request is answered once, by ``Responded`` or ``Failed``.  A connection that breaks fails what is on its way, then
+says ``Disconnected``; one that is closed on command says only what failed.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bridge.client.commands import Connect, Disconnect, Send
+from bridge.client.errors import UnsupportedVersionException
+from bridge.client.events import Disconnected, Failed, Failure, Node, Responded
+from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, UsageError, WorldError
+from zkconsumer.kafka.any_broker import NoBrokerAnswers
+from zkconsumer.kafka.connection import PeerTrouble
+from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.wire.schemas import APIS
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.kafka.any_broker import AnyBroker
+    from zkconsumer.kafka.connection import Connect as MakeConnection
+    from zkconsumer.kafka.connection import Connection, Pending
+
+ANSWER_POLL_MS = 25
+"""How long an answer is waited for before it is looked whether something else is to be sent: a JoinGroup is answered
+only when all members have joined, and what is sent meanwhile does not wait for that."""
+
+IDLE_WAIT_MS = 1_000
+CONNECT_TIMEOUT_MS = 10_000
+
+
+class Told(Protocol):
+    """Whoever hears of answers; on the network's thread."""
+
+    def __call__(self, event: Responded | Failed | Disconnected, sent: Send | None, sent_at_ms: int) -> None:
+        """``sent`` is what was asked; None with ``Disconnected``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    send: Send
+    pending: Pending[Any]
+    sent_at_ms: int
+    until_ms: int
+
+
+@dataclass(slots=True)
+class _Line:
+    """The conversation with one coordinator.  ``ranges`` None: nothing was said yet."""
+
+    node: Node
+    connection: Connection
+    asked: deque[_Asked]
+    ranges: ApiRanges | None = None
+
+
+class Network:
+    """``perform`` may be called from any thread, and never waits."""
+
+    def __init__(
+        self,
+        name: str,
+        client_id: str,
+        connect: MakeConnection,
+        any_broker: AnyBroker,
+        clock: Clock,
+        told: Told,
+        on_death: OnDeath,
+    ) -> None:
+        self._name = name
+        self._client_id = client_id
+        self._connect = connect
+        self._any_broker = any_broker
+        self._clock = clock
+        self._told = told
+        self._on_death = on_death
+        self._commands: queue.SimpleQueue[Send | Connect | Disconnect | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._line: _Line | None = None
+        self._worker: Worker | None = None
+
+    def start(self) -> None:
+        """Run from now on."""
+        self._worker = spawn(f"{self._name}-coordinator", self._run, self._on_death, wake=self._wake)
+
+    def perform(self, command: Send | Connect | Disconnect) -> None:
+        """Do this soon."""
+        self._commands.put(command)
+        if isinstance(command, Disconnect):
+            # Whatever the thread is blocked in ends now, and not when it is answered.
+            self._close_line(command.node)
+
+    def ask_to_stop(self) -> None:
+        """End the thread soon; nobody is answered any more."""
+        if self._worker is not None:
+            self._worker.ask_to_stop()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for its end; False: it still runs."""
+        return self._worker is None or self._worker.join(timeout_ms)
+
+    def _wake(self) -> None:
+        self._commands.put(None)
+        self._any_broker.interrupt()
+        self._close_line(None)
+
+    def _close_line(self, node: int | None) -> None:
+        with self._lock:
+            line = self._line
+        if line is not None and node in (None, line.node.id):
+            line.connection.close()
+
+    # --- the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self, stop: StopSignal) -> None:
+        try:
+            while not stop.is_set():
+                match self._next():
+                    case Send(node=None) as send:
+                        self._ask_any(send, stop)
+                    case Send() as send:
+                        self._send(send)
+                    case Connect(node):
+                        self._end_line(None)
+                        self._begin_line(node, stop)
+                    case Disconnect(number) if self._line is not None and self._line.node.id == number:
+                        self._end_line(None)
+                    case _:
+                        pass
+                self._receive()
+        finally:
+            self._close_line(None)
+
+    def _next(self) -> Send | Connect | Disconnect | None:
+        is_waiting = self._line is not None and bool(self._line.asked)
+        try:
+            return self._commands.get(timeout=0 if is_waiting else IDLE_WAIT_MS / 1000)
+        except queue.Empty:
+            return None
+
+    def _begin_line(self, node: Node, stop: StopSignal) -> None:
+        """It opens with the first request."""
+        host, port = node.address.host, node.address.port
+        connection = self._connect(host, port, client_id=self._client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        with self._lock:
+            self._line = _Line(node, connection, deque())
+        if stop.is_set():  # whoever set it may have come before there was a connection to close
+            connection.close()
+
+    def _end_line(self, failure: Failure | None) -> None:
+        """Fail what is on its way; with ``failure`` the oldest by that, and the connection is said to be gone."""
+        line = self._line
+        if line is None:
+            return
+        with self._lock:
+            self._line = None
+        line.connection.close()
+        reason = failure or Failure.DISCONNECTED
+        for asked in line.asked:
+            self._told(Failed(asked.send.request, reason), asked.send, asked.sent_at_ms)
+            reason = Failure.DISCONNECTED
+        if failure is not None:
+            self._told(Disconnected(line.node.id), None, self._clock.now_ms())
+
+    def _ask_any(self, send: Send, stop: StopSignal) -> None:
+        api, sent_at_ms = APIS[send.api_key], self._clock.now_ms()
+
+        def question(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> Any:
+            return connection.request(api, ranges.pick(api, send.version_most), send.body, timeout_ms)
+
+        answer: Responded | Failed
+        try:
+            answer = Responded(send.request, self._any_broker.ask(question, stop.is_set, limit_ms=send.timeout_ms))
+        except ConnectorClosed:
+            return
+        except WorldError as error:
+            refused = error.refused if isinstance(error, NoBrokerAnswers) else None
+            answer = Failed(send.request, Failure.NO_BROKER, refused)
+        self._told(answer, send, sent_at_ms)
+
+    def _send(self, send: Send) -> None:
+        line, now_ms = self._line, self._clock.now_ms()
+        if line is None or line.node.id != send.node:
+            self._told(Failed(send.request, Failure.DISCONNECTED), send, now_ms)
+            return
+        api = APIS[send.api_key]
+        try:
+            if line.ranges is None:
+                line.ranges = negotiate(line.connection, min(CONNECT_TIMEOUT_MS, send.timeout_ms))
+            version = line.ranges.pick(api, send.version_most)
+        except (*PeerTrouble, ConnectorClosed) as error:
+            if line.ranges is None:
+                refused = error if isinstance(error, AuthenticationException) else None
+                self._told(Failed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
+                self._end_line(Failure.DISCONNECTED)
+            else:
+                self._told(Failed(send.request, Failure.UNSUPPORTED), send, now_ms)
+            return
+        sent_at_ms = self._clock.now_ms()
+        try:
+            pending = line.connection.send(api, version, send.body, send.timeout_ms)
+        except (*PeerTrouble, ConnectorClosed):
+            self._told(Failed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
+            self._end_line(Failure.DISCONNECTED)
+        except UsageError as error:
+            words = f"{api.name} v{version}, the highest of {line.connection.host}:{line.connection.port}: {error}"
+            self._told(Failed(send.request, Failure.UNSUPPORTED, UnsupportedVersionException(words)), send, sent_at_ms)
+        else:
+            line.asked.append(_Asked(send, pending, sent_at_ms, sent_at_ms + send.timeout_ms))
+
+    def _receive(self) -> None:
+        """What has been answered, or will be in a moment; and what will not be answered any more."""
+        line = self._line
+        if line is None or not line.asked:
+            return
+        now_ms = self._clock.now_ms()
+        if any(asked.until_ms <= now_ms for asked in line.asked):
+            # As in Kafka's NetworkClient: a broker that leaves one request without an answer is disconnected.
+            self._end_line(Failure.TIMED_OUT)
+            return
+        try:
+            while line.asked and line.connection.has_answer(ANSWER_POLL_MS):
+                asked = line.asked[0]
+                body = line.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))
+                line.asked.popleft()
+                self._told(Responded(asked.send.request, body), asked.send, asked.sent_at_ms)
+                if not self._commands.empty():
+                    return
+        except (*PeerTrouble, ConnectorClosed):
+            self._end_line(Failure.DISCONNECTED)

@@ -1,0 +1,205 @@
+"""The shell of a member: one control thread that owns the machine; events in, commands out.
+
+    network ----+                                      +--> network, timers
+    streams ----+--post--> ClientControl --handle------+--> handing (streams, listener)
+    program ----+             |  (machine)             +--> whoever waits: commits, the share, the end
+    timers -----+             '-- the lease
+
+Commands are carried out in their order: what the machine says in answer to an answer comes after what it said before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.events import TimerKind
+from bridge.client.handing import Handing, Wait
+from bridge.client.reactions import REBALANCE_IN_PROGRESS
+from zkconsumer.core import events as ev
+from zkconsumer.runtime.control_thread import ControlThread
+from zkconsumer.wire.schemas import HEARTBEAT, SYNC_GROUP
+
+if TYPE_CHECKING:
+    from bridge.client.consumer_coordinator import ConsumerCoordinator
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.runtime.holder import Told
+
+LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
+"""Which part of the session time-out a lease lasts, from the sending of what was answered."""
+
+POLL_INTERVAL_MS = 1_000
+"""How often the machine is told that the program lives: streams have no ``poll``, and who reads them for long is not
+dropped for it (the old consumer's way).  ``max.poll.interval.ms`` says only how long others wait for us."""
+
+NOTED_AS_INFO = frozenset({"assigned", "generation-reset", "joined", "leaving"})
+NOTED_AS_WARNING = frozenset(
+    {
+        "assignment-missing",
+        "auto-commit-failed",
+        "coordinator-unknown",
+        "hand-back-without-commit",
+        "last-commit-failed",
+        "leave-answered-oddly",
+        "leave-refused",
+    }
+)
+
+log = logging.getLogger("zkconsumer.member")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the network heard, of what, and when that was sent."""
+
+    event: cev.Responded | cev.Failed | cev.Disconnected
+    sent: cmd.Send | None
+    sent_at_ms: int
+
+
+Item: TypeAlias = "cev.Event | Answer | Told | ev.ListenerSet | ev.ListenerReturned"
+
+
+class Sends(Protocol):
+    """The network."""
+
+    def perform(self, command: cmd.Send | cmd.Connect | cmd.Disconnect) -> None:
+        """Do this soon; never wait."""
+
+
+class Concerned(Protocol):
+    """Whoever waits for what the machine says to the program, and sees what else happens; on the control thread."""
+
+    def commit_done(self, command: cmd.CommitDone) -> None: ...
+    def needs_metadata(self, command: cmd.NeedMetadata) -> None: ...
+    def raised(self, command: cmd.Raise) -> None: ...
+    def stopped(self) -> None: ...
+    def noted(self, command: cmd.Note) -> None: ...
+    def answered(self, answer: Answer) -> None: ...
+    def was_reset(self, event: ev.OffsetReset) -> None: ...
+
+
+class ClientControl(ControlThread[Item, TimerKind | Wait]):
+    """The thread; everybody else posts."""
+
+    def __init__(self, machine: ConsumerCoordinator, session_timeout_ms: int, lease: Lease, clock: Clock) -> None:
+        super().__init__(clock)
+        self.machine = machine
+        self._lease_ms = session_timeout_ms * LEASE_NUMERATOR // LEASE_DENOMINATOR
+        self._lease = lease
+        self._pending: deque[cev.Event] = deque()
+        self._commands: deque[cmd.Command] = deque()
+        self._is_busy = False
+        self._handing: Handing
+        self._network: Sends
+        self._concerned: Concerned
+
+    def start(
+        self,
+        name: str,
+        handing: Handing,
+        network: Sends,
+        concerned: Concerned,
+        on_death: Callable[[str, BaseException], None],
+    ) -> None:
+        """Run from now on."""
+        self._handing, self._network, self._concerned = handing, network, concerned
+        self.every(POLL_INTERVAL_MS, lambda: self.tell(cev.Polled()))
+        self.run(name, on_death)
+
+    def feed(self, event: Item) -> None:
+        """Handle this now; only on the thread."""
+        match event:
+            case Answer():
+                self._extend_lease(event)
+                self._concerned.answered(event)
+                self.tell(event.event)
+            case ev.PartitionsDrained():
+                self._handing.drained(event)
+            case ev.PositionsCollected():
+                self._handing.collected(event)
+            case ev.OffsetReset():
+                self._concerned.was_reset(event)
+            case ev.ListenerReturned():
+                self._handing.listener_returned()
+            case ev.ListenerSet() | ev.OffsetsPlaced():
+                pass
+            case _:
+                self.tell(event)
+
+    def fire(self, timer: TimerKind | Wait, due_ms: int) -> None:
+        """See ``ControlThread``."""
+        if isinstance(timer, Wait):
+            self._handing.fired(timer)
+        else:
+            self.tell(cev.TimerFired(timer, due_ms))
+
+    def wait(self, what: Wait, timeout_ms: int | None) -> None:
+        """Say ``fired`` to ``handing`` after that time; None: do not."""
+        if timeout_ms is None:
+            self.cancel_timer(what)
+        else:
+            self.set_timer(what, self._clock.now_ms() + timeout_ms)
+
+    def tell(self, event: cev.Event) -> None:
+        """Give the machine an event, once all that it said before is done; only on the thread."""
+        self._pending.append(event)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._pending or self._commands:
+                if self._commands:
+                    self._perform(self._commands.popleft())
+                else:
+                    self._commands += self.machine.handle(self._pending.popleft(), self._clock.now_ms())
+        finally:
+            self._is_busy = False
+
+    def _perform(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Send() | cmd.Connect() | cmd.Disconnect():
+                self._network.perform(command)
+            case cmd.SetTimer(kind, deadline_ms):
+                self.set_timer(kind, deadline_ms)
+            case cmd.CancelTimer(kind):
+                self.cancel_timer(kind)
+            case cmd.StopFetching():
+                self._handing.stop_fetching(command)
+            case cmd.CollectPositions():
+                self._handing.collect_positions()
+            case cmd.Invoke():
+                self._handing.invoke(command)
+            case cmd.StartFetching():
+                self._handing.start_fetching(command)
+            case cmd.FetchDone():
+                self._handing.fetched(command)
+            case cmd.CommitDone():
+                self._concerned.commit_done(command)
+            case cmd.NeedMetadata():
+                self._concerned.needs_metadata(command)
+            case cmd.Raise():
+                self._concerned.raised(command)
+            case cmd.Stopped():
+                self._concerned.stopped()
+            case cmd.Note(what, fields):
+                self._concerned.noted(command)
+                is_news, is_trouble = what in NOTED_AS_INFO, what in NOTED_AS_WARNING
+                level = logging.WARNING if is_trouble else logging.INFO if is_news else logging.DEBUG
+                log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
+
+    def _extend_lease(self, answer: Answer) -> None:
+        """What the coordinator took from us as a member says that we were one when we asked."""
+        if answer.sent is None or not isinstance(answer.event, cev.Responded):
+            return
+        code = answer.event.body.error_code if answer.sent.api_key in (HEARTBEAT.key, SYNC_GROUP.key) else None
+        is_taken = code == 0 or (code == REBALANCE_IN_PROGRESS and answer.sent.api_key == HEARTBEAT.key)
+        until_ms = answer.sent_at_ms + self._lease_ms
+        if is_taken and until_ms > self._lease.until_ms:
+            self._lease.set(until_ms)

@@ -1,0 +1,45 @@
+"""Which stream of a member reads which of its partitions: by the old consumer's rule.  Pure.
+
+The coordinator's group divides among members, the old consumer divided among threads.  So a member divides its share
+once more, as the old consumer would if the group were this member and its topics had no other partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zkconsumer.core.assignment import AssignmentContext, create_instance
+from zkconsumer.core.planner import PREFERRED
+from zkconsumer.core.subscription import ConsumerThreadId, construct_topic_count
+from zkconsumer.core.view import Subscription
+from zkconsumer.types import TopicPartition
+
+
+class Spread:
+    """``strategy``: ``range`` or ``roundrobin``, ``partition.assignment.strategy`` of the old consumer."""
+
+    def __init__(self, member: str, strategy: str, *, exclude_internal_topics: bool) -> None:
+        self._member = member
+        self._assignor = create_instance(strategy, PREFERRED[0].compatibility)
+        self._exclude_internal = exclude_internal_topics
+
+    def topics(self, subscription: Subscription, existing: Sequence[str]) -> frozenset[str]:
+        """What is subscribed to: topics by name, whether they exist or not, or those that a filter takes."""
+        count = construct_topic_count(self._member, subscription.pattern, subscription.topics)
+        return frozenset(count.get_consumer_thread_ids_per_topic(existing, self._exclude_internal))
+
+    def threads(
+        self, subscription: Subscription, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ConsumerThreadId]:
+        """Partition -> thread, of all that are subscribed to."""
+        numbers: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            numbers.setdefault(topic, []).append(number)
+        count = construct_topic_count(self._member, subscription.pattern, subscription.topics)
+        context = AssignmentContext(
+            self._member,
+            {self._member: count},
+            {topic: sorted(numbers[topic]) for topic in sorted(numbers)},
+            exclude_internal_topics=self._exclude_internal,
+        )
+        return dict(self._assignor.assign(context).mine)

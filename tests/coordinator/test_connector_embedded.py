@@ -1,0 +1,280 @@
+"""The connector of a coordinator's group, whole, on the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+
+from bridge import CoordinatorConsumerConnector
+from bridge.client.assignors import CooperativeStickyAssignor
+from bridge.client.connector import group_config_of
+from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException
+from bridge.testing.embedded_broker import EmbeddedBroker
+from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition, Whitelist
+from zkconsumer.base.threads import live_threads
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    ConsumerTimeoutException,
+    InvalidConfigException,
+    MessageStreamsExistException,
+    OffsetsNotCommitted,
+)
+from zkconsumer.testing.sandbox import waiting
+
+QUICK = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 100, "retry.backoff.ms": 20}
+
+Make = Callable[..., CoordinatorConsumerConnector]
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    before = live_threads()
+    with EmbeddedBroker(properties={"offsets.topic.num.partitions": "5"}) as made:
+        made.create_topic("t", 4)
+        yield made
+    assert live_threads() == before
+
+
+@pytest.fixture
+def make(broker: EmbeddedBroker) -> Iterator[Make]:
+    """Connectors that are closed in the end."""
+    with ExitStack() as stack:
+
+        def connector(group: dict[str, object] | None = None, **how: Any) -> CoordinatorConsumerConnector:
+            own = {key: how.pop(key) for key in ("assignors", "hooks") if key in how}
+            return stack.enter_context(
+                CoordinatorConsumerConnector(config_of(broker, **how), {**QUICK, **(group or {})}, **own)
+            )
+
+        yield connector
+
+
+def config_of(broker: EmbeddedBroker, **how: Any) -> ConsumerConfig:
+    settings = {
+        "group_id": "g",
+        "zookeeper_connect": "nowhere:2181",
+        "bootstrap_servers": broker.bootstrap,
+        "auto_offset_reset": "smallest",
+        "consumer_timeout_ms": 100,
+        "metadata_max_age_ms": 200,
+        "rebalance_drain_timeout_ms": 300,
+    }
+    return ConsumerConfig(**{**settings, **how})
+
+
+def wait_until(check: Callable[[], object], what: str) -> None:
+    waiting.wait_until(check, what, timeout_ms=10_000)
+
+
+def fill(broker: EmbeddedBroker, each: int = 5, topic: str = "t", partitions: int = 4) -> None:
+    for number in range(partitions):
+        broker.append(topic, number, [b"%d" % n for n in range(each)])
+
+
+def read(stream: KafkaStream[Any, Any]) -> list[tuple[int, int]]:
+    """What comes until nothing more does."""
+    found: list[tuple[int, int]] = []
+    with suppress(ConsumerTimeoutException):
+        found.extend((message.partition, message.offset) for message in stream)
+    return found
+
+
+def read_until(stream: KafkaStream[Any, Any], count: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+
+    def enough() -> bool:
+        found.extend(read(stream))
+        return len(found) >= count
+
+    wait_until(enough, f"{count} records")
+    return found
+
+
+def everything(each: int = 5, partitions: int = 4) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in range(partitions) for offset in range(each)]
+
+
+def test_a_member_reads_everything_and_the_next_one_goes_on_where_it_was(broker: EmbeddedBroker, make: Make) -> None:
+    fill(broker)
+    with make() as first:
+        [stream] = first.create_message_streams({"t": 1})["t"]
+        assert sorted(read_until(stream, 20)) == everything()
+        assert first.generation >= 1
+        assert first.counters["assigned"] == 1
+    broker.append("t", 2, [b"more"])
+    [stream] = make().create_message_streams({"t": 1})["t"]
+    assert read_until(stream, 1) == [(2, 5)]
+
+
+def test_two_members_share_and_what_one_leaves_the_other_takes_up_where_it_stands(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    fill(broker)
+    first, second = make(), make()
+    [a] = first.create_message_streams({"t": 1})["t"]
+    assert sorted(read_until(a, 20)) == everything()
+    [b] = second.create_message_streams({"t": 1})["t"]
+    wait_until(lambda: len(first.assignment) == len(second.assignment) == 2, "two each")
+    assert first.assignment.keys() | second.assignment.keys() == {TopicPartition("t", n) for n in range(4)}
+    first.close()
+    wait_until(lambda: len(second.assignment) == 4, "all of it")
+    fill(broker, 1)
+    assert sorted(read_until(b, 4)) == [(n, 5) for n in range(4)]
+
+
+def test_the_streams_of_a_member_divide_its_share_as_the_old_consumers_threads_do(make: Make) -> None:
+    connector = make()
+    connector.create_message_streams({"t": 3})
+    threads = {tp.partition: thread.rpartition("-")[2] for tp, thread in connector.assignment.items()}
+    assert threads == {0: "0", 1: "0", 2: "1", 3: "2"}
+
+
+def test_a_filter_takes_up_a_topic_that_comes(broker: EmbeddedBroker, make: Make) -> None:
+    connector = make()
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t|new.*"))
+    broker.create_topic("new-1", 2)
+    wait_until(lambda: TopicPartition("new-1", 1) in connector.assignment, "the new topic")
+    broker.append("new-1", 1, [b"x"])
+    assert read_until(stream, 1) == [(1, 0)]
+    with pytest.raises(MessageStreamsExistException):
+        connector.create_message_streams({"t": 1})
+
+
+class Listener:
+    """Writes its calls down, and commits what is given back."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.connector: CoordinatorConsumerConnector | None = None
+
+    def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
+        self.calls.append(("release", partitions))
+        if partitions and self.connector is not None:
+            self.connector.commit_offsets()
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, Any]]) -> None:
+        self.calls.append(("start", {topic: sorted(threads) for topic, threads in assignment.items()}))
+
+
+def test_a_listener_is_told_in_turns_and_may_commit_what_it_gives_back(broker: EmbeddedBroker, make: Make) -> None:
+    fill(broker)
+    listener = Listener()
+    first = listener.connector = make(auto_commit_enable=False)
+    first.set_consumer_rebalance_listener(listener)
+    [a] = first.create_message_streams({"t": 1})["t"]
+    assert sorted(read_until(a, 20)) == everything()
+    second = make(auto_commit_enable=False)
+    [b] = second.create_message_streams({"t": 1})["t"]
+    wait_until(lambda: len(first.assignment) == len(second.assignment) == 2, "two each")
+    assert read(b) == []
+    assert [call for call, _ in listener.calls] == ["release", "start", "release", "start"]
+    assert listener.calls[0] == ("release", {})
+    assert listener.calls[1] == ("start", {"t": [0, 1, 2, 3]})
+    assert listener.calls[2] == ("release", {"t": {0, 1, 2, 3}})
+
+
+def test_a_cooperative_member_goes_on_with_what_stays(broker: EmbeddedBroker, make: Make) -> None:
+    first = make(assignors=[CooperativeStickyAssignor()])
+    first.create_message_streams({"t": 1})
+    before = dict(first._member.streams.infos)
+    second = make(assignors=[CooperativeStickyAssignor()])
+    second.create_message_streams({"t": 1})
+    wait_until(lambda: len(first.assignment) == len(second.assignment) == 2, "two each")
+    assert all(info is before[tp] for tp, info in first._member.streams.infos.items())
+
+
+def test_a_commit_is_refused_for_what_is_not_ours(broker: EmbeddedBroker, make: Make) -> None:
+    connector = make()
+    connector.create_message_streams({"t": 1})
+    connector.commit_offsets({TopicPartition("t", 0): 3}, retry_on_failure=False)
+    with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
+        connector.commit_offsets({TopicPartition("other", 0): 3}, retry_on_failure=False)
+
+
+def test_nothing_is_handed_out_once_two_thirds_of_a_session_are_over_without_an_answer(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    fill(broker, 1_000, partitions=1)
+    connector = make({"session.timeout.ms": 600})
+    [stream] = connector.create_message_streams({"t": 1})["t"]
+    iterator = iter(stream)
+    next(iterator)
+    lease = connector._member.lease
+    assert lease.holds
+    broker.stop()
+    wait_until(lambda: not lease.holds, "the lease is over")
+    # Hundreds of records are here already, and may be somebody else's by now.
+    with pytest.raises(ConsumerTimeoutException):
+        next(iterator)
+
+
+def test_a_group_goes_on_when_its_coordinator_moves(make: Make) -> None:
+    with EmbeddedBroker(nodes=2, properties={"offsets.topic.num.partitions": "5"}) as broker:
+        broker.create_topic("t", 4)
+        fill(broker)
+        with CoordinatorConsumerConnector(config_of(broker), QUICK) as connector:
+            [stream] = connector.create_message_streams({"t": 1})["t"]
+            assert sorted(read_until(stream, 20)) == everything()
+            home = broker.coordinator("g")
+            assert home is not None
+            nodes = {address.broker_id for address in broker.addresses()}
+            broker.move_coordinator("g", min(nodes - {home}))
+            connector.commit_offsets()
+            fill(broker, 1)
+            assert len(read_until(stream, 4)) == 4
+
+
+def test_a_session_time_out_outside_the_brokers_limits_is_told_to_who_must_change_it(make: Make) -> None:
+    connector = make({"session.timeout.ms": 50, "heartbeat.interval.ms": 10})
+    with pytest.raises(InvalidSessionTimeoutException, match="limits of the brokers"):
+        connector.create_message_streams({"t": 1})
+
+
+def test_another_process_with_the_same_instance_id_ends_the_streams(broker: EmbeddedBroker, make: Make) -> None:
+    first = make({"group.instance.id": "one"})
+    [stream] = first.create_message_streams({"t": 1})["t"]
+    make({"group.instance.id": "one"}).create_message_streams({"t": 1})
+    wait_until(lambda: first._member.failure is not None, "it is fenced")
+    with pytest.raises(FencedInstanceIdException, match=r"group\.instance\.id"):
+        next(iter(stream))
+
+
+def test_without_a_broker_the_constructor_says_so_and_leaves_nothing_running(broker: EmbeddedBroker) -> None:
+    config = config_of(broker, bootstrap_servers="127.0.0.1:1", zookeeper_connection_timeout_ms=500)
+    with pytest.raises(BrokerUnreachable, match="none of 1 brokers answers"):
+        CoordinatorConsumerConnector(config)
+
+
+def test_brokers_must_be_named() -> None:
+    config = ConsumerConfig(group_id="g", zookeeper_connect="nowhere:2181")
+    with pytest.raises(InvalidConfigException, match=r"bootstrap\.servers is missing"):
+        CoordinatorConsumerConnector(config)
+
+
+def test_what_the_old_configuration_says_is_not_said_twice(broker: EmbeddedBroker) -> None:
+    config = config_of(broker, auto_commit_enable=False, auto_commit_interval_ms=700)
+    group = group_config_of(config, {"session.timeout.ms": "7000"})
+    assert (group.group_id, group.enable_auto_commit, group.auto_commit_interval_ms) == ("g", False, 700)
+    assert group.session_timeout_ms == 7_000
+    with pytest.raises(InvalidConfigException, match=r"group\.id: leave it out"):
+        group_config_of(config, {"group.id": "other"})
+
+
+def test_metrics_and_health_are_those_of_any_connector(broker: EmbeddedBroker, make: Make) -> None:
+    connector = make()
+    connector.create_message_streams({"t": 1})
+    told = connector.metrics()
+    assert told["group"] == "g"
+    assert told["counters"]["joined"] >= 1
+    connector._looker.begin_look()
+    health = connector._looker.health(2_000)
+    assert health.is_healthy, health.problems
+    assert health.look is not None
+    assert health.look.partitions_owned == 4
+    broker.stop()
+    wait_until(lambda: not connector._member.lease.holds, "the lease is over")
+    connector._looker.begin_look()
+    assert any("the group's coordinator has not answered" in why for why in connector._looker.health(2_000).problems)
