@@ -17,7 +17,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +74,11 @@ class Diary:
         self._writer = writer
         self._owned: set[Place] = set()
         self._has_joined = False
+
+    @property
+    def owned(self) -> frozenset[Place]:
+        """What it holds, as far as it was told."""
+        return frozenset(self._owned)
 
     def now_ms(self) -> int:
         return self._writer.now_ms()
@@ -314,11 +319,11 @@ class Program:
         self._is_stopping = True
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The program; gives its exit code."""
+def run_program(libraries: Mapping[str, Callable[[dict[str, str]], Library]], arguments: Sequence[str] | None) -> int:
+    """The program with these libraries; gives its exit code."""
     parser = argparse.ArgumentParser(prog="modern_program", description="A modern member that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
-    parser.add_argument("--library", choices=[*LIBRARIES], required=True)
+    parser.add_argument("--library", choices=[*libraries], required=True)
     parser.add_argument("--topic", action="append", required=True)
     parser.add_argument("--name", default="member", help="its name in the history")
     parser.add_argument("--handle-ms", type=int, default=0, help="the time that a message takes to process")
@@ -329,10 +334,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = parse_properties(decode_properties(given.file.read_bytes()))
     with HistoryWriter(Path("/dev/stdout")) as writer:
         diary = Diary(given.name, writer)
-        library = LIBRARIES[given.library](settings)
+        library = libraries[given.library](settings)
         program = Program(library, diary, handle_ms=given.handle_ms, commit_ms=given.commit_ms)
         return program.run(given.topic)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(LIBRARIES, None))

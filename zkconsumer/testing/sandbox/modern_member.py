@@ -15,9 +15,12 @@ from zkconsumer.testing.sandbox.python_member import understood
 from zkconsumer.testing.sandbox.runs import Run
 
 PROGRAM = "zkconsumer.testing.modern_program"
+OUR_PROGRAM = "bridge.testing.connector_program"
+"""Another process, started by its name: nothing of it is imported here."""
 
 JAVA = "java-"
-LIBRARIES = ("confluent", "kafka-python", "ours")
+OURS = "ours"
+LIBRARIES = ("confluent", "kafka-python", OURS)
 
 BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
@@ -97,7 +100,8 @@ class ModernMember(MemberProcess):
         config = properties(self.settings, self.run.root / self.name / "member.properties")
         words = [str(config), "--library", self.client, "--name", self._history_name]
         words += [word for topic in self._topics for word in ("--topic", topic)]
-        return PythonProcess(self.run, "member", self.name, PROGRAM, [*words, "--handle-ms", str(self._handle_ms)])
+        program = OUR_PROGRAM if self.client == OURS else PROGRAM
+        return PythonProcess(self.run, "member", self.name, program, [*words, "--handle-ms", str(self._handle_ms)])
 
     def _launch_java(self, release: str) -> ChildProcess:
         own = {

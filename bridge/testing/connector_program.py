@@ -1,0 +1,108 @@
+"""``CoordinatorConsumerConnector`` as a process of its own that writes down what it does, for ``testing.checker``.
+
+    python -m bridge.testing.connector_program FILE.properties --topic clicks [--name ours]
+
+The twin of ``zkconsumer.testing.modern_program``, with its words, settings, input and exit codes.  What is committed is
+what was processed; partitions are taken up and given back where the rebalance listener is told so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bridge.client.assignors import ASSIGNORS
+from bridge.client.config import SETTINGS
+from bridge.client.connector import CoordinatorConsumerConnector
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.subscription import ConsumerThreadId
+from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.streams import KafkaStream
+from zkconsumer.testing.modern_program import POLL_MS, Diary, Place, Record, run_program
+from zkconsumer.types import Hooks, TopicPartition
+
+SHARED = ("group.id", "enable.auto.commit", "auto.commit.interval.ms")
+"""What the old configuration says."""
+
+STREAMS = 1
+
+
+class Ours:
+    """The connector, with the surface of a client library."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        strategy = settings.get("partition.assignment.strategy", "range")
+        self._connector = CoordinatorConsumerConnector(
+            ConsumerConfig(
+                group_id=settings["group.id"],
+                client_id=settings.get("client.id", settings["group.id"]),
+                # Not asked, and to be given all the same.
+                zookeeper_connect="localhost:2181",
+                bootstrap_servers=settings["bootstrap.servers"],
+                metadata_max_age_ms=settings.get("metadata.max.age.ms", "5000"),
+                auto_offset_reset="smallest",
+                auto_commit_enable=False,
+                consumer_timeout_ms=POLL_MS,
+            ),
+            {key: value for key, value in settings.items() if key in SETTINGS and key not in SHARED},
+            assignors=[ASSIGNORS[strategy]()],
+            hooks=_Lost(self),
+        )
+        self.diary: Diary | None = None
+        self._stream: KafkaStream[Any, Any] | None = None
+
+    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+        self.diary = diary
+        self._connector.set_consumer_rebalance_listener(_Listener(diary))
+        streams = self._connector.create_message_streams(dict.fromkeys(topics, STREAMS))
+        [[self._stream]] = streams.values()
+
+    def poll(self) -> Iterable[Record]:
+        assert self._stream is not None, "subscribed before it polls"
+        try:
+            for message in self._stream:
+                yield message.topic, message.partition, message.offset
+        except ConsumerTimeoutException:
+            return
+
+    def commit(self, offsets: dict[Place, int]) -> None:
+        self._connector.commit_offsets({TopicPartition(*place): offset for place, offset in offsets.items()})
+
+    def close(self) -> None:
+        self._connector.close()
+
+
+class _Listener:
+    """Writes down what is taken up and given back."""
+
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
+
+    def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
+        places = {(topic, number) for topic, numbers in partitions.items() for number in numbers}
+        self._diary.revoked(places)
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, ConsumerThreadId]]) -> None:
+        places = {(topic, number) for topic, numbers in assignment.items() for number in numbers}
+        self._diary.assigned(places - self._diary.owned)
+
+
+class _Lost(Hooks):
+    """Writes down what was lost: nobody was asked before."""
+
+    def __init__(self, library: Ours) -> None:
+        self._library = library
+
+    def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
+        if self._library.diary is not None:
+            self._library.diary.lost([(tp.topic, tp.partition) for tp in partitions])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until told to stop."""
+    return run_program({"ours": Ours}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
