@@ -66,6 +66,7 @@ setup(
             "broker=bridge.commands.broker:broker",
             "spark=bridge.commands.spark:spark",
         ],
+        "zkconsumer.demo_brokers": ["bridge=bridge.testing.demo_brokers:DemoBrokers"],
     },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

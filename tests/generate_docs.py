@@ -20,6 +20,7 @@ from typing import TypeAlias
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bridge.broker import reference_page  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
 
@@ -288,9 +289,18 @@ def render_metrics(_: Sources) -> str:
     return METRICS_INTRODUCTION + "\n".join(rows) + "\n" + METRICS_AFTER + "\n".join(hooks) + "\n"
 
 
+def render_development_broker(_: Sources) -> str:
+    """The page ``development-broker.md``, which its tables write themselves."""
+    return reference_page.render()
+
+
 # --- the pages --------------------------------------------------------------------------------------------------
 
-PAGES: Mapping[str, Callable[[Sources], str]] = {"errors.md": render_errors, "metrics.md": render_metrics}
+PAGES: Mapping[str, Callable[[Sources], str]] = {
+    "errors.md": render_errors,
+    "metrics.md": render_metrics,
+    "development-broker.md": render_development_broker,
+}
 
 
 def main() -> int:

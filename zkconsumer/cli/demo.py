@@ -1,28 +1,69 @@
 """``zkconsumer demo``: the main job in ten seconds, without Java and without a server.
 
-A ZooKeeper and two brokers in memory; everything else is the real thing: the same connectors, the same bytes.
+A ZooKeeper in memory, and two brokers: in memory too, or, where a distribution names better ones by the entry point
+``zkconsumer.demo_brokers``, those.  Everything else is the real thing: the same connectors, the same bytes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from zkconsumer.streams import KafkaStream
 
 GROUP, TOPIC, PARTITIONS, MESSAGES_EACH = "demo", "clicks", 4, 25
 STEP_TIMEOUT_MS = 8_000
 LOOK_MS = 20
+
+BETTER_BROKERS = "zkconsumer.demo_brokers"
+"""Entry points of this group: called with ``zookeeper.connect`` and what makes a session there, gives ``Brokers``."""
+
+
+class Brokers(Protocol):
+    """What the demo asks of its brokers, which are registered in its ZooKeeper."""
+
+    words: str
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Make a topic; it may take a moment until it is in ZooKeeper."""
+
+    def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
+        """Store records."""
+
+    def stop(self) -> None:
+        """End them."""
+
+
+class MemoryBrokers:
+    """Those of the world."""
+
+    words = "A ZooKeeper and two brokers, in memory."
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self._world.create_topic(topic, partitions)
+
+    def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
+        self._world.cluster.append(topic, partition, values)
+
+    def stop(self) -> None:
+        """They go with the world."""
 
 
 class Reader:
@@ -61,16 +102,24 @@ class Seen:
 def demo(verbose: bool) -> None:
     """Show two members share a topic, a rebalance, a crash and a clean leave; no Java, no server."""
     logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="      log: %(message)s")
-    world = FakeWorld(brokers=2)
+    better = next(iter(entry_points(group=BETTER_BROKERS)), None)
+    world = FakeWorld(brokers=2) if better is None else FakeWorld(brokers=0, connect=BlockingConnection)
     with world:
-        _play(world)
+        brokers: Brokers = MemoryBrokers(world) if better is None else better.load()(ADDRESS, world.store)
+        try:
+            _play(world, brokers)
+        finally:
+            brokers.stop()
 
 
-def _play(world: FakeWorld) -> None:
+def _play(world: FakeWorld, brokers: Brokers) -> None:
     seen = Seen()
-    click.echo(f"A ZooKeeper and two brokers, in memory. Topic '{TOPIC}' has {PARTITIONS} partitions.")
-    world.create_topic(TOPIC, PARTITIONS)
-    _produce(world, "before anybody reads")
+    click.echo(f"{brokers.words} Topic '{TOPIC}' has {PARTITIONS} partitions.")
+    brokers.create_topic(TOPIC, PARTITIONS)
+    last = paths.partition_state(TopicPartition(TOPIC, PARTITIONS - 1))
+    if not isinstance(brokers, MemoryBrokers):
+        _wait_until("the topic is in ZooKeeper", lambda: world.zookeeper.data(last) is not None)
+    _produce(brokers, "before anybody reads")
 
     click.echo("\n1. 'anna' joins group 'demo' alone, so every partition is hers:")
     anna = Reader(world, "anna", seen)
@@ -80,7 +129,7 @@ def _play(world: FakeWorld) -> None:
     click.echo("\n2. 'bert' joins. Anna commits and gives up half; what she keeps is not paused:")
     bert = Reader(world, "bert", seen)
     _wait_until("both have their share", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
-    _produce(world, "for both")
+    _produce(brokers, "for both")
     _wait_until("both have read", lambda: len(seen.by) == 2 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages, bert {seen.count('bert')}")
     anna.connector.commit_offsets()
@@ -89,7 +138,7 @@ def _play(world: FakeWorld) -> None:
     click.echo("\n3. Anna's process dies (kill -9). Her session times out, and ZooKeeper removes her nodes:")
     world.kill(anna.connector)
     _wait_until("bert owns everything", lambda: set(_owners(world).values()) == {"bert"} and len(_owners(world)) == 4)
-    _produce(world, "after the crash")
+    _produce(brokers, "after the crash")
     _wait_until("bert has read on", lambda: len(seen.by) == 3 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"bert goes on where anna had committed; he has read {seen.count('bert')} messages")
 
@@ -103,9 +152,9 @@ def _play(world: FakeWorld) -> None:
     click.echo("Next: 'zkconsumer sandbox up' for real servers, or 'zkconsumer consume --help' for your own.")
 
 
-def _produce(world: FakeWorld, words: str) -> None:
+def _produce(brokers: Brokers, words: str) -> None:
     for partition in range(PARTITIONS):
-        world.cluster.append(TOPIC, partition, [f"{words} {n}".encode() for n in range(MESSAGES_EACH)])
+        brokers.append(TOPIC, partition, [f"{words} {n}".encode() for n in range(MESSAGES_EACH)])
 
 
 def _owners(world: FakeWorld) -> dict[int, str]:

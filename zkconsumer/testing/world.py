@@ -25,6 +25,7 @@ from zkconsumer.zk.security import OPEN, ZkSecurity, security_of
 from zkconsumer.zk.znodes import parse_offset, parse_owner
 
 if TYPE_CHECKING:
+    from zkconsumer.kafka.connection import Connect
     from zkconsumer.zk.store import ZkStore
 
 ADDRESS = "fake.invalid:2181"
@@ -32,11 +33,22 @@ ADDRESS = "fake.invalid:2181"
 
 
 class FakeWorld:
-    """One ensemble, one cluster.  A context manager: leaving it closes its connectors and stops the delivery thread."""
+    """One ensemble, one cluster.  A context manager: leaving it closes its connectors and stops the delivery thread.
 
-    def __init__(self, brokers: int = 1, *, release: str = NEWEST, has_multi_read: bool = True) -> None:
+    ``connect``: how connectors reach brokers that are not this cluster's but are registered in its ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        release: str = NEWEST,
+        has_multi_read: bool = True,
+        connect: Connect | None = None,
+    ) -> None:
         self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
         self.cluster = FakeCluster(brokers, release=release, zookeeper=self.zookeeper)
+        self.connect: Connect = self.cluster.connect if connect is None else connect
         self.stores: list[FakeZkStore] = []
         self.connectors: list[ZookeeperConsumerConnector] = []
         for address in self.cluster.addresses:
@@ -79,7 +91,7 @@ class FakeWorld:
         """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
         config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
         store = partial(self.store, security=security_of(config))
-        connector = ZookeeperConsumerConnector(config, store=store, connect=self.cluster.connect, hooks=hooks)
+        connector = ZookeeperConsumerConnector(config, store=store, connect=self.connect, hooks=hooks)
         self.connectors.append(connector)
         return connector
 

@@ -1,0 +1,82 @@
+"""The page ``migration_docs/reference/development-broker.md``, from the tables: releases, settings, limits.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from bridge.broker.config import BrokerConfig, TopicConfig
+from bridge.broker.connection import LOGIN_MS, READ_AHEAD_BYTES, SLOW_READER_MS
+from bridge.broker.log.producers import BATCHES_KEPT, PRODUCERS_MAX
+from bridge.broker.login import LOGIN_BYTES_MAX
+from bridge.broker.releases import NEWEST, RELEASES
+from bridge.coordinator.config import GroupConfig
+from zkconsumer.wire.schemas import APIS
+
+HEAD = f"""# The development broker
+<!-- Generated: python tests/generate_docs.py --write -->
+
+`zkconsumer broker` and `bridge.testing.EmbeddedBroker`. How to use them: [Run the development
+broker](../how-to/run-the-development-broker.md).
+
+## What it speaks, by release
+
+`--emulate RELEASE` (the default is {NEWEST}). The versions are those that real brokers of the release answer, of the
+APIs that are here; `format` is how records are stored.
+
+"""
+
+SETTINGS = """
+## Settings
+
+`--set KEY=VALUE`, or `properties=` of `EmbeddedBroker`: Kafka's own keys. Any other key is refused.
+
+| key | default |
+|---|---|
+"""
+
+OF_GROUPS = """
+The group coordinator's; defaults are those of the newest releases, and where an old release had another one, it has it
+here too. Unless you set them, `EmbeddedBroker` has `group.initial.rebalance.delay.ms=0` and
+`group.min.session.timeout.ms=100`.
+
+| key | default |
+|---|---|
+"""
+
+OF_TOPICS = """
+A topic's (CreateTopics); without one of its own it has the broker's. `cleanup.policy=compact` asks every record for a
+key; nothing is ever compacted.
+
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    names = list(RELEASES)
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines.append("| format | " + " | ".join(str(RELEASES[name].magic) for name in names) + " |")
+    for key in RELEASES[NEWEST].ranges:
+        spans = []
+        for name in names:
+            known = RELEASES[name].ranges.get(key)
+            spans.append("-" if known is None else "-".join(map(str, sorted({*known}))))
+        lines.append(f"| {APIS[key].name} | " + " | ".join(spans) + " |")
+    broker = [f"| `{c.metadata['key']}` | {_shown(c.default)} |" for c in fields(BrokerConfig)]
+    groups = [f"| `{c.metadata['kafka.key']}` | {c.default} |" for c in fields(GroupConfig)]
+    topics = [f"- `{c.metadata['key']}`" for c in fields(TopicConfig)]
+    limits = [
+        f"- a login takes at most {LOGIN_MS // 1000} s, and a frame before it has at most {LOGIN_BYTES_MAX} bytes",
+        f"- while a request waits, some {READ_AHEAD_BYTES // 1024} KiB of what follows it are read, and no more",
+        f"- a client that takes nothing of its answer for {SLOW_READER_MS // 1000} s loses its connection",
+        f"- a partition knows the last {BATCHES_KEPT} batches of {PRODUCERS_MAX} idempotent producers",
+    ]
+    parts = [HEAD, *_block(lines), SETTINGS, *_block(broker), OF_GROUPS, *_block(groups), OF_TOPICS, *_block(topics)]
+    return "".join([*parts, "\n## Limits that cannot be set\n\n", *_block(limits)])
+
+
+def _block(lines: list[str]) -> list[str]:
+    return [line + "\n" for line in lines]
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

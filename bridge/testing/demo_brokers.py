@@ -1,0 +1,32 @@
+"""The brokers of ``zkconsumer demo`` where the bridge is installed: two nodes of the embedded broker.
+
+Named by the entry point ``zkconsumer.demo_brokers``; what is asked of it is ``zkconsumer.cli.demo.Brokers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bridge.testing.embedded_broker import EmbeddedBroker
+from zkconsumer.zk.store import ZkStore
+
+
+class DemoBrokers:
+    """Started when it is made; registered in the ZooKeeper whose sessions ``zk_store`` makes."""
+
+    words = "A ZooKeeper in memory, and two nodes of the embedded broker on this machine."
+
+    def __init__(self, zookeeper: str, zk_store: Callable[[str, int], ZkStore]) -> None:
+        self._broker = EmbeddedBroker(nodes=2, zookeeper=zookeeper, zk_store=zk_store).start()
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """It is in ZooKeeper soon after."""
+        self._broker.create_topic(topic, partitions)
+
+    def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
+        """Store records."""
+        self._broker.append(topic, partition, values)
+
+    def stop(self) -> None:
+        """End it."""
+        self._broker.stop()

@@ -1,0 +1,79 @@
+"""What the broker claims of each release, compared with a real one of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.broker.releases import RELEASES
+from bridge.testing import EmbeddedBroker
+from tests.broker.fix_talk import TIMEOUT_MS, Talk
+from tests.fix_sandbox import require_releases, require_zookeeper
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.versions import negotiate
+from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.types import BrokerAddress
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.entries import Record
+
+KRAFT = ("4.1.1",)
+SHORT = ("1.1.1", "3.9.1")
+"""Those of every run; the others are nightly."""
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name in SHORT else pytest.param(name, marks=pytest.mark.nightly) for name in RELEASES],
+)
+def real(request: pytest.FixtureRequest) -> Iterator[tuple[str, BrokerAddress]]:
+    """A release, and where a real broker of it answers."""
+    name: str = request.param
+    require_releases(name)
+    require_zookeeper()
+    with Sandbox() as sandbox:
+        if name in KRAFT:
+            broker = sandbox.start_kraft_broker(name)
+        else:
+            sandbox.start_zookeeper()
+            broker = sandbox.start_broker(name)
+        host, _, port = sandbox.bootstrap.partition(":")
+        assert broker is not None
+        yield name, BrokerAddress(0, host, int(port.partition(",")[0]))
+
+
+def test_the_versions_are_those_of_the_real_broker(real: tuple[str, BrokerAddress]) -> None:
+    name, address = real
+    connection = BlockingConnection(address.host, address.port, client_id="c")
+    told = negotiate(connection, TIMEOUT_MS)
+    connection.close()
+    if not told.is_assumed:
+        assert {key: tuple(told.ranges[key]) for key in RELEASES[name].ranges} == {
+            key: tuple(known) for key, known in RELEASES[name].ranges.items()
+        }
+
+
+def refusals(talk: Talk, version: int) -> dict[str, int]:
+    """How it calls what it does not store."""
+    good = build_record_set([Record(0, 1_000, 0, None, b"v")], 2 if version >= 3 else version // 2)
+    newer = build_record_set([Record(0, 1_000, 0, None, b"v")], 2)
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    sent = {"flipped": bytes(flipped), "cut": good[:-1], "nothing": b"", "good": good}
+    if version < 3:
+        sent["newer"] = newer
+    else:
+        sent |= {"two batches": newer + newer, "older": build_record_set([Record(0, 1_000, 0, None, b"v")], 1)}
+    return {what: talk.produce("t", 0, version=version, records=data).error_code for what, data in sent.items()}
+
+
+def test_what_is_refused_is_refused_with_the_same_error(real: tuple[str, BrokerAddress]) -> None:
+    name, address = real
+    version = {"0.9.0.1": 1, "0.10.2.2": 2, "0.11.0.3": 3}.get(name, 5)
+    with EmbeddedBroker(release=name) as ours, Talk(ours.addresses()[0]) as mine, Talk(address) as theirs:
+        for talk in (mine, theirs):
+            while talk.metadata("t", version=0).topics[0].error_code:
+                pass
+        assert refusals(mine, version) == refusals(theirs, version)
