@@ -71,7 +71,7 @@ class StaticJoining(Rebalancing):
         """
         member = group.members.get(stored.new_member_id)
         is_current = group.is_(STABLE) and group.generation_id == stored.generation_id
-        if member is None or member.awaiting_join != stored.parked or not is_current:
+        if member is None or not is_current:
             return
         if error != Errors.NONE:
             refused = JoinGroupResult(

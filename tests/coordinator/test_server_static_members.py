@@ -12,6 +12,7 @@ from tests.coordinator.server_table import DELAY_MS, REBALANCE_MS, SESSION_MS, M
 BOTH = (("range", b"1"), ("roundrobin", b"2"))
 TURNED = (("roundrobin", b"2"), ("range", b"1"))
 LONG_MS = 10_000
+NAMES = ("leader", "follower", "third")
 
 
 def static_group(table: Table, **words: Any) -> tuple[Member, Member]:
@@ -359,6 +360,25 @@ def test_a_rebalance_that_begins_before_the_log_has_the_new_id_takes_the_member_
     assert table.joined(token).generation_id == table.joined(leads).generation_id == 2
     table.settle(7)
     assert table.group().has(table.answer(token).member_id)
+
+
+@pytest.mark.parametrize("append_error", [0, 19])
+def test_a_static_member_whose_group_rebalances_meanwhile_is_answered_by_that(append_error: int) -> None:
+    table = Table()
+    tokens = [table.join(instance_id=name, protocols=BOTH) for name in ("leader", "follower", "third")]
+    table.move(4 * DELAY_MS)
+    leader, follower, third = (table.joined(token) for token in tokens)
+    table.sync_all([replace(one, instance_id=name) for one, name in zip((leader, follower, third), NAMES, strict=True)])
+    table.holds_appends = True
+    token = rejoin(table, "follower")
+    rejoin(table, "leader", leader.member_id)
+    table.settle(append_error)
+    assert not table.is_answered(token)
+    rejoin(table, "third", third.member_id)
+    again = table.joined(token)
+    assert again.generation_id == 2
+    assert again.member_id != follower.member_id
+    assert table.group().num_members_awaiting_join == 0
 
 
 def test_a_static_member_that_comes_back_to_a_group_that_waits_for_its_leader_makes_it_begin_anew() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.coordinator.server_table import REBALANCE_MS, SESSION_MS, Member, Table
 
 LONG_MS = 5_000
+OTHER = (("range", b"other"),)
 
 
 def error(table: Table, token: int) -> int:
@@ -120,6 +121,22 @@ def test_an_assignment_that_the_group_has_gone_beyond_is_not_delivered() -> None
     table.settle()
     assert table.state() == "PreparingRebalance"
     assert table.group().get(follower.member_id).assignment == b""
+
+
+def test_an_assignment_of_the_generation_before_is_not_delivered_to_the_next() -> None:
+    table = Table()
+    leader, follower = table.rebalanced(2)
+    table.holds_appends = True
+    table.sync(leader, {follower.member_id: b"old"})
+    again = [table.join(member_id=member.member_id, protocols=OTHER) for member in (leader, follower)]
+    members = [table.joined(token) for token in again]
+    assert [member.generation_id for member in members] == [2, 2]
+    parked = table.sync(members[1])
+    table.settle()
+    assert (table.state(), table.is_answered(parked)) == ("CompletingRebalance", False)
+    table.sync(members[0], {follower.member_id: b"new"})
+    table.settle()
+    assert table.answer(parked).assignment == b"new"
 
 
 def test_a_leader_that_syncs_again_before_the_log_has_its_assignment_does_not_write_another() -> None:
