@@ -254,7 +254,9 @@ def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Reade
             lines.append(f"    o.{field.name} = default_{field.name}()")
     if flexible:
         scope["read_tags"] = _tags_reader(_tagged(cls, version), version)
-        lines.append("    read_tags(r, o)")
+        # Nearly every message has no tags at all: one byte.
+        lines += ["    if r.pos < r.end and not r.data[r.pos]:", "        r.pos += 1"]
+        lines += ["    else:", "        read_tags(r, o)"]
     lines.append("    return o")
     decode: Callable[[Reader], C] = _function("decode", lines, scope)
     return decode
@@ -288,9 +290,11 @@ def _make_encoder(cls: type[C], version: int, flexible: bool) -> Callable[[bytea
             is_nullable = version in column.nullable
             scope[f"write{number}"] = column.kind.writer(names[0], version, flexible, is_nullable)
             lines.append(f"    write{number}(out, o.{names[0]})")
-    if flexible:
+    if flexible and _tagged(cls, version):
         scope["write_tags"] = _tags_writer(_tagged(cls, version), version)
         lines.append("    write_tags(out, o)")
+    elif flexible:
+        lines.append("    out.append(0)")
     lines.append("    return None")
     encode: Callable[[bytearray, C], None] = _function("encode", lines, scope)
     return encode
