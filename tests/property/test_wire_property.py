@@ -84,7 +84,7 @@ ORACLES = {
 
 
 @every_version
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_a_request_is_read_as_it_was_written(api: Api[Any, Any], version: int, data: st.DataObject) -> None:
     body = data.draw(messages(api.request, version))
@@ -98,7 +98,7 @@ def test_a_request_is_read_as_it_was_written(api: Api[Any, Any], version: int, d
 
 
 @every_version
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_an_answer_is_read_as_it_was_written(api: Api[Any, Any], version: int, data: st.DataObject) -> None:
     body = data.draw(messages(api.response, version))
@@ -111,7 +111,7 @@ def test_an_answer_is_read_as_it_was_written(api: Api[Any, Any], version: int, d
 
 @both_directions
 @every_version
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_the_bytes_are_those_of_kafka_python(
     direction: str, api: Api[Any, Any], version: int, data: st.DataObject
