@@ -103,6 +103,8 @@ class ConsumerCoordinator(AbstractCoordinator):
         self.exit = Exit.NONE
         self._joined_topics: frozenset[str] | None = None
         self._assignment_snapshot: dict[str, int] | None = None
+        self._divided: dict[str, int] | None = None
+        """By what this process divided last, whatever became of its membership since."""
         self._owned_generation = NO_GENERATION
         self._hand_back: HandBack | None = None
         self._taking_up: _TakingUp | None = None
@@ -373,7 +375,9 @@ class ConsumerCoordinator(AbstractCoordinator):
         shares: Mapping[str, bytes] = {}
         if not skip_assignment:
             shares = perform_assignment(assignor, self.protocol, partitions, subscriptions)
-        self._assignment_snapshot = partitions
+            self._divided = partitions
+        # The share that stands was divided by what there was then: what has changed since is a reason to rebalance.
+        self._assignment_snapshot = partitions if self._divided is None else self._divided
         self.outbox.note("assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment)
         return shares
 

@@ -434,10 +434,13 @@ def test_a_refused_heartbeat_resets_the_generation_and_what_was_owned_is_lost(er
     assert member.sent(JOIN_GROUP).member_id == member_id
 
 
-def test_an_unexpected_answer_to_a_heartbeat_is_told_to_the_program_and_heartbeats_go_on() -> None:
+@pytest.mark.parametrize(("error", "kind"), [(-1, BrokerError), (30, GroupAuthorizationException)])
+def test_an_unexpected_answer_to_a_heartbeat_is_told_to_the_program_and_heartbeats_go_on(
+    error: int, kind: type[Exception]
+) -> None:
     member = Member()
     member.join(T[:1])
-    assert isinstance(raised(member.beat(-1)).error, BrokerError)
+    assert isinstance(raised(member.beat(error)).error, kind)
     member.wait(200)
     assert member.has_open(HEARTBEAT)
 

@@ -352,6 +352,17 @@ def test_a_static_leader_that_came_back_watches_the_topics_also_when_the_share_s
     assert next_join(member) == "cached metadata has changed"
 
 
+def test_a_static_leader_whose_share_stands_sees_what_changed_while_it_was_out() -> None:
+    member = Member(group_instance_id="one")
+    leader(member)
+    member.beat(UNKNOWN_MEMBER)
+    member.metadata(t=2)
+    next_join(member)
+    member.joined(1, leader="me", skip_assignment=True)
+    member.synced(T[:1])
+    assert next_join(member) == "cached metadata has changed"
+
+
 def test_a_new_subscription_is_joined_with(member: Member) -> None:
     member.join(T[:1])
     only(member.subscribe("t", "u"), do.NeedMetadata)
@@ -710,6 +721,15 @@ def test_unsubscribing_gives_back_and_leaves(member: Member) -> None:
     assert member.machine.generation == NO_GENERATION
     member.wait(60_000)
     assert not member.open
+
+
+def test_unsubscribing_commits_what_it_gives_back() -> None:
+    member = Member(auto_commit=True)
+    member.join(T[:1])
+    member.hear(ev.Unsubscribed())
+    member.hear(ev.PositionsCollected({T[0]: Offset(5)}))
+    assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 1
+    assert callbacks(member.committed()) == [(Callback.REVOKED, frozenset(T[:1]))]
 
 
 def test_unsubscribing_after_dropping_out_loses(member: Member) -> None:

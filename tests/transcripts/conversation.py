@@ -10,12 +10,15 @@ lives now.
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import pytest
 
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
@@ -62,14 +65,35 @@ class BadTranscript(Exception):
     """A line of a transcript cannot be understood."""
 
 
-def transcripts() -> list[Path]:
-    """Every transcript, in the order of their names."""
-    return sorted(HERE.glob("*.txt"))
+class Talk(Protocol):
+    """Who answers in a transcript."""
+
+    def set(self, line: str) -> None: ...
+    def hear(self, text: str) -> list[str]: ...
+    def state(self) -> str: ...
 
 
-def rewritten(path: Path) -> str:
+def transcripts(folder: Path = HERE) -> list[Path]:
+    """Every transcript of a folder, in the order of their names."""
+    return sorted(folder.glob("*.txt"))
+
+
+def compare(path: Path, should_be: str, *, rewrites: bool) -> None:
+    """Fails where a transcript differs from what it should be, or writes it anew."""
+    if rewrites:
+        path.write_text(should_be, encoding="utf-8")
+        return
+    found = path.read_text(encoding="utf-8")
+    if found != should_be:
+        lines = difflib.unified_diff(
+            found.splitlines(), should_be.splitlines(), path.name, "what is said now", lineterm=""
+        )
+        pytest.fail("\n".join(lines), pytrace=False)
+
+
+def rewritten(path: Path, talk: Talk | None = None) -> str:
     """The transcript as it should be: the inputs and comments as they stand, outputs and states generated."""
-    talk = Conversation()
+    talk = talk or Conversation()
     lines: list[str] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -347,6 +371,7 @@ class Conversation:
             if self._asked.get(kind):
                 return ev.ListenerReturned(self._answered(kind).ticket, call, why)
         raise BadTranscript("the listener was not called")
+
     def _hear_fetched(self, rest: str) -> ev.Event:
         command = self._answered(do.FetchOffsets)
         items = dict(_pairs(shlex.split(rest)))

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 import pytest
 
-from tests.transcripts.conversation import rewritten, transcripts
+from tests.transcripts.conversation import compare, rewritten, transcripts
 
 
 @pytest.mark.parametrize("path", transcripts(), ids=lambda path: path.stem)
 def test_a_transcript_says_what_the_group_says(path: Path, request: pytest.FixtureRequest) -> None:
-    should_be = rewritten(path)
-    if request.config.getoption("--rewrite", default=False):
-        path.write_text(should_be, encoding="utf-8")
-        return
-    found = path.read_text(encoding="utf-8")
-    if found != should_be:
-        lines = difflib.unified_diff(
-            found.splitlines(), should_be.splitlines(), path.name, "what the group says now", lineterm=""
-        )
-        pytest.fail("\n".join(lines), pytrace=False)
+    compare(path, rewritten(path), rewrites=request.config.getoption("--rewrite", default=False))
 
 
 @pytest.mark.parametrize("path", transcripts(), ids=lambda path: path.stem)
