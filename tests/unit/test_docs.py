@@ -16,6 +16,7 @@ from typing import Any
 import click
 import pytest
 
+from bridge.client.config import SETTINGS as MODERN
 from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.option_table import GROUP, KAFKA, OWN
 from tests.generate_docs import (
@@ -201,7 +202,7 @@ def test_a_command_that_is_not_known_is_found(wrong: str) -> None:
 
 
 def known_keys() -> set[str]:
-    return {row.key for row in ConsumerConfig.describe()} | OWN.keys() | GROUP.keys() | KAFKA.keys()
+    return {row.key for row in ConsumerConfig.describe()} | OWN.keys() | GROUP.keys() | KAFKA.keys() | MODERN.keys()
 
 
 TABLES_OF_KEYS = (REFERENCE / "config.md", REFERENCE / "development-broker.md")
