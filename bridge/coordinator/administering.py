@@ -28,6 +28,9 @@ from zkconsumer.wire.schemas.offset_delete import (
     OffsetDeleteTopicResponse,
 )
 
+GROUP_TYPE = "classic"
+"""What ListGroups calls all groups of this protocol (from version 5, 3.8); those of KIP-848 are of other types."""
+
 UNKNOWN_GROUP_FROM = 6
 """The version of DescribeGroups from which a group that there is not is an error (4.0)."""
 
@@ -49,8 +52,10 @@ class Administering(Rebalancing):
             return _described(group_id, error=refused, state="")
         group = self._visible(group_id)
         if group is None:
-            error = Errors.GROUP_ID_NOT_FOUND if version >= UNKNOWN_GROUP_FROM else Errors.NONE
-            return _described(group_id, error=error, state=DEAD.value)
+            if version < UNKNOWN_GROUP_FROM:
+                return _described(group_id, error=Errors.NONE, state=DEAD.value)
+            words = f"Group {group_id} not found."
+            return _described(group_id, error=Errors.GROUP_ID_NOT_FOUND, state=DEAD.value, words=words)
         protocol = group.protocol_name if group.is_(STABLE) else None
         return DescribedGroup(
             group_id=group_id,
@@ -64,11 +69,18 @@ class Administering(Rebalancing):
         """The groups of this broker; while some are not loaded yet the answer has what there is, and says so (14)."""
         body: ListGroupsRequest = request.body
         states = {state.lower() for state in body.states_filter}
+        types = {group_type.lower() for group_type in body.types_filter}
         groups = [
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=name)
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=name,
+                group_type=GROUP_TYPE,
+            )
             for group in self.manager.current_groups()
             if self._visible(group.group_id) is not None
             and ((name := self._state_name(group)).lower() in states or not states)
+            and (GROUP_TYPE in types or not types)
         ]
         error = Errors.COORDINATOR_LOAD_IN_PROGRESS if self.manager.loading_partitions else Errors.NONE
         if not self.is_active:
@@ -161,9 +173,15 @@ class Administering(Rebalancing):
         self.reply(deleted.parked, OffsetDeleteResponse(topics=topics))
 
 
-def _described(group_id: str, *, error: int, state: str) -> DescribedGroup:
+def _described(group_id: str, *, error: int, state: str, words: str | None = None) -> DescribedGroup:
     return DescribedGroup(
-        error_code=error, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[]
+        error_code=error,
+        error_message=words,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
     )
 
 

@@ -353,8 +353,9 @@ class Table:
         assert isinstance(described, DescribedGroup)
         return described
 
-    def list_groups(self, *states: str) -> ListGroupsResponse:
-        answer = self.answer(self.send(LIST, 4, ListGroupsRequest(states_filter=list(states))))
+    def list_groups(self, *states: str, types: tuple[str, ...] = ()) -> ListGroupsResponse:
+        body = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        answer = self.answer(self.send(LIST, 5, body))
         assert isinstance(answer, ListGroupsResponse)
         return answer
 

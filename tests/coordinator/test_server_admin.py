@@ -45,6 +45,13 @@ def test_groups_are_listed_by_state() -> None:
     assert listed(table, "nonsense") == {}
 
 
+def test_groups_are_listed_by_type_and_all_are_of_one() -> None:
+    table = Table()
+    table.stable()
+    assert [row.group_type for row in table.list_groups(types=("Classic", "consumer")).groups] == ["classic"]
+    assert table.list_groups(types=("consumer",)).groups == []
+
+
 def test_an_unknown_group_is_dead() -> None:
     described = Table().describe()
     assert (described.error_code, described.group_state, described.members) == (0, "Dead", [])

@@ -305,7 +305,10 @@ def test_the_state_in_which_the_leader_is_waited_for_has_a_new_name(release: str
 def test_an_unknown_group_is_dead_and_from_version_6_on_an_error(release: str) -> None:
     table = at(release)
     assert (table.describe(version=5).group_state, table.describe(version=5).error_code) == ("Dead", 0)
-    assert (table.describe(version=6).group_state, table.describe(version=6).error_code) == ("Dead", 69)
+    described = table.describe(version=6)
+    assert (described.group_state, described.error_code) == ("Dead", 69)
+    assert described.error_message == "Group g not found."
+    assert table.describe(version=5).error_message is None
 
 
 @pytest.mark.parametrize(("release", "of_the_log"), releases_from("4.1.1"))
