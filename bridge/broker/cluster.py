@@ -14,7 +14,7 @@ from bridge.broker.node import Node
 from bridge.broker.releases import Release
 from bridge.broker.timers import Scheduler
 from bridge.broker.topics import OFFSETS_TOPIC, Partition, Topic, Topics
-from bridge.coordinator.kafka_apis import Authorizer, OffsetsInZooKeeper, Operation
+from bridge.coordinator.calls import Authorizer, OffsetsInZooKeeper, Operation
 from zkconsumer.errors import UsageError
 from zkconsumer.types import BrokerAddress
 

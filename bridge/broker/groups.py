@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from bridge.broker.timers import Scheduler, Timers
 from bridge.broker.topics import OFFSETS_TOPIC, Topics
+from bridge.coordinator.calls import Call
 from bridge.coordinator.commands import Append, CancelTimer, Command, Load, Note, Reply, SetTimer
 from bridge.coordinator.events import (
     Appended,
@@ -29,7 +30,6 @@ from bridge.coordinator.events import (
     Token,
     TopicsDeleted,
 )
-from bridge.coordinator.kafka_apis import Call
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NOT_LEADER_OR_FOLLOWER
 from zkconsumer.wire.entries import Record

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from bridge.broker import apis
 from bridge.broker.groups import Groups
 from bridge.broker.topics import OFFSETS_TOPIC, Partition
-from bridge.coordinator.kafka_apis import Call, KafkaApis, Operation, Reply
+from bridge.coordinator.calls import Call, Operation, Reply
+from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     NOT_LEADER_OR_FOLLOWER,
@@ -24,7 +25,7 @@ from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
     from bridge.broker.cluster import Cluster
-    from bridge.coordinator.kafka_apis import OffsetsInZooKeeper
+    from bridge.coordinator.calls import OffsetsInZooKeeper
 
 UNKNOWN_EPOCH = -1
 

@@ -11,7 +11,7 @@ from bridge.broker.cluster import everybody_may
 from bridge.broker.listeners import Listener, check_listeners
 from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST, release_named
-from bridge.coordinator.kafka_apis import Authorizer
+from bridge.coordinator.calls import Authorizer
 from zkconsumer.errors import InvalidConfigException, UsageError
 
 NODES_MAX = 100

@@ -20,7 +20,7 @@ from bridge.broker.releases import NEWEST
 from bridge.broker.server import BrokerServer
 from bridge.broker.settings import BrokerSettings, TlsFiles
 from bridge.broker.topics import OFFSETS_TOPIC, Partition
-from bridge.coordinator.kafka_apis import Authorizer
+from bridge.coordinator.calls import Authorizer
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
 from zkconsumer.types import BrokerAddress

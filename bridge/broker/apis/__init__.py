@@ -30,7 +30,7 @@ from zkconsumer.wire.schemas import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call, Handler
+    from bridge.coordinator.calls import Call, Handler
 
 _AT_ONCE: dict[int, Callable[[Node, Call], Any]] = {
     METADATA.key: metadata,

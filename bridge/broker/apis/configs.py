@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bridge.broker.config import Row, broker_rows, topic_rows
 from bridge.broker.topics import is_legal_name
-from bridge.coordinator.kafka_apis import Operation
+from bridge.coordinator.calls import Operation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
@@ -25,7 +25,7 @@ from zkconsumer.wire.schemas.describe_configs import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call
+    from bridge.coordinator.calls import Call
 
 NODE = 4
 """``resource_type`` of a broker."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.broker.log.produced import converted
 from bridge.broker.topics import Partition
-from bridge.coordinator.kafka_apis import Operation
+from bridge.coordinator.calls import Operation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -35,7 +35,7 @@ from zkconsumer.wire.schemas.fetch import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call
+    from bridge.coordinator.calls import Call
 
 AT_LEAST_ONE_FROM = 3
 """The version from which the first entry comes whole whatever its size (0.10.1, KIP-74)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.broker.topics import Partition
-from bridge.coordinator.kafka_apis import Operation
+from bridge.coordinator.calls import Operation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -30,7 +30,7 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call
+    from bridge.coordinator.calls import Call
 
 NEWEST_TIMESTAMP_TIME, EARLIEST_LOCAL_TIME, LATEST_TIERED_TIME = -3, -4, -5
 """Times with a meaning: the record with the highest timestamp (3.0, KIP-734), and two of tiered storage."""

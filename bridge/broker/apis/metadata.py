@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Partition, Topic, is_legal_name
-from bridge.coordinator.kafka_apis import Operation
+from bridge.coordinator.calls import Operation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
@@ -28,7 +28,7 @@ from zkconsumer.wire.schemas.metadata import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call
+    from bridge.coordinator.calls import Call
 
 ALL_TOPICS_IS_NULL_FROM = 1
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.broker.connection import HANG_UP
 from bridge.broker.log.produced import Refused, check
 from bridge.broker.topics import INTERNAL
-from bridge.coordinator.kafka_apis import NO_TRANSACTIONS, Operation
+from bridge.coordinator.calls import NO_TRANSACTIONS, Operation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
@@ -29,7 +29,7 @@ from zkconsumer.wire.schemas.produce import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call
+    from bridge.coordinator.calls import Call
 
 TOPIC_IDS_FROM = 13
 ACKS = (-1, 0, 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridge.broker.config import read_topic_config, topic_rows
 from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Topic, is_legal_name
-from bridge.coordinator.kafka_apis import Operation
+from bridge.coordinator.calls import Operation
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import (
     INVALID_CONFIG,
@@ -42,7 +42,7 @@ from zkconsumer.wire.schemas.delete_topics import (
 if TYPE_CHECKING:
     from bridge.broker.cluster import Cluster
     from bridge.broker.node import Node
-    from bridge.coordinator.kafka_apis import Call
+    from bridge.coordinator.calls import Call
 
 PARTITIONS_MAX = 10_000
 """How many partitions one topic may have here; each costs some memory whether it is used or not."""

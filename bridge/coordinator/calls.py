@@ -1,0 +1,85 @@
+"""A request on its way to its answer, and what is asked of the broker around the coordinator.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import Api
+
+Reply: TypeAlias = Callable[[Any], None]
+Handler: TypeAlias = Callable[["Call"], None]
+
+NO_TRANSACTIONS = "this development broker has no transactions"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, and where its answer goes: ``reply`` is called once, now or later, with a response of its API."""
+
+    api: Api[Any, Any]
+    version: int
+    body: Any
+    client_id: str
+    client_host: str
+    principal: str
+    listener: str
+    reply: Reply
+
+
+class Operation(Enum):
+    """What somebody wants to do with a group or a topic."""
+
+    READ = "Read"
+    WRITE = "Write"
+    DESCRIBE = "Describe"
+    DELETE = "Delete"
+    CREATE = "Create"
+
+
+class Authorizer(Protocol):
+    """Who may do what."""
+
+    def __call__(self, principal: str, operation: Operation, resource: str, name: str) -> bool:
+        """``resource`` is ``group`` or ``topic``."""
+
+
+class OffsetsInZooKeeper(Protocol):
+    """The store of OffsetCommit and OffsetFetch v0: ``/consumers/G/offsets/T/P``, decimal text."""
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], done: Callable[[dict[TopicPartition, int]], None]
+    ) -> None:
+        """Write; ``done`` is given an error code for each."""
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, int | None]], None]
+    ) -> None:
+        """Read; ``done`` is given an offset for each, None where there is none."""
+
+
+class Broker(Protocol):
+    """What is asked of the broker around the coordinator."""
+
+    def partitions_of(self, topic: str) -> int | None:
+        """How many partitions a topic has; None: there is none of this name."""
+
+    def offsets_partitions(self) -> int | None:
+        """How many partitions ``__consumer_offsets`` has; None: it is being made now."""
+
+    def coordinator_of(self, partition: int, listener: str) -> BrokerAddress | None:
+        """Who leads a partition of ``__consumer_offsets``, where a client of this listener reaches it."""
+
+    def ask_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+        """Give a request to this broker's ``GroupCoordinator``."""
+
+    @property
+    def offsets_in_zookeeper(self) -> OffsetsInZooKeeper | None:
+        """None: there is no ZooKeeper."""
+
+    @property
+    def checks_partitions_of_commits(self) -> bool:
+        """See ``Behaviour``."""

@@ -1,0 +1,218 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete before the coordinator: rights, topics, and version 0.  Pure.
+
+In this order: may the asker use the group (30); may it use each topic (29); is each topic, and each partition, there
+(3).  What is left is asked of the coordinator, or (version 0) of ZooKeeper, and the answer is put together in the
+order of the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bridge.coordinator.calls import Authorizer, Broker, Call, Operation
+from bridge.coordinator.group_refusals import commit_refused, refused
+from zkconsumer.kafka.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
+    ErrorCode,
+)
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from zkconsumer.wire.schemas.offset_delete import OffsetDeletePartitionResponse, OffsetDeleteTopicResponse
+from zkconsumer.wire.schemas.offset_fetch import (
+    OffsetFetchPartitionResponse,
+    OffsetFetchResponse,
+    OffsetFetchTopicResponse,
+)
+
+
+class OffsetApis:
+    """One broker's."""
+
+    def __init__(self, broker: Broker, may: Authorizer) -> None:
+        self._broker = broker
+        self._may = may
+
+    def handle_offset_commit_request(self, call: Call) -> None:
+        """Version 0 goes to ZooKeeper; the rest, for topics that are there, to the coordinator."""
+        body = call.body
+        if not self._may(call.principal, Operation.READ, "group", body.group_id):
+            call.reply(commit_refused(body, GROUP_AUTHORIZATION_FAILED))
+            return
+        checks_partitions = call.version == 0 or self._broker.checks_partitions_of_commits
+        wrong: dict[TopicPartition, int] = {}
+        for topic in body.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                code = self._topic_error(call, tp, Operation.READ, checks_partitions)
+                if code is not NONE:
+                    wrong[tp] = code.code
+        right = [
+            replace(topic, partitions=kept)
+            for topic in body.topics
+            if (kept := [p for p in topic.partitions if TopicPartition(topic.name, p.partition_index) not in wrong])
+        ]
+        if not right:
+            call.reply(_committed(body, wrong))
+        elif call.version == 0:
+            self._commit_in_zookeeper(call, right, wrong)
+        elif not wrong:
+            self._broker.ask_coordinator(call, body, call.reply)
+        else:
+
+            def reply(answer: Any) -> None:
+                codes = {
+                    TopicPartition(topic.name, partition.partition_index): partition.error_code
+                    for topic in answer.topics
+                    for partition in topic.partitions
+                }
+                call.reply(_committed(body, wrong | codes))
+
+            self._broker.ask_coordinator(call, replace(body, topics=right), reply)
+
+    def _commit_in_zookeeper(self, call: Call, topics: list[Any], wrong: dict[TopicPartition, int]) -> None:
+        store = self._broker.offsets_in_zookeeper
+        if store is None:
+            call.reply(commit_refused(call.body, UNSUPPORTED_VERSION))
+            return
+        offsets = {
+            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+            for topic in topics
+            for partition in topic.partitions
+        }
+        store.commit(call.body.group_id, offsets, lambda codes: call.reply(_committed(call.body, wrong | codes)))
+
+    def handle_offset_fetch_request(self, call: Call) -> None:
+        """Version 0 reads ZooKeeper; the rest is asked of the coordinator."""
+        if call.version == 0:
+            self._fetch_from_zookeeper(call)
+            return
+        names = [group.group_id for group in call.body.groups] or [call.body.group_id]
+        if any(not self._may(call.principal, Operation.DESCRIBE, "group", name) for name in names):
+            call.reply(refused(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
+            return
+
+        def reply(body: Any) -> None:
+            for part in [body, *body.groups]:
+                part.topics = [self._seen(call, topic) for topic in part.topics]
+            call.reply(body)
+
+        self._broker.ask_coordinator(call, call.body, reply)
+
+    def _seen(self, call: Call, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
+        """Offsets of a topic that the asker may not see are not told."""
+        if self._may(call.principal, Operation.DESCRIBE, "topic", topic.name):
+            return topic
+        return _not_fetched(topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED)
+
+    def _fetch_from_zookeeper(self, call: Call) -> None:
+        body = call.body
+        store = self._broker.offsets_in_zookeeper
+        if not self._may(call.principal, Operation.DESCRIBE, "group", body.group_id):
+            call.reply(refused(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
+            return
+        if store is None:
+            call.reply(refused(call.api, call.version, body, UNSUPPORTED_VERSION))
+            return
+        asked = [TopicPartition(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
+        errors = {tp: self._topic_error(call, tp, Operation.DESCRIBE, True) for tp in asked}
+
+        def told(tp: TopicPartition, offset: int | None) -> OffsetFetchPartitionResponse:
+            code = errors[tp]
+            if code is NONE and offset is None:
+                code = UNKNOWN_TOPIC_OR_PARTITION
+            return OffsetFetchPartitionResponse(
+                partition_index=tp.partition,
+                committed_offset=-1 if offset is None or code is not NONE else offset,
+                error_code=code.code,
+            )
+
+        def reply(offsets: dict[TopicPartition, int | None]) -> None:
+            topics = [
+                OffsetFetchTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        told(TopicPartition(topic.name, index), offsets.get(TopicPartition(topic.name, index)))
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in body.topics
+            ]
+            call.reply(OffsetFetchResponse(topics=topics))
+
+        store.fetch(body.group_id, [tp for tp in asked if errors[tp] is NONE], reply)
+
+    def handle_offset_delete_request(self, call: Call) -> None:
+        """For topics that are there and that the asker may read."""
+        body = call.body
+        if not self._may(call.principal, Operation.DELETE, "group", body.group_id):
+            call.reply(refused(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
+            return
+        wrong: list[OffsetDeleteTopicResponse] = []
+        right = []
+        for topic in body.topics:
+            kept, barred = [], []
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                code = self._topic_error(call, tp, Operation.READ, True)
+                if code is NONE:
+                    kept.append(partition)
+                else:
+                    barred.append(OffsetDeletePartitionResponse(partition_index=tp.partition, error_code=code.code))
+            if kept:
+                right.append(replace(topic, partitions=kept))
+            if barred:
+                wrong.append(OffsetDeleteTopicResponse(name=topic.name, partitions=barred))
+
+        def reply(answer: Any) -> None:
+            if not answer.error_code:
+                answer.topics = [*answer.topics, *wrong]
+            call.reply(answer)
+
+        self._broker.ask_coordinator(call, replace(body, topics=right), reply)
+
+    def _topic_error(self, call: Call, tp: TopicPartition, operation: Operation, checks_partition: bool) -> ErrorCode:
+        if not self._may(call.principal, operation, "topic", tp.topic):
+            return TOPIC_AUTHORIZATION_FAILED
+        partitions = self._broker.partitions_of(tp.topic)
+        if partitions is None or (checks_partition and not 0 <= tp.partition < partitions):
+            return UNKNOWN_TOPIC_OR_PARTITION
+        return NONE
+
+
+def _committed(body: Any, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
+    """The answer in the order of the question."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitTopicResponse(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitPartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=codes.get(TopicPartition(topic.name, partition.partition_index), 0),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _not_fetched(topic: str, partitions: list[int], code: ErrorCode) -> OffsetFetchTopicResponse:
+    return OffsetFetchTopicResponse(
+        name=topic,
+        partitions=[
+            OffsetFetchPartitionResponse(partition_index=index, committed_offset=-1, error_code=code.code)
+            for index in partitions
+        ],
+    )
