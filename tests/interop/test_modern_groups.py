@@ -14,9 +14,11 @@ import pytest
 from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.fix_modern import ModernClusters
 from tests.fix_sandbox import require_releases
+from tests.interop.probe.target import Probe, Server
 from zkconsumer.testing.lab import ModernLab
 from zkconsumer.testing.sandbox import Load, Sandbox
-from zkconsumer.testing.sandbox.modern_member import JAVA
+from zkconsumer.testing.sandbox.modern_member import JAVA, OURS
+from zkconsumer.testing.sandbox.waiting import HOST
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
 
@@ -50,6 +52,12 @@ SCENARIOS = [
     scenario("4.1.1", "java-2.8.2", "java-3.9.1", "java-4.1.1"),
     scenario("4.1.1", "java-4.1.1", C, PYTHON),
     scenario("4.1.1", "java-4.1.1", C, "java-3.9.1", strategy="cooperative-sticky"),
+    scenario("3.9.1", OURS, "java-3.9.1", C),
+    scenario("3.9.1", C, OURS, "java-2.8.2", strategy="cooperative-sticky"),
+    scenario("1.1.1", OURS, "java-0.9.0.1", PYTHON),
+    scenario("0.11.0.3", OURS, "java-2.8.2", C, strategy="roundrobin"),
+    scenario("0.9.0.1", "java-0.9.0.1", OURS, C),
+    scenario("4.1.1", OURS, "java-4.1.1", PYTHON),
 ]
 
 
@@ -117,9 +125,42 @@ def test_a_group_of_several_libraries_lives_through_every_change(
         live_through(lab, broker, clients, die_and_come_back)
 
 
+REPLICATED = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "4"}
+
+TWO_BROKERS = [
+    pytest.param("3.9.1", ("java-3.9.1", C, OURS), id="3.9.1"),
+    pytest.param("1.1.1", ("java-0.9.0.1", C, PYTHON), id="1.1.1"),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("broker", "clients"), TWO_BROKERS)
+def test_another_broker_takes_a_group_over_when_its_coordinator_is_killed(
+    broker: str, clients: tuple[str, ...], sandbox: Sandbox, names: tuple[str, str], tmp_path: Path
+) -> None:
+    require_clients(clients)
+    require_releases(broker)
+    group, topic = names
+    sandbox.start_zookeeper()
+    settings = REPLICATED | {"zookeeper.session.timeout.ms": "6000"}
+    servers = [sandbox.start_broker(broker, chroot="/kafka", settings=settings) for _ in range(2)]
+    sandbox.create_topic(topic, PARTITIONS, replicas={n: [n % 2, 1 - n % 2] for n in range(PARTITIONS)})
+
+    def kill_the_coordinator() -> None:
+        probe = Probe(Server(broker, HOST, servers[0].port, topic, is_kraft=False, is_real=True), group)
+        _, _, port = probe.find_coordinator()
+        probe.close()
+        [coordinator] = [server for server in servers if server.port == port]
+        coordinator.kill()
+
+    with ModernLab(sandbox.run, sandbox.bootstrap, sandbox.load, group, {topic: PARTITIONS}, folder=tmp_path) as lab:
+        live_through(lab, broker, clients, kill_the_coordinator)
+
+
 EMULATED = [
     scenario("3.9.1", "java-3.9.1", C, PYTHON, nightly=False),
     scenario("3.9.1", "java-0.9.0.1", "java-2.8.2", "java-4.1.1"),
+    scenario("3.9.1", OURS, C, OURS, strategy="cooperative-sticky"),
     scenario("3.9.1", "java-4.1.1", C, "java-2.8.2", strategy="cooperative-sticky"),
     scenario("0.9.0.1", "java-0.9.0.1", C, PYTHON),
     scenario("0.11.0.3", "java-0.9.0.1", "java-2.8.2", C),
