@@ -77,8 +77,8 @@ class BrokerConnection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self._client_host = f"/{peer[0]}" if peer else "/"
-        # Above nothing: what does not fit in the socket's own buffer counts as slow.
-        transport.set_write_buffer_limits(high=0)
+        # What the socket does not take at once counts as slow.  Not 0: over TLS nothing at all would be too much.
+        transport.set_write_buffer_limits(high=1, low=0)
         self._open_ones.add(self)
         if len(self._open_ones) > self._node.cluster.config.max_connections:
             self._end("connection_refused", "max.connections are open")

@@ -166,6 +166,12 @@ def test_topics_that_cannot_be_are_refused(topic_: CreatableTopic, code: int, ta
     assert create(talk, topic_) == [(topic_.name, code)]
 
 
+def test_defaults_are_the_broker_s_from_version_4_on(talk: Talk) -> None:
+    for version, code in ((3, 37), (4, 0)):
+        answer = talk.ask(CREATE_TOPICS, version, CreateTopicsRequest(topics=[new("defaults", -1, -1)]))
+        assert [row.error_code for row in answer.topics] == [code]
+
+
 def test_a_topic_that_is_there_and_one_that_is_named_twice(talk: Talk, topic: str) -> None:
     assert create(talk, new(topic)) == [(topic, 36)]
     assert create(talk, new("twice"), new("twice")) == [("twice", 42)]

@@ -65,7 +65,6 @@ from zkconsumer.wire.schemas.offset_fetch import (
     OffsetFetchTopicResponse,
 )
 
-
 COORDINATOR = BrokerAddress(2, "h", 9)
 
 

@@ -339,6 +339,16 @@ def test_each_listener_speaks_its_protocol_and_tells_its_own_address(protocol: s
     assert ask(secure, protocol) == secure.addresses(protocol)[0].port
 
 
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_a_reader_that_keeps_up_never_counts_as_slow(protocol: str, secure: EmbeddedBroker) -> None:
+    address = secure.addresses(protocol)[0]
+    connection = secured(protocol)(address.host, address.port, client_id="c")
+    for _ in range(20):
+        connection.request(METADATA, 7, ALL_TOPICS, TIMEOUT_MS)
+        assert not secure.call(lambda _: any(c._is_write_paused for c in secure._server._connections))
+    connection.close()
+
+
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_wrong_password_and_another_mechanism_are_refused(protocol: str, secure: EmbeddedBroker) -> None:
     with pytest.raises(SaslAuthenticationException, match="Invalid username or password"):

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 10_000
 """How many partitions one topic may have here; each costs some memory whether it is used or not."""
 
+DEFAULTS_FROM = 4
+"""The version from which both numbers may be left to the broker (2.4, KIP-464)."""
+
 OF_TOPIC, DEFAULT = 1, 5
 """``config_source``: set for the topic, and Kafka's default."""
 
@@ -90,7 +93,7 @@ def _create(node: Node, call: Call, asked: CreatableTopic) -> CreatedTopic:
         config = read_topic_config({row.name: row.value for row in asked.configs})
     except UsageError as error:
         raise _Refused(INVALID_CONFIG, str(error)) from error
-    replicas = _assigned(cluster, asked) if asked.assignments else _spread(cluster, asked)
+    replicas = _assigned(cluster, asked) if asked.assignments else _spread(cluster, asked, call.version)
     row = CreatedTopic(
         name=asked.name,
         num_partitions=len(replicas),
@@ -112,8 +115,10 @@ def _create(node: Node, call: Call, asked: CreatableTopic) -> CreatedTopic:
     return row
 
 
-def _spread(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
+def _spread(cluster: Cluster, asked: CreatableTopic, version: int) -> list[tuple[int, ...]]:
     partitions, factor = asked.num_partitions, asked.replication_factor
+    if version < DEFAULTS_FROM and BROKER_DEFAULT in (partitions, factor):
+        raise _Refused(INVALID_PARTITIONS, f"-1 means the broker's default from version {DEFAULTS_FROM} on")
     if partitions == BROKER_DEFAULT:
         partitions = cluster.config.num_partitions
     if factor == BROKER_DEFAULT:
