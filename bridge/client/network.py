@@ -57,12 +57,16 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Line:
-    """The conversation with one coordinator.  ``ranges`` None: nothing was said yet."""
+    """The conversation with one coordinator.  ``ranges`` None: nothing was said yet.
+
+    ``is_unwanted``: it was ended on command, and nobody needs to be told that it is over.
+    """
 
     node: Node
     connection: Connection
     asked: deque[_Asked]
     ranges: ApiRanges | None = None
+    is_unwanted: bool = False
 
 
 class Network:
@@ -119,6 +123,7 @@ class Network:
         with self._lock:
             line = self._line
         if line is not None and node in (None, line.node.id):
+            line.is_unwanted = True
             line.connection.close()
 
     # --- the thread ---------------------------------------------------------------------------------------------
@@ -170,7 +175,7 @@ class Network:
         for asked in line.asked:
             self._told(Failed(asked.send.request, reason), asked.send, asked.sent_at_ms)
             reason = Failure.DISCONNECTED
-        if failure is not None:
+        if failure is not None and not line.is_unwanted:
             self._told(Disconnected(line.node.id), None, self._clock.now_ms())
 
     def _ask_any(self, send: Send, stop: StopSignal) -> None:
