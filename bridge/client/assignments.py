@@ -54,13 +54,14 @@ def perform_assignment(
     protocol: RebalanceProtocol,
     partitions: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
+    racks: Mapping[TopicPartition, frozenset[str]],
 ) -> dict[str, bytes]:
     """Everybody's share in bytes; a member that the assignor left out gets an empty one.
 
     ``AssignorFailed``: it raised, gave to somebody who is no member, or gave away what another still has.
     """
     try:
-        shares = assignor.assign(partitions, subscriptions)
+        shares = assignor.assign(partitions, subscriptions, racks)
     except ZkConsumerError:
         raise
     except Exception as error:

@@ -374,7 +374,7 @@ class ConsumerCoordinator(AbstractCoordinator):
         partitions = self.subscriptions.snapshot()
         shares: Mapping[str, bytes] = {}
         if not skip_assignment:
-            shares = perform_assignment(assignor, self.protocol, partitions, subscriptions)
+            shares = perform_assignment(assignor, self.protocol, partitions, subscriptions, self.subscriptions.racks())
             self._divided = partitions
         # The share that stands was divided by what there was then: what has changed since is a reason to rebalance.
         self._assignment_snapshot = partitions if self._divided is None else self._divided

@@ -6,7 +6,7 @@ Each is given to the machine's ``handle(event, now_ms)`` and answered with a lis
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -54,6 +54,8 @@ class MetadataUpdated:
 
     partitions: Mapping[str, int]
     asked: frozenset[str] | None = None
+    racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
+    """Where partitions have replicas; what is left out has none that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class SubscriptionState:
         self._group_topics: frozenset[str] = frozenset()
         self._asked: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
+        self._racks: dict[TopicPartition, frozenset[str]] = {}
         self._answered: set[str] = set()
         self._is_all_known = False
 
@@ -57,16 +58,23 @@ class SubscriptionState:
         """Take in what the brokers say of those topics that they were asked about."""
         if event.asked is None:
             self._counts = dict(event.partitions)
+            self._racks = dict(event.racks)
             self._is_all_known = True
             return
         self._answered |= event.asked
         for topic in event.asked:
             self._counts.pop(topic, None)
         self._counts |= {topic: count for topic, count in event.partitions.items() if topic in event.asked}
+        others = {tp: racks for tp, racks in self._racks.items() if tp.topic not in event.asked}
+        self._racks = others | dict(event.racks)
 
     def snapshot(self) -> dict[str, int]:
         """Topic -> how many partitions, of those that the group reads and that exist."""
         return {topic: self._counts[topic] for topic in sorted(self._group_topics) if topic in self._counts}
+
+    def racks(self) -> dict[TopicPartition, frozenset[str]]:
+        """Where the partitions of the snapshot have replicas, as the brokers said last."""
+        return {tp: racks for tp, racks in self._racks.items() if tp.topic in self._group_topics}
 
     def matches(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether these are of topics that are subscribed to; a pattern may match more than we know of yet."""

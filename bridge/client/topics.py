@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridge.client.events import Event, MetadataUpdated, Subscribed
+from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from bridge.client.spread import Spread
@@ -74,7 +75,10 @@ class GroupTopics:
         names = self._finder.all_topics() if self._needed is None else self._needed
         found = {name: self._finder.partitions(name) for name in names}
         counts = {name: len(partitions) for name, partitions in found.items() if partitions}
-        self._feed(MetadataUpdated(counts, self._needed))
+        racks = {
+            TopicPartition(name, number): on for name in counts for number, on in self._finder.racks(name).items()
+        }
+        self._feed(MetadataUpdated(counts, self._needed, racks))
 
     def _subscribe(self) -> None:
         assert self._subscription is not None, "there is a subscription"

@@ -69,7 +69,10 @@ class Dealer:
         return self.user_data
 
     def assign(
-        self, partitions: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+        self,
+        partitions: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+        racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> Mapping[str, Assignment]:
         self.seen.append(subscriptions)
         if self._assign is not None:

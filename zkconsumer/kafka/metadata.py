@@ -7,7 +7,7 @@ version was.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from zkconsumer.errors import RemoteProtocolError
@@ -119,6 +119,8 @@ class Topic:
     partitions: tuple[int, ...]
     topic_id: bytes
     error: ErrorCode | None = None
+    racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """Partition -> where it has replicas, live or not, as far as brokers have racks (``broker.rack``, 0.10)."""
 
     @property
     def is_unknown(self) -> bool:
@@ -145,16 +147,27 @@ def fetch_topics(
     response = connection.request(METADATA, version, body, timeout_ms)
     if not response.brokers:
         raise RemoteProtocolError(f"{connection.host}:{connection.port}: Metadata names no broker; it is starting up")
+    rack_of = {broker.node_id: broker.rack for broker in response.brokers if broker.rack}
     told = {
         topic.name: Topic(
             tuple(sorted(partition.partition_index for partition in topic.partitions)),
             topic.topic_id,
             error_code(topic.error_code) if topic.error_code != NONE.code else None,
+            _racks(topic.partitions, rack_of),
         )
         for topic in response.topics
         if topic.name is not None
     }
     return told, [BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers]
+
+
+def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) -> dict[int, frozenset[str]]:
+    if not rack_of:
+        return {}
+    return {
+        partition.partition_index: frozenset(rack_of[node] for node in partition.replica_nodes if node in rack_of)
+        for partition in partitions
+    }
 
 
 def list_offset(connection: Connection, ranges: ApiRanges, tp: TopicPartition, time: int, timeout_ms: int) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
@@ -62,6 +62,7 @@ class _Known:
     generation: int = 0
     absences: int = 0
     former_id: bytes = b""
+    racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,12 @@ class TopicFinder:
         with self._changed:
             known = self._known.get(topic)
             return None if known is None else known.partitions
+
+    def racks(self, topic: str) -> Mapping[int, frozenset[str]]:
+        """Partition -> the racks of its replicas, by the latest answer; empty where brokers have none."""
+        with self._changed:
+            known = self._known.get(topic)
+            return {} if known is None else known.racks
 
     def generation(self, topic: str) -> int:
         """How often a topic has come into being while it was known here."""
@@ -297,5 +304,7 @@ class TopicFinder:
         elif not is_first:
             generation += 1
             former_id = former_id if is_same else before.topic_id
-        after = self._known[name] = _Known(partitions, topic_id, generation, former_id=former_id)
+        after = self._known[name] = _Known(
+            partitions, topic_id, generation, former_id=former_id, racks=told.racks or before.racks
+        )
         return is_first or (before.partitions, before.generation) != (after.partitions, after.generation)
