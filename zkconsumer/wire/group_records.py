@@ -83,7 +83,7 @@ Key: TypeAlias = OffsetKey | GroupKey | UnknownKey
 class OffsetValue:
     """``offset``: of the next record to read.  Times are milliseconds since 1970.
 
-    ``leader_epoch`` −1: not told.  ``topic_id``: of the topic that was committed for (4.1); zeros: not told.
+    ``leader_epoch`` −1: not told.  ``topic_id``: zeros, unless the member committed by the topic's id (4.1 and later).
     """
 
     offset: int = f(int64)
