@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, TypeVar
+
+import google_crc32c
 
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.types import BrokerAddress
@@ -129,3 +132,11 @@ class Talk:
             return -1, answer.error_code
         row = answer.topics[0].partitions[0]
         return row.committed_offset, row.error_code
+
+
+def idempotent(producer: int, sequence: int, value: bytes, epoch: int = 0) -> bytes:
+    """One record of an idempotent producer."""
+    data = bytearray(build_record_set([Record(0, 1_000, 0, None, value)], 2))
+    struct.pack_into(">qhi", data, 43, producer, epoch, sequence)
+    struct.pack_into(">I", data, 17, google_crc32c.value(bytes(data[21:])))
+    return bytes(data)

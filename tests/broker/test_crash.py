@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import google_crc32c
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import Talk, idempotent
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import BrokerAddress
-from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record
 
 FEW = {"offsets.topic.num.partitions": "2"}
 
@@ -40,13 +36,6 @@ class Acknowledged:
         return Acknowledged(
             list(self.values), list(self.topics), self.offset, list(self.producer_ids), self.last_batch, self.member
         )
-
-
-def idempotent(producer: int, sequence: int, value: bytes) -> bytes:
-    data = bytearray(build_record_set([Record(0, 1_000, 0, None, value)], 2))
-    struct.pack_into(">qhi", data, 43, producer, 0, sequence)
-    struct.pack_into(">I", data, 17, google_crc32c.value(bytes(data[21:])))
-    return bytes(data)
 
 
 def scenario(talk: Talk, yes: Acknowledged) -> None:

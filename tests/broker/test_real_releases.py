@@ -8,7 +8,7 @@ import pytest
 
 from bridge.broker.releases import RELEASES
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import TIMEOUT_MS, Talk
+from tests.broker.fix_talk import TIMEOUT_MS, Talk, idempotent
 from tests.fix_sandbox import require_releases, require_zookeeper
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.versions import negotiate
@@ -40,6 +40,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[tuple[str, BrokerAddress]]:
             sandbox.start_zookeeper()
             broker = sandbox.start_broker(name)
         sandbox.create_topic("t")
+        sandbox.create_topic("p")
         host, _, port = broker.address.partition(":")
         yield name, BrokerAddress(0, host, int(port))
 
@@ -75,3 +76,35 @@ def test_what_is_refused_is_refused_with_the_same_error(real: tuple[str, BrokerA
     with EmbeddedBroker(release=name) as ours, Talk(ours.addresses()[0]) as mine, Talk(address) as theirs:
         ours.create_topic("t")
         assert refusals(mine, version) == refusals(theirs, version)
+
+
+def sequences(talk: Talk, version: int) -> dict[str, tuple[int, int]]:
+    """What becomes of an idempotent producer's batches: error code and base offset."""
+
+    def send(producer: int, epoch: int, sequence: int) -> tuple[int, int]:
+        records = idempotent(producer, sequence, b"v", epoch)
+        row = talk.produce("p", 0, version=version, records=records)
+        return row.error_code, row.base_offset
+
+    for sequence in range(7):
+        assert send(1, 0, sequence)[0] == 0
+    return {
+        "again": send(1, 0, 6),
+        "long ago": send(1, 0, 0),
+        "a gap": send(1, 0, 9),
+        "a new epoch not from 0": send(1, 1, 3),
+        "a new epoch": send(1, 1, 0),
+        "an old epoch": send(1, 0, 7),
+        "unknown and not from 0": send(2, 0, 5),
+        "the next of that": send(2, 0, 6),
+    }
+
+
+def test_idempotent_producers_are_told_the_same(real: tuple[str, BrokerAddress]) -> None:
+    name, address = real
+    version = {"0.11.0.3": 3}.get(name, 5)
+    if RELEASES[name].magic < 2:
+        pytest.skip("there are no idempotent producers before 0.11")
+    with EmbeddedBroker(release=name) as ours, Talk(ours.addresses()[0]) as mine, Talk(address) as theirs:
+        ours.create_topic("p")
+        assert sequences(mine, version) == sequences(theirs, version)
