@@ -40,6 +40,7 @@ from bridge.coordinator.events import (
     TimerFired,
     TopicsDeleted,
 )
+from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.coordinator.joining import Joining
 from bridge.coordinator.leading import EXPIRY_KEY, Leading
 from bridge.coordinator.staying import Staying
@@ -130,12 +131,19 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
         else:
             self.on_expire_heartbeat(group, member_id[0])
 
+    def _on_end_refused(self, group: GroupMetadata) -> None:
+        again = self.manager.get_group(group.group_id)
+        if again is not None and again is not group:
+            self.on_group_loaded(again)
+
     def _on_appended(self, event: Appended) -> None:
         pending = self.manager.settle(event.token, event.error_code, event.base_offset)
         if pending is None:
             return
         group, then = pending.group, pending.then
         error = group_append_error(event.error_code)
+        if pending.is_end and event.error_code:
+            self._on_end_refused(group)
         match then:
             case DeliverAssignment():
                 self.on_assignment_stored(group, then, error)

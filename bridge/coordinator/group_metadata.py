@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from bridge.coordinator.continuations import DeliverAssignment
 from bridge.coordinator.delayed_join import Delayed
 from bridge.coordinator.delayed_sync import DelayedSync
 from bridge.coordinator.group_state import (
@@ -54,7 +55,7 @@ class GroupMetadata:
         self.delayed_sync: DelayedSync | None = None
         self.stored = stored or StoredState()
         self.pending_offset_commits = PendingOffsetCommits()
-        self.storing_generation: int | None = None
+        self.storing: DeliverAssignment | None = None
         self._supported_protocols: Counter[str] = Counter()
 
     @classmethod

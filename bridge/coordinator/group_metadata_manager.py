@@ -35,12 +35,16 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PendingAppend:
-    """An append that is under way; ``partitions``: those of which it commits an offset."""
+    """An append that is under way; ``partitions``: those of which it commits an offset.
+
+    ``is_end``: with it the group is over.  What else is under way of a group that is dead came before.
+    """
 
     group: GroupMetadata
     records: tuple[LogRecord, ...]
     partitions: tuple[TopicPartition, ...]
     then: Continuation
+    is_end: bool = False
 
 
 class GroupMetadataManager(OffsetsPartitions):
@@ -105,9 +109,13 @@ class GroupMetadataManager(OffsetsPartitions):
             stored = self.stored[self.partition_for(group.group_id)]
             for index, record in enumerate(pending.records):
                 stored.replay(base_offset + index, record)
-        if group.is_(DEAD):
+        if pending.is_end:
             self.bury(group, is_in_log=error_code != 0)
         return pending
+
+    def is_under_way(self, group: GroupMetadata) -> bool:
+        """Whether an append of this group is not settled yet; visits every append that is not."""
+        return any(pending.group is group for pending in self.pending_appends.values())
 
     def _append(self, pending: PendingAppend) -> Token:
         token = self._next_token
@@ -155,10 +163,10 @@ class GroupMetadataManager(OffsetsPartitions):
         tombstones = [offset_tombstone(group.group_id, partition) for partition in removed]
         if is_over:
             group.transition_to(DEAD, self.now_ms)
-            if group.generation_id > 0 or group.stored.group is not None:
+            if group.generation_id > 0 or group.stored.group is not None or self.is_under_way(group):
                 tombstones.append(group_tombstone(group.group_id))
             if not tombstones:
                 self.bury(group, is_in_log=False)
         if tombstones:
-            self._append(PendingAppend(group, tuple(tombstones), (), then))
+            self._append(PendingAppend(group, tuple(tombstones), (), then, is_over))
         return tombstones != []

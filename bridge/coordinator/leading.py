@@ -30,10 +30,11 @@ class Leading(Rebalancing):
         """The groups of a partition are here: their members have their sessions from now on."""
         groups = self.manager.loaded(event)
         for group in groups:
-            self._on_group_loaded(group)
+            self.on_group_loaded(group)
         self.note("partition_loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
-    def _on_group_loaded(self, group: GroupMetadata) -> None:
+    def on_group_loaded(self, group: GroupMetadata) -> None:
+        """The members that the log tells of have their sessions from now on; too many of them rebalance."""
         for member in group.members.values():
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
         if self.behaviour.limits_new_members and group.size > self.config.group_max_size:
@@ -57,8 +58,12 @@ class Leading(Rebalancing):
             self.maybe_answer_sync(member, error)
 
     def on_new_group_stored(self, group: GroupMetadata, stored: AdmitToNewGroup, error: int) -> None:
-        """The first record of a group is in the log, or is not: then there is no such group."""
-        if error == Errors.NONE or self.manager.get_group(group.group_id) is not group:
+        """The first record of a group is in the log, or is not: then there is no such group.
+
+        Unless something else of it is under way: then that is its first record, as it was before 4.0.
+        """
+        is_ours = self.manager.get_group(group.group_id) is group
+        if error == Errors.NONE or not is_ours or self.manager.is_under_way(group):
             return
         self.on_group_unloaded(group, error)
         self.manager.bury(group, is_in_log=False)

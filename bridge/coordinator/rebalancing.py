@@ -132,8 +132,10 @@ class Rebalancing(CoordinatorBase):
             self.maybe_answer_join(group, member, self.current_generation(group, member.member_id))
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
             member.is_new = False
-            group.pending_sync_members[member.member_id] = None
-        self._schedule_pending_sync(group)
+            if self.behaviour.times_out_syncs:
+                group.pending_sync_members[member.member_id] = None
+        if self.behaviour.times_out_syncs:
+            self._schedule_pending_sync(group)
 
     def _on_emptied(self, group: GroupMetadata) -> None:
         self.note("group_is_empty", group=group.group_id, generation=group.generation_id)
@@ -183,7 +185,7 @@ class Rebalancing(CoordinatorBase):
         """The generation comes to nothing: nobody has anything in it."""
         assert group.is_(COMPLETING_REBALANCE), "only a generation that is being made can fail"
         group.clear_assignments()
-        group.storing_generation = None
+        group.storing = None
         self.propagate_assignment_error(group, error)
 
     def remove_pending_sync_member(self, group: GroupMetadata, member_id: str) -> None:
@@ -199,9 +201,8 @@ class Rebalancing(CoordinatorBase):
         self.purgatory.cancel(sync_key(group.group_id))
 
     def _schedule_pending_sync(self, group: GroupMetadata) -> None:
-        if self.behaviour.times_out_syncs:
-            group.delayed_sync = DelayedSync(group.generation_id, group.rebalance_timeout_ms)
-            self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.delayed_sync.delay_ms)
+        group.delayed_sync = DelayedSync(group.generation_id, group.rebalance_timeout_ms)
+        self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.delayed_sync.delay_ms)
 
     def on_expire_pending_sync(self, group: GroupMetadata) -> None:
         """Who has not sent SyncGroup by now is dropped, and the others rebalance."""

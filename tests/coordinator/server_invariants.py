@@ -106,6 +106,8 @@ class Checker:
         kept = {group: state for group, state in at.manager.stored[partition].groups.items() if not state.is_empty}
         require(kept == said.groups, "I7: the coordinator keeps something else than its log says")
         for group in at.manager.current_groups():
+            if at.partition_for(group.group_id) != partition:
+                continue
             require(group.stored is at.manager.stored[partition].groups.get(group.group_id), "I7: a group of its own")
             self._stable_as_written(group)
             _timers(at, group)

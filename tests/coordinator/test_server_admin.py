@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.coordinator.server_table import RANGE, REBALANCE_MS, Table
+from bridge.coordinator.behaviour import behaviour_of
+from tests.coordinator.server_table import RANGE, REBALANCE_MS, SESSION_MS, Table
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -193,6 +194,48 @@ def test_an_offset_that_is_under_way_when_its_group_is_deleted_does_not_survive_
     table.holds_appends = False
     for at in (table, table.restart()):
         assert at.fetch([("t", 0)]) == {("t", 0): (-1, "", 0)}
+
+
+@pytest.mark.parametrize("append_error", [0, 19])
+def test_what_was_under_way_before_its_end_does_not_end_a_group_nor_bring_it_back(append_error: int) -> None:
+    table = Table()
+    table.commit({("t", 0): 1})
+    table.holds_appends = True
+    table.send_commit({("t", 1): 2})
+    token = table.send_delete("g")
+    table.settle(append_error)
+    assert table.answer(table.join()).error_code == 15
+    assert not table.is_answered(token)
+    table.settle()
+    table.holds_appends = False
+    for at in (table, table.restart()):
+        assert (at.state(), at.fetch()) == ("Dead", {})
+
+
+def test_a_new_group_that_is_deleted_before_the_log_has_it_gets_its_tombstone() -> None:
+    table = Table(behaviour_of("4.1.1"), holds_appends=True)
+    table.join(version=4)
+    token = table.send_delete("g")
+    table.settle()
+    assert not table.is_answered(token)
+    table.settle()
+    assert [row.error_code for row in table.answer(token).results] == [0]
+    assert table.restart().state() == "Dead"
+
+
+def test_a_group_that_comes_back_with_members_since_the_log_refused_its_end_waits_for_them() -> None:
+    table = Table(behaviour_of("3.9.1"))
+    (member,) = table.stable()
+    table.holds_appends = True
+    table.leave_one(member.member_id)
+    table.send_delete("g")
+    table.settle(19)
+    table.settle(19)
+    # The log knows the group with its member: so does the next coordinator, and so do we.
+    assert (table.state(), table.restart().state()) == ("Stable", "Stable")
+    table.move(SESSION_MS)
+    table.settle()
+    assert table.state() == "Empty"
 
 
 def test_pending_members_of_a_group_that_is_deleted_are_forgotten() -> None:

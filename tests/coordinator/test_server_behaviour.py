@@ -124,6 +124,23 @@ def test_an_assignment_that_is_written_after_its_group_has_gone_is_gone_too(rele
     assert table.describe(version=0).group_state == "Dead"
 
 
+def test_an_assignment_of_a_group_that_has_gone_is_not_delivered_to_the_one_that_came_after() -> None:
+    table = at(OLDEST)
+    (member,) = table.rebalanced(version=0)
+    table.holds_appends = True
+    table.sync(member, {member.member_id: b"old"}, version=0)
+    table.leave_one(member.member_id)
+    again = table.joined(table.join(version=0))
+    assert again.generation_id == member.generation_id == 1
+    parked = table.sync(again, {again.member_id: b"new"}, version=0)
+    table.settle()
+    assert not table.is_answered(parked)
+    table.settle()
+    table.settle()
+    assert table.answer(parked).assignment == b"new"
+    assert table.restart().group().get(again.member_id).assignment == b"new"
+
+
 # --- joining ---------------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +357,18 @@ def test_a_new_group_whose_first_record_the_log_refuses_is_not_there() -> None:
     assert table.answer(token).error_code == 16
     assert table.state() == "Dead"
     assert [key for key in table.timers if key != ("expiry",)] == []
+
+
+def test_a_new_group_whose_first_record_the_log_refuses_lives_by_the_next() -> None:
+    table = Table(behaviour_of("4.1.1"), replace(CONFIG, group_initial_rebalance_delay_ms=0), holds_appends=True)
+    token = table.join(version=0)
+    table.move(1)
+    member = table.joined(token)
+    table.sync(member, {}, version=0)
+    table.settle(19)
+    table.settle()
+    assert (table.state(), table.restart().state()) == ("Stable", "Stable")
+    assert table.heartbeat(member) == 0
 
 
 def test_a_member_that_was_given_an_id_in_a_group_that_could_not_be_written_finds_none() -> None:
