@@ -60,6 +60,9 @@ from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, 
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol
 
 
+REVOKED_REASON = "need to revoke partitions and re-join"
+
+
 class Exit(Enum):
     """Whether the member is on its way out."""
 
@@ -75,7 +78,6 @@ class _TakingUp:
 
     assignment: Assignment
     assignor: ConsumerPartitionAssignor
-    has_revoked: bool = False
     added: frozenset[TopicPartition] = frozenset()
     call: int | None = None
     is_called: bool = False
@@ -106,6 +108,8 @@ class ConsumerCoordinator(AbstractCoordinator):
         self._divided: dict[str, int] | None = None
         """By what this process divided last, whatever became of its membership since."""
         self._owned_generation = NO_GENERATION
+        self._revoked_in: int | None = None
+        """In which generation we last gave back what somebody else shall have in the next one."""
         self._hand_back: HandBack | None = None
         self._taking_up: _TakingUp | None = None
         self._metadata_until_ms: int | None = None
@@ -373,7 +377,8 @@ class ConsumerCoordinator(AbstractCoordinator):
         self.is_leader = True
         partitions = self.subscriptions.snapshot()
         shares: Mapping[str, bytes] = {}
-        if not skip_assignment:
+        # A coordinator that divides by itself may name us as the leader and tell us of nobody.
+        if subscriptions and not skip_assignment:
             shares = perform_assignment(assignor, self.protocol, partitions, subscriptions, self.subscriptions.racks())
             self._divided = partitions
         # The share that stands was divided by what there was then: what has changed since is a reason to rebalance.
@@ -436,7 +441,13 @@ class ConsumerCoordinator(AbstractCoordinator):
             taking_up.error = self._hand_back.error
             self._hand_back.error = None
             self._gave_back()
-            self.request_rejoin("need to revoke partitions and re-join")
+            self._revoked_in = self.generation.generation_id
+            self.request_rejoin(REVOKED_REASON)
+        elif self._revoked_in == self.generation.generation_id and taking_up.call is None:
+            # A static member that went away before it joined once more is given the same generation again, in which
+            # nobody has what it gave back.
+            self._revoked_in = None
+            self.request_rejoin(REVOKED_REASON)
         if taking_up.call is None and not self._take_up(taking_up):
             self._taking_up = None
             return True

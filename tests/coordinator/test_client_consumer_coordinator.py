@@ -160,6 +160,14 @@ def test_a_leader_gives_a_member_that_the_assignor_left_out_an_empty_share() -> 
     assert all(row.assignment for row in member.sent(SYNC_GROUP).assignments), "no bytes at all stop a Java client"
 
 
+def test_a_leader_that_is_told_of_nobody_divides_nothing(member: Member) -> None:
+    member.subscribe()
+    member.find()
+    member.joined(leader="me", members=[])
+    assert shares(member) == {}
+    assert callbacks(member.synced(T[:1])) == [(Callback.ASSIGNED, frozenset(T[:1]))]
+
+
 def test_the_instance_ids_of_static_members_reach_the_assignor() -> None:
     dealer = Dealer()
     member = Member(dealer)
@@ -444,6 +452,24 @@ def test_a_cooperative_member_gives_back_what_is_to_move_and_joins_once_more() -
     member.returned()
     assert member.sent(JOIN_GROUP).reason == "need to revoke partitions and re-join"
     assert owned(member) == (T[0],)
+
+
+def test_a_static_member_that_went_away_between_the_two_steps_takes_the_second_one_when_it_is_back() -> None:
+    member = Member(CooperativeDealer(), group_instance_id="one")
+    member.join(T[:2])
+    member.beat(REBALANCE)
+    member.joined(2)
+    member.synced(T[:1])
+    member.hear(ev.Unsubscribed())
+    member.returned()
+    member.returned()
+    member.subscribe()
+    member.joined(2)
+    member.synced(T[:1])
+    member.returned()
+    assert member.sent(JOIN_GROUP).reason == "need to revoke partitions and re-join"
+    member.rejoin(T[:1], generation=2)
+    assert not member.has_open(JOIN_GROUP), "once is enough"
 
 
 def test_a_cooperative_member_commits_what_is_to_move_before_it_gives_it_back() -> None:
