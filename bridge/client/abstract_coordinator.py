@@ -1,4 +1,4 @@
-r"""Membership in a group, whatever the group is for: join, sync, heartbeat, leave.  Pure.
+r"""How a member joins its group, whatever the group is for: prepare, join, sync, complete.  Pure.
 
     RESTING --needed--> PREPARING --on_join_prepare is through--> JOINING --leader--> ELECTED --its shares--> SYNCING
        ^                                                             |  '--follower------------------------------^
@@ -6,79 +6,45 @@ r"""Membership in a group, whatever the group is for: join, sync, heartbeat, lea
              on_join_complete is through;    every failure leads to RESTING, with the wish to join
 
 The steps are those of ``AbstractCoordinator.joinGroupIfNeeded`` (3.x), with nothing that waits: each event takes it as
-far as it goes.  ``state`` is what the coordinator knows, ``step`` what we are doing.  Another machine finds the
-coordinator (``coordinator_lookup``).  The subclass says what the group is for; its ``on_...`` are called again at every
+far as it goes.  The subclass says what the group is for; its ``on_...`` are called again at every
 event until they say that they are through, so that what they wait for can be callbacks.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import Enum
 
 from bridge.client import group_requests
-from bridge.client.backoff import ExponentialBackoff, Uniform
-from bridge.client.commands import Raise
+from bridge.client.backoff import Uniform
 from bridge.client.config import GroupConfig
-from bridge.client.coordinator_lookup import CoordinatorLookup, error_without_answer
+from bridge.client.coordinator_lookup import error_without_answer
 from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.client.events import Failed, Failure
-from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from bridge.client.heartbeat import Heartbeat
-from bridge.client.outbox import Outbox, Sent, What
-from bridge.client.reactions import HEARTBEAT as HEARTBEAT_TABLE
+from bridge.client.generation import Generation, MemberState
+from bridge.client.group_member import GroupMember, JoinStep
+from bridge.client.outbox import Sent, What
 from bridge.client.reactions import JOIN_GROUP as JOIN_TABLE
 from bridge.client.reactions import SYNC_GROUP as SYNC_TABLE
 from bridge.client.reactions import Reaction, error_of, reaction
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
-from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
+from zkconsumer.wire.schemas import JOIN_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol, JoinGroupResponse
-from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 
 RETRIES_AT_ONCE_MAX = 5
 """So often in a row a failed join is repeated without a pause; Kafka's clients set no limit."""
 
 
-class JoinStep(Enum):
-    """What we are doing to be in the next generation."""
-
-    RESTING = "resting"
-    PREPARING = "preparing"
-    JOINING = "joining"
-    ELECTED = "elected"
-    SYNCING = "syncing"
-    COMPLETING = "completing"
-
-
-class AbstractCoordinator(ABC):
+class AbstractCoordinator(GroupMember):
     """One member of one group."""
 
     def __init__(self, config: GroupConfig, uniform: Uniform, now_ms: int) -> None:
-        self.config = config
-        self.outbox = Outbox()
-        self.outbox.now_ms = now_ms
-        self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, uniform)
-        self.lookup = CoordinatorLookup(config.group_id, config.request_timeout_ms, self.backoff, self.outbox)
-        self.heartbeat = Heartbeat(config, self.backoff, now_ms)
-        self.state = MemberState.UNJOINED
-        self.generation = NO_GENERATION
-        self.step = JoinStep.RESTING
-        self.needs_join_prepare = True
-        self.rejoin_needed = True
-        self.rejoin_reason = ""
-        self.failure: ZkConsumerError | None = None
-        """What ended this member for good."""
-        self.retry_at_ms = 0
-        self._waits_for_call = False
+        super().__init__(config, uniform, now_ms)
+        self.assignment_bytes = b""
         self._join_attempts = self._retries_at_once = 0
         self._election: JoinGroupResponse | None = None
-        self.assignment_bytes = b""
-        self._leaving: Generation | None = None
-        self._told: ZkConsumerError | None = None
 
     # --- what the group is for ------------------------------------------------------------------------------------
 
@@ -105,11 +71,6 @@ class AbstractCoordinator(ABC):
     def on_join_complete(self, assignment: bytes) -> bool:
         """This member's share of ``generation``; whether it is taken up."""
 
-    @property
-    @abstractmethod
-    def has_auto_assigned_partitions(self) -> bool:
-        """Whether what this member reads is decided by the group, so that it commits as a member."""
-
     @abstractmethod
     def wants_group(self) -> bool:
         """Whether this member wants to be in the group."""
@@ -119,22 +80,6 @@ class AbstractCoordinator(ABC):
     def rejoin_needed_or_pending(self) -> bool:
         """Whether there is to be a next generation, or one is being joined."""
         return self.rejoin_needed or self.step in (JoinStep.JOINING, JoinStep.SYNCING, JoinStep.COMPLETING)
-
-    def request_rejoin(self, reason: str) -> None:
-        """Join again; the coordinator is told the reason (3.2, KIP-800)."""
-        self.rejoin_reason = reason
-        self.rejoin_needed = True
-
-    def request_rejoin_if_necessary(self, reason: str) -> None:
-        """The same, unless it is wanted for another reason already."""
-        if not self.rejoin_needed:
-            self.request_rejoin(reason)
-
-    def poll_heartbeat(self) -> None:
-        """The program called: it lives, and what it was told of may be tried again."""
-        self.heartbeat.reset_poll_timeout(self.outbox.now_ms)
-        self._waits_for_call = False
-        self.lookup.allow()
 
     def join_group_if_needed(self) -> None:
         """Go on towards the next generation, as far as that is possible now."""
@@ -185,16 +130,6 @@ class AbstractCoordinator(ABC):
             return False
         return self.ensure_coordinator_ready()
 
-    def ensure_coordinator_ready(self) -> bool:
-        """Whether the coordinator is known; looks for it if not, and tells the program if that was refused."""
-        if self.lookup.ensure_coordinator_ready():
-            return True
-        fatal = self.lookup.fatal
-        if fatal is not None and fatal is not self._told:
-            self._told = fatal
-            self.tell(fatal)
-        return False
-
     def initiate_join_group(self) -> None:
         """Send JoinGroup.  Its answer comes when all members have joined."""
         self.state = MemberState.PREPARING_REBALANCE
@@ -203,12 +138,7 @@ class AbstractCoordinator(ABC):
         body = group_requests.join_group(
             self.config, self.generation, self.protocol_type, self.metadata(), self.rejoin_reason
         )
-        self._send(What.JOIN_GROUP, JOIN_GROUP.key, body, self.config.join_group_timeout_ms)
-
-    def _send(self, what: What, api_key: int, body: object, timeout_ms: int, version_most: int = 0x7FFF) -> None:
-        assert self.lookup.coordinator is not None, "nothing is sent to a coordinator that is not known"
-        sent = Sent(what, self.generation, self.lookup.incarnation)
-        self.outbox.send(sent, self.lookup.coordinator.id, api_key, body, timeout_ms, version_most)
+        self.send_to_coordinator(What.JOIN_GROUP, JOIN_GROUP.key, body, self.config.join_group_timeout_ms)
 
     def join_answered(self, sent: Sent, body: JoinGroupResponse) -> None:
         """The answer to JoinGroup."""
@@ -260,7 +190,7 @@ class AbstractCoordinator(ABC):
     def _send_sync(self, assignments: Mapping[str, bytes]) -> None:
         self.step = JoinStep.SYNCING
         body = group_requests.sync_group(self.config, self.generation, self.protocol_type, assignments)
-        self._send(What.SYNC_GROUP, SYNC_GROUP.key, body, self.config.request_timeout_ms)
+        self.send_to_coordinator(What.SYNC_GROUP, SYNC_GROUP.key, body, self.config.request_timeout_ms)
 
     def sync_answered(self, sent: Sent, body: SyncGroupResponse) -> None:
         """The answer to SyncGroup."""
@@ -294,7 +224,7 @@ class AbstractCoordinator(ABC):
         match what:
             case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION:
                 if sent.generation == self.generation:
-                    self._reset_on_response_error(sent.what, code, keeps_member_id=what is Reaction.NEW_GENERATION)
+                    self.reset_on_response_error(sent.what, code, keeps_member_id=what is Reaction.NEW_GENERATION)
                 self._retry(reason, at_once=True)
             case Reaction.FIND_COORDINATOR:
                 self.lookup.mark_coordinator_unknown(str(error_code(code)))
@@ -320,66 +250,17 @@ class AbstractCoordinator(ABC):
         self.retry_at_ms = self.outbox.now_ms + self.backoff.backoff(self._join_attempts)
         self._join_attempts += 1
 
-    def give_up_joining(self) -> None:
-        """An answer to what was asked before concerns nobody any more."""
-        self.step = JoinStep.RESTING
-        self._election = None
-        self.outbox.give_up(What.JOIN_GROUP, What.SYNC_GROUP)
-
     def _fail(self, error: ZkConsumerError) -> None:
         """The program is told, and with its next call it is tried again."""
         self._retry(f"rebalance failed due to {type(error).__name__}", at_once=False)
         self.tell(error)
 
-    def tell(self, error: ZkConsumerError) -> None:
-        """The program's next call raises this; until then nothing that failed is tried again."""
-        self._waits_for_call = True
-        self.outbox.say(Raise(error, is_fatal=False))
-
-    def end(self, error: ZkConsumerError) -> None:
-        """Nothing can be tried again: a member that was fenced would fence the other in its turn."""
-        self.give_up_joining()
-        self.failure = error
-        self._reset_state(keeps_member_id=False)
-        self.outbox.say(Raise(error, is_fatal=True))
-
-    def _reset_state(self, *, keeps_member_id: bool) -> None:
-        self.state = MemberState.UNJOINED
-        self.generation = Generation(member_id=self.generation.member_id) if keeps_member_id else NO_GENERATION
-
-    def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
-        """The generation is over, and what was owned in it is lost."""
-        self.outbox.note("generation-reset", generation=self.generation.generation_id, why=reason)
-        self._reset_state(keeps_member_id=keeps_member_id)
-        self.request_rejoin(reason)
-        self.needs_join_prepare = True
-
-    def _reset_on_response_error(self, what: What, code: int, *, keeps_member_id: bool) -> None:
-        self.reset_state_and_rejoin(
-            f"encountered {error_code(code)} from {what.value} response", keeps_member_id=keeps_member_id
-        )
-
-    def coordinator_failed(self, sent: Sent, event: Failed) -> None:
-        """The coordinator did not answer: it is not one any more, unless it is another one by now."""
-        if event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT) and sent.incarnation == self.lookup.incarnation:
-            is_disconnected = event.failure is Failure.DISCONNECTED
-            self.lookup.mark_coordinator_unknown(
-                f"{sent.what.value}: {event.failure.value}", is_disconnected=is_disconnected
-            )
-
     def request_failed(self, sent: Sent, event: Failed) -> None:
-        """A request about membership has no answer and will have none."""
-        match sent.what:
-            case What.JOIN_GROUP | What.SYNC_GROUP:
-                self._join_failed(sent, event)
-            case What.HEARTBEAT:
-                self.heartbeat.fail_heartbeat(self.outbox.now_ms)
-                if event.error is not None and not self._waits_for_call:
-                    self.tell(error_without_answer(event, self.config.group_id, sent.what))
-            case What.LEAVE_GROUP if event.failure is Failure.UNSUPPORTED and self._leaving is not None:
-                self._leave_alone(self._leaving)
-            case _:
-                pass
+        """See ``GroupMember``."""
+        if sent.what in (What.JOIN_GROUP, What.SYNC_GROUP):
+            self._join_failed(sent, event)
+        else:
+            super().request_failed(sent, event)
 
     def _join_failed(self, sent: Sent, event: Failed) -> None:
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
@@ -389,87 +270,4 @@ class AbstractCoordinator(ABC):
 
     # --- heartbeats -----------------------------------------------------------------------------------------------
 
-    def run_heartbeat(self) -> None:
-        """One turn of Kafka's heartbeat thread: at most one of these is done."""
-        now_ms = self.outbox.now_ms
-        if self.state.has_not_joined_group or self.failure is not None:
-            return
-        if self.lookup.coordinator is None:
-            self.ensure_coordinator_ready()
-        elif self.heartbeat.session_timeout_expired(now_ms):
-            self.lookup.mark_coordinator_unknown("session timed out without a heartbeat response")
-        elif self.heartbeat.poll_timeout_expired(now_ms):
-            self.maybe_leave_group("consumer poll timeout has expired")
-            self._waits_for_call = True
-        elif self.heartbeat.should_heartbeat(now_ms):
-            self.heartbeat.sent_heartbeat(now_ms)
-            body = group_requests.heartbeat(self.config, self.generation)
-            self._send(What.HEARTBEAT, HEARTBEAT.key, body, self.config.request_timeout_ms)
-
-    def heartbeat_answered(self, sent: Sent, body: HeartbeatResponse) -> None:
-        """The answer to a heartbeat."""
-        now_ms = self.outbox.now_ms
-        code = body.error_code
-        what = None if code == 0 else reaction(HEARTBEAT_TABLE, code)
-        match what:
-            case None:
-                self.heartbeat.receive_heartbeat(now_ms)
-            case Reaction.REJOIN:
-                # The coordinator goes on counting us as alive, so we go on too, until we have joined.
-                self.heartbeat.receive_heartbeat(now_ms)
-                if self.state is MemberState.STABLE:
-                    self.request_rejoin_if_necessary("group is already rebalancing")
-            case Reaction.FIND_COORDINATOR:
-                self.heartbeat.fail_heartbeat(now_ms)
-                self.lookup.mark_coordinator_unknown(str(error_code(code)))
-            case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION | Reaction.FENCED:
-                if sent.generation != self.generation:
-                    self.heartbeat.receive_heartbeat(now_ms)
-                    return
-                self.heartbeat.fail_heartbeat(now_ms)
-                keeps_member_id = what is Reaction.NEW_GENERATION
-                self._reset_on_response_error(sent.what, code, keeps_member_id=keeps_member_id)
-                if what is Reaction.FENCED:
-                    self.end(error_of(code, self.config.group_id, sent.what.value))
-            case _:
-                self.heartbeat.fail_heartbeat(now_ms)
-                if not self._waits_for_call:
-                    self.tell(error_of(code, self.config.group_id, sent.what.value))
-
     # --- leaving --------------------------------------------------------------------------------------------------
-
-    def maybe_leave_group(self, reason: str) -> bool:
-        """Leave, if the coordinator knows us and we are no static member; one attempt.  Whether it was sent."""
-        is_sent = (
-            self.config.is_dynamic_member
-            and self.lookup.coordinator is not None
-            and self.state is not MemberState.UNJOINED
-            and self.generation.has_member_id
-        )
-        if is_sent:
-            self.outbox.note("leaving", member=self.generation.member_id, reason=reason)
-            self._leaving = self.generation
-            body = group_requests.leave_group(self.config, self.generation, reason)
-            self._send(What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
-        if self.step in (JoinStep.JOINING, JoinStep.ELECTED, JoinStep.SYNCING):
-            self.give_up_joining()
-        self.reset_state_and_rejoin("consumer pro-actively leaving the group", keeps_member_id=False)
-        return is_sent
-
-    def _leave_alone(self, leaving: Generation) -> None:
-        self._leaving = None
-        if self.lookup.coordinator is not None:
-            body = group_requests.leave_group_alone(self.config, leaving)
-            self._send(
-                What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms, version_most=BATCHED_FROM - 1
-            )
-
-    def leave_answered(self, body: LeaveGroupResponse) -> None:
-        """The answer to LeaveGroup: noted, and nothing is tried again."""
-        self._leaving = None
-        codes = [body.error_code, *(member.error_code for member in body.members)]
-        if len(body.members) > 1:
-            self.outbox.note("leave-answered-oddly", members=len(body.members))
-        refused = next((code for code in codes if code != 0), 0)
-        if refused:
-            self.outbox.note("leave-refused", error=str(error_code(refused)))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from bridge.client.abstract_coordinator import AbstractCoordinator
 from bridge.client.coordinator_lookup import error_without_answer
 from bridge.client.errors import (
     CommitFailedException,
@@ -24,6 +23,7 @@ from bridge.client.errors import (
 )
 from bridge.client.events import Failed, Failure, Offset
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
+from bridge.client.group_member import GroupMember
 from bridge.client.outbox import Sent, What
 from bridge.client.reactions import OFFSET_COMMIT as COMMIT_TABLE
 from bridge.client.reactions import Reaction, error_of, reaction
@@ -72,7 +72,7 @@ Finished: TypeAlias = Callable[[Commit, ZkConsumerError | None, Refused], None]
 class Commits:
     """The commits that wait, the first of them perhaps in flight."""
 
-    def __init__(self, member: AbstractCoordinator, finished: Finished) -> None:
+    def __init__(self, member: GroupMember, finished: Finished) -> None:
         self._member = member
         self._finished = finished
         self._queue: deque[Commit] = deque()

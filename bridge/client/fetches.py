@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from bridge.client.abstract_coordinator import AbstractCoordinator
 from bridge.client.commands import FetchDone
 from bridge.client.coordinator_lookup import error_without_answer
 from bridge.client.errors import OffsetFetchFailed
 from bridge.client.events import Failed, Failure, FetchAsked, Offset
+from bridge.client.group_member import GroupMember
 from bridge.client.outbox import Sent, What
 from bridge.client.reactions import OFFSET_FETCH as FETCH_TABLE
 from bridge.client.reactions import Reaction, error_of, reaction
@@ -45,7 +45,7 @@ class Fetches:
     before that does not know the word, and is asked without it.
     """
 
-    def __init__(self, member: AbstractCoordinator) -> None:
+    def __init__(self, member: GroupMember) -> None:
         self._member = member
         self._open: dict[int, _Fetch] = {}
         self._requires_stable = True

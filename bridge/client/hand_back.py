@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from bridge.client.abstract_coordinator import AbstractCoordinator
 from bridge.client.commands import Callback, Invoke, StopFetching
 from bridge.client.commits import Commit, Commits, Why
 from bridge.client.events import Offset
+from bridge.client.group_member import GroupMember
 from bridge.client.positions import PositionsDesk
 from zkconsumer.types import TopicPartition
 
@@ -34,7 +34,7 @@ class HandBack:
 
     def __init__(
         self,
-        member: AbstractCoordinator,
+        member: GroupMember,
         commits: Commits,
         positions: PositionsDesk,
         partitions: frozenset[TopicPartition],

@@ -75,9 +75,7 @@ class GroupTopics:
         names = self._finder.all_topics() if self._needed is None else self._needed
         found = {name: self._finder.partitions(name) for name in names}
         counts = {name: len(partitions) for name, partitions in found.items() if partitions}
-        racks = {
-            TopicPartition(name, number): on for name in counts for number, on in self._finder.racks(name).items()
-        }
+        racks = {TopicPartition(name, number): on for name in counts for number, on in self._finder.racks(name).items()}
         self._feed(MetadataUpdated(counts, self._needed, racks))
 
     def _subscribe(self) -> None:

@@ -1,0 +1,249 @@
+r"""A member of a group, apart from how it joins: who it is, whether it lives, how it leaves.  Pure.
+
+    every heartbeat.interval.ms: Heartbeat --> 0, 27: alive   15, 16: another coordinator   22, 25, 82: out of the group
+    silent for a session: look for the coordinator anew      no call for max.poll.interval.ms: leave
+
+``state`` is what the coordinator knows of us, ``step`` what we are doing to be in the next generation:
+``abstract_coordinator`` goes from one step to the next, ``coordinator_lookup`` finds the coordinator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+
+from bridge.client import group_requests
+from bridge.client.backoff import ExponentialBackoff, Uniform
+from bridge.client.commands import Raise
+from bridge.client.config import GroupConfig
+from bridge.client.coordinator_lookup import CoordinatorLookup, error_without_answer
+from bridge.client.events import Failed, Failure
+from bridge.client.generation import NO_GENERATION, Generation, MemberState
+from bridge.client.heartbeat import Heartbeat
+from bridge.client.outbox import VERSION_ANY, Outbox, Sent, What
+from bridge.client.reactions import HEARTBEAT as HEARTBEAT_TABLE
+from bridge.client.reactions import Reaction, error_of, reaction
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
+from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
+from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse
+
+
+class JoinStep(Enum):
+    """What we are doing to be in the next generation."""
+
+    RESTING = "resting"
+    PREPARING = "preparing"
+    JOINING = "joining"
+    ELECTED = "elected"
+    SYNCING = "syncing"
+    COMPLETING = "completing"
+
+
+class GroupMember(ABC):
+    """One member of one group."""
+
+    def __init__(self, config: GroupConfig, uniform: Uniform, now_ms: int) -> None:
+        self.config = config
+        self.outbox = Outbox()
+        self.outbox.now_ms = now_ms
+        self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, uniform)
+        self.lookup = CoordinatorLookup(config.group_id, config.request_timeout_ms, self.backoff, self.outbox)
+        self.heartbeat = Heartbeat(config, self.backoff, now_ms)
+        self.state = MemberState.UNJOINED
+        self.generation = NO_GENERATION
+        self.step = JoinStep.RESTING
+        self.needs_join_prepare = True
+        self.rejoin_needed = True
+        self.rejoin_reason = ""
+        self.failure: ZkConsumerError | None = None
+        """What ended this member for good."""
+        self.retry_at_ms = 0
+        self._waits_for_call = False
+        self._leaving: Generation | None = None
+        self._told: ZkConsumerError | None = None
+
+    @property
+    @abstractmethod
+    def has_auto_assigned_partitions(self) -> bool:
+        """Whether what this member reads is decided by the group, so that it commits as a member."""
+
+    # --- what it wants, and what it tells the program ---------------------------------------------------------------
+
+    def request_rejoin(self, reason: str) -> None:
+        """Join again; the coordinator is told the reason (3.2, KIP-800)."""
+        self.rejoin_reason = reason
+        self.rejoin_needed = True
+
+    def request_rejoin_if_necessary(self, reason: str) -> None:
+        """The same, unless it is wanted for another reason already."""
+        if not self.rejoin_needed:
+            self.request_rejoin(reason)
+
+    def poll_heartbeat(self) -> None:
+        """The program called: it lives, and what it was told of may be tried again."""
+        self.heartbeat.reset_poll_timeout(self.outbox.now_ms)
+        self._waits_for_call = False
+        self.lookup.allow()
+
+    def ensure_coordinator_ready(self) -> bool:
+        """Whether the coordinator is known; looks for it if not, and tells the program if that was refused."""
+        if self.lookup.ensure_coordinator_ready():
+            return True
+        fatal = self.lookup.fatal
+        if fatal is not None and fatal is not self._told:
+            self._told = fatal
+            self.tell(fatal)
+        return False
+
+    def tell(self, error: ZkConsumerError) -> None:
+        """The program's next call raises this; until then nothing that failed is tried again."""
+        self._waits_for_call = True
+        self.outbox.say(Raise(error, is_fatal=False))
+
+    def end(self, error: ZkConsumerError) -> None:
+        """Nothing can be tried again: a member that was fenced would fence the other in its turn."""
+        self.give_up_joining()
+        self.failure = error
+        self._reset_state(keeps_member_id=False)
+        self.outbox.say(Raise(error, is_fatal=True))
+
+    # --- what is not true any more -----------------------------------------------------------------------------------
+
+    def give_up_joining(self) -> None:
+        """An answer to what was asked before concerns nobody any more."""
+        self.step = JoinStep.RESTING
+        self.outbox.give_up(What.JOIN_GROUP, What.SYNC_GROUP)
+
+    def _reset_state(self, *, keeps_member_id: bool) -> None:
+        self.state = MemberState.UNJOINED
+        self.generation = Generation(member_id=self.generation.member_id) if keeps_member_id else NO_GENERATION
+
+    def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
+        """The generation is over, and what was owned in it is lost."""
+        self.outbox.note("generation-reset", generation=self.generation.generation_id, why=reason)
+        self._reset_state(keeps_member_id=keeps_member_id)
+        self.request_rejoin(reason)
+        self.needs_join_prepare = True
+
+    def reset_on_response_error(self, what: What, code: int, *, keeps_member_id: bool) -> None:
+        """The same, because the coordinator said so."""
+        self.reset_state_and_rejoin(
+            f"encountered {error_code(code)} from {what.value} response", keeps_member_id=keeps_member_id
+        )
+
+    def coordinator_failed(self, sent: Sent, event: Failed) -> None:
+        """The coordinator did not answer: it is not one any more, unless it is another one by now."""
+        if event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT) and sent.incarnation == self.lookup.incarnation:
+            is_disconnected = event.failure is Failure.DISCONNECTED
+            self.lookup.mark_coordinator_unknown(
+                f"{sent.what.value}: {event.failure.value}", is_disconnected=is_disconnected
+            )
+
+    def request_failed(self, sent: Sent, event: Failed) -> None:
+        """A request about membership has no answer and will have none."""
+        match sent.what:
+            case What.HEARTBEAT:
+                self.heartbeat.fail_heartbeat(self.outbox.now_ms)
+                if event.error is not None and not self._waits_for_call:
+                    self.tell(error_without_answer(event, self.config.group_id, sent.what))
+            case What.LEAVE_GROUP if event.failure is Failure.UNSUPPORTED and self._leaving is not None:
+                self._leave_alone(self._leaving)
+            case _:
+                pass
+
+    def send_to_coordinator(
+        self, what: What, api_key: int, body: object, timeout_ms: int, version_most: int = VERSION_ANY
+    ) -> None:
+        """Send a request in the name of the present generation."""
+        assert self.lookup.coordinator is not None, "nothing is sent to a coordinator that is not known"
+        sent = Sent(what, self.generation, self.lookup.incarnation)
+        self.outbox.send(sent, self.lookup.coordinator.id, api_key, body, timeout_ms, version_most)
+
+    # --- heartbeats --------------------------------------------------------------------------------------------------
+
+    def run_heartbeat(self) -> None:
+        """One turn of Kafka's heartbeat thread: at most one of these is done."""
+        now_ms = self.outbox.now_ms
+        if self.state.has_not_joined_group or self.failure is not None:
+            return
+        if self.lookup.coordinator is None:
+            self.ensure_coordinator_ready()
+        elif self.heartbeat.session_timeout_expired(now_ms):
+            self.lookup.mark_coordinator_unknown("session timed out without a heartbeat response")
+        elif self.heartbeat.poll_timeout_expired(now_ms):
+            self.maybe_leave_group("consumer poll timeout has expired")
+            self._waits_for_call = True
+        elif self.heartbeat.should_heartbeat(now_ms):
+            self.heartbeat.sent_heartbeat(now_ms)
+            body = group_requests.heartbeat(self.config, self.generation)
+            self.send_to_coordinator(What.HEARTBEAT, HEARTBEAT.key, body, self.config.request_timeout_ms)
+
+    def heartbeat_answered(self, sent: Sent, body: HeartbeatResponse) -> None:
+        """The answer to a heartbeat."""
+        now_ms = self.outbox.now_ms
+        code = body.error_code
+        what = None if code == 0 else reaction(HEARTBEAT_TABLE, code)
+        match what:
+            case None:
+                self.heartbeat.receive_heartbeat(now_ms)
+            case Reaction.REJOIN:
+                # The coordinator goes on counting us as alive, so we go on too, until we have joined.
+                self.heartbeat.receive_heartbeat(now_ms)
+                if self.state is MemberState.STABLE:
+                    self.request_rejoin_if_necessary("group is already rebalancing")
+            case Reaction.FIND_COORDINATOR:
+                self.heartbeat.fail_heartbeat(now_ms)
+                self.lookup.mark_coordinator_unknown(str(error_code(code)))
+            case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION | Reaction.FENCED:
+                if sent.generation != self.generation:
+                    self.heartbeat.receive_heartbeat(now_ms)
+                    return
+                self.heartbeat.fail_heartbeat(now_ms)
+                keeps_member_id = what is Reaction.NEW_GENERATION
+                self.reset_on_response_error(sent.what, code, keeps_member_id=keeps_member_id)
+                if what is Reaction.FENCED:
+                    self.end(error_of(code, self.config.group_id, sent.what.value))
+            case _:
+                self.heartbeat.fail_heartbeat(now_ms)
+                if not self._waits_for_call:
+                    self.tell(error_of(code, self.config.group_id, sent.what.value))
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def maybe_leave_group(self, reason: str) -> bool:
+        """Leave, if the coordinator knows us and we are no static member; one attempt.  Whether it was sent."""
+        is_sent = (
+            self.config.is_dynamic_member
+            and self.lookup.coordinator is not None
+            and self.state is not MemberState.UNJOINED
+            and self.generation.has_member_id
+        )
+        if is_sent:
+            self.outbox.note("leaving", member=self.generation.member_id, reason=reason)
+            self._leaving = self.generation
+            body = group_requests.leave_group(self.config, self.generation, reason)
+            self.send_to_coordinator(What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
+        if self.step in (JoinStep.JOINING, JoinStep.ELECTED, JoinStep.SYNCING):
+            self.give_up_joining()
+        self.reset_state_and_rejoin("consumer pro-actively leaving the group", keeps_member_id=False)
+        return is_sent
+
+    def _leave_alone(self, leaving: Generation) -> None:
+        self._leaving = None
+        if self.lookup.coordinator is not None:
+            body = group_requests.leave_group_alone(self.config, leaving)
+            self.send_to_coordinator(
+                What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms, version_most=BATCHED_FROM - 1
+            )
+
+    def leave_answered(self, body: LeaveGroupResponse) -> None:
+        """The answer to LeaveGroup: noted, and nothing is tried again."""
+        self._leaving = None
+        codes = [body.error_code, *(member.error_code for member in body.members)]
+        if len(body.members) > 1:
+            self.outbox.note("leave-answered-oddly", members=len(body.members))
+        refused = next((code for code in codes if code != 0), 0)
+        if refused:
+            self.outbox.note("leave-refused", error=str(error_code(refused)))
