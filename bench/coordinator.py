@@ -84,9 +84,11 @@ class Figures:
         """One line of the table."""
         answers = sorted(self.answers_ms)
         middle, late = answers[len(answers) // 2], answers[int(len(answers) * 0.99)]
+        beats_s = len(answers) / (len(self.cores) * MEASURE_S)
         cells = [
             f"{statistics.median(self.join_s):.2f} s ({min(self.join_s):.2f} to {max(self.join_s):.2f})",
             f"{statistics.median(self.cores):.2f} ({min(self.cores):.2f} to {max(self.cores):.2f})",
+            f"{beats_s:.0f}",
             f"{middle:.1f} ms, {late:.1f} ms",
             str(self.refused),
         ]
@@ -323,8 +325,8 @@ def report(figures: list[Figures], arguments: argparse.Namespace, load: float) -
         f"a heartbeat of each every {BEAT_MS / 1000:.0f} s.",
         f"{arguments.rounds} rounds in turn, {machine} (the client's own work included). Median (least to most).",
         "",
-        "| server | join | cores under heartbeats | answer: median, 99 % | refused |",
-        "|---|---|---|---|---|",
+        "| server | join | cores under heartbeats | heartbeats/s | answer: median, 99 % | refused |",
+        "|---|---|---|---|---|---|",
     ]
     lines = [*head, *(one.row() for one in figures)]
     if len(figures) == 2:

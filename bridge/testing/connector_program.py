@@ -66,8 +66,9 @@ class Ours:
         except ConsumerTimeoutException:
             return
 
-    def commit(self, offsets: dict[Place, int]) -> None:
+    def commit(self, offsets: dict[Place, int]) -> bool:
         self._connector.commit_offsets({TopicPartition(*place): offset for place, offset in offsets.items()})
+        return True
 
     def close(self) -> None:
         self._connector.close()

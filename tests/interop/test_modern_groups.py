@@ -26,6 +26,9 @@ PARTITIONS = 7
 PER_SECOND = 200
 
 C, PYTHON = "confluent", "kafka-python"
+PATIENT = {"session.timeout.ms": "10000"}
+"""Longer than a broker takes to come back."""
+
 BEFORE_0_10 = {
     C: {"api.version.request": "false", "broker.version.fallback": "0.9.0.1"},
     PYTHON: {"api.version": "0.9"},
@@ -74,7 +77,7 @@ def live_through(lab: ModernLab, broker: str, clients: tuple[str, ...], move: Ca
     """One group through every change; ``move``: its coordinator goes elsewhere, or away and comes back."""
 
     def start(name: str, client: str) -> None:
-        lab.start(name, client, settings=settings_of(broker, client))
+        lab.start(name, client, settings=PATIENT | settings_of(broker, client))
 
     first, second, third = clients
     [topic] = lab.topics

@@ -27,6 +27,7 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.testing.checker import (
     Claimed,
+    Expired,
     Handed,
     HistoryWriter,
     Joined,
@@ -57,8 +58,8 @@ class Library(Protocol):
     def poll(self) -> Iterable[Record]:
         """What came within ``POLL_MS``."""
 
-    def commit(self, offsets: dict[Place, int]) -> None:
-        """Commit, and wait for the answer; raises what the library raises."""
+    def commit(self, offsets: dict[Place, int]) -> bool:
+        """Commit; whether that was answered, and well.  Raises what the library raises."""
 
     def close(self) -> None:
         """Leave."""
@@ -111,6 +112,7 @@ class Diary:
         """These may be somebody else's already."""
         places = list(places)
         self.note(f"lost {len(places)}")
+        self._writer.write(Expired(self.now_ms(), self.name))
         self.give_up(places)
 
     def give_up(self, places: Iterable[Place]) -> None:
@@ -124,12 +126,15 @@ class Diary:
         """What was processed; see ``committing``."""
         assert self.library is not None, "it polls"
         with self.committing() as offsets:
-            if offsets:
-                self.library.commit(offsets)
+            if offsets and not self.library.commit(offsets):
+                offsets.clear()
 
     @contextmanager
     def committing(self) -> Iterator[dict[Place, int]]:
-        """What was processed is committed inside; an error is told and not raised, as the next try may go well."""
+        """What was processed is committed inside; an error is told and not raised, as the next try may go well.
+
+        What is left in the dictionary is done with.
+        """
         offsets = dict(self.processed)
         try:
             yield offsets
@@ -157,16 +162,21 @@ class Confluent:
         self._errors = confluent_kafka.KafkaError
         self._place = confluent_kafka.TopicPartition
         self._consumer = confluent_kafka.Consumer(settings)
-        self._is_cooperative = settings.get("partition.assignment.strategy") == "cooperative-sticky"
+        self._is_giving_up = False
 
     def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
         def places(partitions: Any) -> list[Place]:
             return [(each.topic, each.partition) for each in partitions]
 
+        def revoked(_: object, partitions: Any) -> None:
+            self._is_giving_up = True
+            diary.revoked(places(partitions))
+            self._is_giving_up = False
+
         self._consumer.subscribe(
             list(topics),
             on_assign=lambda _, partitions: diary.assigned(places(partitions)),
-            on_revoke=lambda _, partitions: diary.revoked(places(partitions)),
+            on_revoke=revoked,
             on_lost=lambda _, partitions: diary.lost(places(partitions)),
         )
 
@@ -176,11 +186,16 @@ class Confluent:
             return
         yield message.topic(), message.partition(), message.offset()
 
-    def commit(self, offsets: dict[Place, int]) -> None:
+    def commit(self, offsets: dict[Place, int]) -> bool:
         wanted = [self._place(*place, offset) for place, offset in offsets.items()]
+        if not self._is_giving_up:
+            # A commit that waits never ends when the coordinator goes away and the session is over meanwhile (2.16).
+            self._consumer.commit(offsets=wanted, asynchronous=True)
+            return False
         for told in self._consumer.commit(offsets=wanted, asynchronous=False):
             if told.error is not None:
                 raise RuntimeError(str(told.error))
+        return True
 
     def close(self) -> None:
         self._consumer.close()
@@ -239,8 +254,9 @@ class KafkaPython:
         for place, records in self._consumer.poll(timeout_ms=POLL_MS).items():
             yield from ((place.topic, place.partition, record.offset) for record in records)
 
-    def commit(self, offsets: dict[Place, int]) -> None:
+    def commit(self, offsets: dict[Place, int]) -> bool:
         self._consumer.commit(self._stored(offsets))
+        return True
 
     def _stored(self, offsets: dict[Place, int]) -> dict[Any, Any]:
         place, stored = self._kafka.TopicPartition, self._kafka.OffsetAndMetadata

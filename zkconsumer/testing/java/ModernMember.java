@@ -207,6 +207,7 @@ public final class ModernMember implements ConsumerRebalanceListener {
     /** From 2.4 on; nothing can be committed for what somebody else may have by now. */
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
         lines.event("note", "text", "lost " + partitions.size());
+        lines.event("expired", "member", name);
         giveUp(partitions);
     }
 
