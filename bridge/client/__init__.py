@@ -5,4 +5,13 @@
                    <-- response, disconnect, fired, callback done ----'
 
 ``events`` and ``commands`` are all that crosses the border of the machine; names of its methods are Kafka's own.
+
+    connector.py     CoordinatorConsumerConnector: what a program sees
+    membership.py    machine, threads and whoever waits, put together
+      runtime.py       the control thread: events in, commands out, the lease
+      network.py       the connection to the coordinator, and questions to any broker
+      topics.py        which topics there are, for the machine
+      handing.py       partitions taken up and handed back: drain, commit, listener, drop
+      spread.py        a share, divided among streams
+    assignors/       how a leader divides the group
 """

@@ -13,6 +13,7 @@ import queue
 import threading
 from collections import deque
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.client.commands import Connect, Disconnect, Send
@@ -22,8 +23,8 @@ from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UsageError, WorldError
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.connection import PeerTrouble
-from zkconsumer.kafka.versions import ApiRanges, negotiate
-from zkconsumer.wire.schemas import APIS
+from zkconsumer.kafka.versions import ApiRanges, VersionRange, negotiate
+from zkconsumer.wire.schemas import APIS, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
 ANSWER_POLL_MS = 25
 """How long an answer is waited for before it is looked whether something else is to be sent: a JoinGroup is answered
 only when all members have joined, and what is sent meanwhile does not wait for that."""
+
+GROUPS_OF_0_9 = MappingProxyType(
+    {
+        **{api.key: VersionRange(0, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)},
+        OFFSET_COMMIT.key: VersionRange(0, 2),
+        OFFSET_FETCH.key: VersionRange(0, 1),
+    }
+)
+"""What a broker that cannot be asked knows of groups, if it is one of 0.9; one of 0.8 closes the connection on it."""
 
 IDLE_WAIT_MS = 1_000
 CONNECT_TIMEOUT_MS = 10_000
@@ -202,7 +212,7 @@ class Network:
         api = APIS[send.api_key]
         try:
             if line.ranges is None:
-                line.ranges = negotiate(line.connection, min(CONNECT_TIMEOUT_MS, send.timeout_ms))
+                line.ranges = _with_groups(negotiate(line.connection, min(CONNECT_TIMEOUT_MS, send.timeout_ms)))
             version = line.ranges.pick(api, send.version_most)
         except (*PeerTrouble, ConnectorClosed) as error:
             if line.ranges is None:
@@ -244,3 +254,7 @@ class Network:
                     return
         except (*PeerTrouble, ConnectorClosed):
             self._end_line(Failure.DISCONNECTED)
+
+
+def _with_groups(ranges: ApiRanges) -> ApiRanges:
+    return ApiRanges({**ranges.ranges, **GROUPS_OF_0_9}, is_assumed=True) if ranges.is_assumed else ranges

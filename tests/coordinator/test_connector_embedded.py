@@ -227,6 +227,24 @@ def test_a_group_goes_on_when_its_coordinator_moves(make: Make) -> None:
             assert len(read_until(stream, 4)) == 4
 
 
+@pytest.mark.parametrize("release", ["0.9.0.1", "0.10.2.2", "1.1.1", "4.1.1"])
+def test_brokers_of_every_age_keep_our_group(release: str) -> None:
+    with EmbeddedBroker(release=release, properties={"offsets.topic.num.partitions": "5"}) as broker:
+        broker.create_topic("t", 4)
+        fill(broker)
+        with CoordinatorConsumerConnector(config_of(broker), QUICK) as first:
+            [stream] = first.create_message_streams({"t": 1})["t"]
+            assert sorted(read_until(stream, 20)) == everything()
+            with CoordinatorConsumerConnector(config_of(broker), QUICK) as second:
+                second.create_message_streams({"t": 1})
+                wait_until(lambda: len(first.assignment) == len(second.assignment) == 2, "two each")
+            wait_until(lambda: len(first.assignment) == 4, "all of it")
+        broker.append("t", 2, [b"more"])
+        with CoordinatorConsumerConnector(config_of(broker), QUICK) as third:
+            [stream] = third.create_message_streams({"t": 1})["t"]
+            assert read_until(stream, 1) == [(2, 5)]
+
+
 def test_a_session_time_out_outside_the_brokers_limits_is_told_to_who_must_change_it(make: Make) -> None:
     connector = make({"session.timeout.ms": 50, "heartbeat.interval.ms": 10})
     with pytest.raises(InvalidSessionTimeoutException, match="limits of the brokers"):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fix_modern import ModernClusters
 from tests.fix_sandbox import require_releases
+from tests.interop.test_modern_groups import settings_of
 from zkconsumer.testing.lab import ModernLab
 from zkconsumer.testing.sandbox.modern_member import JAVA, OURS
 
@@ -31,6 +32,7 @@ SCENARIOS = [
     scenario("3.9.1", OURS, OURS, strategy="cooperative-sticky"),
     scenario("1.1.1", C, PYTHON),
     scenario("1.1.1", "java-0.9.0.1", C, strategy="roundrobin"),
+    scenario("0.9.0.1", C, PYTHON),
     scenario("4.1.1", "java-4.1.1", C),
 ]
 
@@ -54,8 +56,8 @@ def test_our_connector_lives_through_every_change_beside_others(
         lab.load(topic, PER_SECOND)
         with lab.change("our first member comes, and two others join"):
             lab.start("ours-1", OURS)
-            lab.start("other-1", others[0])
-            lab.start("other-2", others[1])
+            lab.start("other-1", others[0], settings=settings_of(broker, others[0]))
+            lab.start("other-2", others[1], settings=settings_of(broker, others[1]))
         with lab.change("our second member comes"):
             lab.start("ours-2", OURS)
         with lab.change("our first member leaves"):
