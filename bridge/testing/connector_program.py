@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from bridge.client.assignors import ASSIGNORS
@@ -26,6 +28,7 @@ SHARED = ("group.id", "enable.auto.commit", "auto.commit.interval.ms")
 """What the old configuration says."""
 
 STREAMS = 1
+POLL_RECORDS = 100
 
 
 class Ours:
@@ -60,11 +63,10 @@ class Ours:
 
     def poll(self) -> Iterable[Record]:
         assert self._stream is not None, "subscribed before it polls"
-        try:
-            for message in self._stream:
+        with suppress(ConsumerTimeoutException):
+            # Of a stream that never runs dry only some, or nobody would look whether to stop.
+            for message in islice(self._stream, POLL_RECORDS):
                 yield message.topic, message.partition, message.offset
-        except ConsumerTimeoutException:
-            return
 
     def commit(self, offsets: dict[Place, int]) -> bool:
         self._connector.commit_offsets({TopicPartition(*place): offset for place, offset in offsets.items()})
