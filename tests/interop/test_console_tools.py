@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -114,7 +115,9 @@ def test_offsets_of_an_empty_group_are_reset_and_the_group_deleted(place: Place)
         assert member.leave() == 0
         probe.wait_state("Empty")
         done = place.tool("--reset-offsets", "--group", "empty", "--topic", TOPIC, "--to-offset", "3", "--execute")
-        assert {row["PARTITION"]: row["NEW-OFFSET"] for row in rows(done, "NEW-OFFSET")} == {"0": "3", "1": "3"}, done
+        # The tool of 3.9.1 prints the whole table in one line.
+        told = re.findall(rf"empty\s+{TOPIC}\s+([0-9]+)\s+([0-9]+)", done.out)
+        assert dict(told) == {"0": "3", "1": "3"}, done
         assert {number: one.committed_offset for number, one in probe.fetch([0, 1]).items()} == {0: 3, 1: 3}
         latest = place.tool("--reset-offsets", "--group", "empty", "--all-topics", "--to-latest", "--execute")
         assert probe.stored() == RECORDS, latest
