@@ -9,6 +9,7 @@
     connector.py     CoordinatorConsumerConnector: what a program sees
     membership.py    machine, threads and whoever waits, put together
       runtime.py       the control thread: events in, commands out, the lease
+      commit_calls.py  who waits for a commit
       network.py       the connection to the coordinator, and questions to any broker
       topics.py        which topics there are, for the machine
       handing.py       partitions taken up and handed back: drain, commit, listener, drop

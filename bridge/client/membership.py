@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
+from bridge.client.commit_calls import CommitCall, CommitCalls, commit_said
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.errors import RebalanceCallbackFailed
 from bridge.client.handing import Handing, Limits
@@ -22,10 +23,8 @@ from bridge.client.network import Network
 from bridge.client.runtime import Answer, ClientControl
 from bridge.client.topics import GroupTopics
 from zkconsumer.core.commits import NOT_OURS
-from zkconsumer.core.events import KafkaWritten, Outcome
-from zkconsumer.core.stores import KAFKA, NotWritten
+from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import Bug, ThreadDied, UsageError, ZkConsumerError
-from zkconsumer.kafka.error_codes import NONE, error_code
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
@@ -36,7 +35,6 @@ from zkconsumer.runtime.listener import ListenerCalls
 from zkconsumer.runtime.observing import KAFKA as KAFKA_STORE
 from zkconsumer.runtime.observing import Observing
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas import OFFSET_COMMIT
 
 if TYPE_CHECKING:
     from bridge.client.assignor import ConsumerPartitionAssignor
@@ -75,15 +73,6 @@ class MembershipSettings:
     limits: Limits
 
 
-@dataclass(slots=True)
-class _Call:
-    """A commit that somebody waits for."""
-
-    done: threading.Event
-    refused: dict[TopicPartition, NotWritten]
-    offsets: Mapping[TopicPartition, int]
-
-
 class CoordinatorMembership:
     """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
 
@@ -117,9 +106,7 @@ class CoordinatorMembership:
         self._has_left = threading.Event()
         self._failure: ZkConsumerError | None = None
         self._said = ""
-        self._calls: dict[int, _Call] = {}
-        self._calls_made = 0
-        self._calls_lock = threading.Lock()
+        self._calls = CommitCalls()
         assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
         self.topic_finder: TopicFinder | None = TopicFinder(
             self.id,
@@ -196,26 +183,20 @@ class CoordinatorMembership:
         """
         if self._failure is not None:
             raise self._failure
-        call = _Call(threading.Event(), {}, dict(positions))
-        with self._calls_lock:
-            self._calls_made += 1
-            number = self._calls_made
-            self._calls[number] = call
-        self.control.call(lambda: self._commit(number, call))
+        call = self._calls.open(positions)
+        self.control.call(lambda: self._commit(call))
         if not call.done.wait(timeout_ms / 1000):
-            with self._calls_lock:
-                self._calls.pop(number, None)
-            return dict.fromkeys(
-                positions, NotWritten(f"the group's coordinator did not answer within {timeout_ms} ms")
-            )
+            self._calls.give_up(call)
+            silent = NotWritten(f"the group's coordinator did not answer within {timeout_ms} ms")
+            return dict.fromkeys(positions, silent)
         if self._failure is not None:
             raise self._failure
         return call.refused
 
-    def _commit(self, number: int, call: _Call) -> None:
+    def _commit(self, call: CommitCall) -> None:
         ours = {tp: cev.Offset(at) for tp, at in call.offsets.items() if tp in self.handing.held}
         call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
-        self.control.tell(cev.CommitAsked(number, ours, retried=True))
+        self.control.tell(cev.CommitAsked(call.number, ours, retried=True))
 
     def leave(self) -> bool:
         """Give everything back and leave the group; False when that could not be done in time.
@@ -277,17 +258,7 @@ class CoordinatorMembership:
 
     def commit_done(self, command: cmd.CommitDone) -> None:
         """See ``Concerned``."""
-        with self._calls_lock:
-            call = self._calls.pop(command.number, None)
-        if call is None:
-            return
-        refused = dict(command.refused)
-        if command.error is not None:
-            refused = dict.fromkeys(call.offsets.keys() - call.refused.keys(), command.error)
-        call.refused.update(
-            {tp: NotWritten(str(why), KAFKA, is_final=isinstance(why, UsageError)) for tp, why in refused.items()}
-        )
-        call.done.set()
+        self._calls.done(command)
 
     def needs_metadata(self, command: cmd.NeedMetadata) -> None:
         """See ``Concerned``."""
@@ -317,21 +288,9 @@ class CoordinatorMembership:
 
     def answered(self, answer: Answer) -> None:
         """Commits are counted where they are answered, whoever asked for them."""
-        sent, event = answer.sent, answer.event
-        if sent is None or sent.api_key != OFFSET_COMMIT.key or not isinstance(event, cev.Responded):
-            return
-        asked: dict[TopicPartition, int | None] = {
-            TopicPartition(topic.name, each.partition_index): each.committed_offset
-            for topic in sent.body.topics
-            for each in topic.partitions
-        }
-        written: dict[TopicPartition, KafkaWritten] = {}
-        for topic in event.body.topics:
-            for each in topic.partitions:
-                code = error_code(each.error_code)
-                outcome = KafkaWritten(Outcome.DONE) if code == NONE else KafkaWritten(Outcome.FAILED, str(code))
-                written[TopicPartition(topic.name, each.partition_index)] = outcome
-        self.observing.settled(KAFKA_STORE, asked, written)
+        said = commit_said(answer)
+        if said is not None:
+            self.observing.settled(KAFKA_STORE, *said)
 
     def was_reset(self, event: ev.OffsetReset) -> None:
         """See ``Concerned``."""
@@ -367,10 +326,7 @@ class CoordinatorMembership:
             self._ask_to_stop()
             self.control.call(lambda: self._leave(GIVE_UP_MS))
         self._share_known.set()
-        with self._calls_lock:
-            calls, self._calls = list(self._calls.values()), {}
-        for call in calls:
-            call.done.set()
+        self._calls.end()
 
     def _ask_to_stop(self) -> None:
         self._holder.ask_to_stop()

@@ -1,0 +1,90 @@
+"""Commits that somebody waits for, on any thread, and what was said of commits on the wire."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.runtime import Answer
+from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.core.stores import KAFKA, NotWritten
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import OFFSET_COMMIT
+
+
+@dataclass(slots=True)
+class CommitCall:
+    """``refused`` is complete once ``done`` is set."""
+
+    number: int
+    offsets: Mapping[TopicPartition, int]
+    done: threading.Event = field(default_factory=threading.Event)
+    refused: dict[TopicPartition, NotWritten] = field(default_factory=dict)
+
+
+class CommitCalls:
+    """Those that are waited for, by number."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made = 0
+        self._open: dict[int, CommitCall] = {}
+
+    def open(self, offsets: Mapping[TopicPartition, int]) -> CommitCall:
+        """One more."""
+        with self._lock:
+            self._made += 1
+            call = self._open[self._made] = CommitCall(self._made, dict(offsets))
+        return call
+
+    def give_up(self, call: CommitCall) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._open.pop(call.number, None)
+
+    def done(self, command: cmd.CommitDone) -> None:
+        """The machine says what became of one."""
+        with self._lock:
+            call = self._open.pop(command.number, None)
+        if call is None:
+            return
+        refused = dict(command.refused)
+        if command.error is not None:
+            refused = dict.fromkeys(call.offsets.keys() - call.refused.keys(), command.error)
+        call.refused.update(
+            {tp: NotWritten(str(why), KAFKA, is_final=isinstance(why, UsageError)) for tp, why in refused.items()}
+        )
+        call.done.set()
+
+    def end(self) -> None:
+        """Let everybody go who waits: an error ended the member."""
+        with self._lock:
+            calls, self._open = list(self._open.values()), {}
+        for call in calls:
+            call.done.set()
+
+
+def commit_said(
+    answer: Answer,
+) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaWritten]] | None:
+    """What was to be committed, and what became of each; None: it is no answer to a commit."""
+    sent, event = answer.sent, answer.event
+    if sent is None or sent.api_key != OFFSET_COMMIT.key or not isinstance(event, cev.Responded):
+        return None
+    asked: dict[TopicPartition, int | None] = {
+        TopicPartition(topic.name, each.partition_index): each.committed_offset
+        for topic in sent.body.topics
+        for each in topic.partitions
+    }
+    written: dict[TopicPartition, KafkaWritten] = {}
+    for topic in event.body.topics:
+        for each in topic.partitions:
+            code = error_code(each.error_code)
+            outcome = KafkaWritten(Outcome.DONE) if code == NONE else KafkaWritten(Outcome.FAILED, str(code))
+            written[TopicPartition(topic.name, each.partition_index)] = outcome
+    return asked, written
