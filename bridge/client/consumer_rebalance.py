@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from bridge.client.abstract_coordinator import AbstractCoordinator
 from bridge.client.assignments import (
@@ -42,6 +43,10 @@ from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, 
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol
 
 REVOKED_REASON = "need to revoke partitions and re-join"
+
+
+Snapshot: TypeAlias = tuple[Mapping[str, int], Mapping[TopicPartition, frozenset[str]]]
+"""By what a leader divided: topic -> how many partitions; partition -> racks of its replicas."""
 
 
 class Exit(Enum):
@@ -80,9 +85,9 @@ class ConsumerRebalance(AbstractCoordinator):
         self.is_leader = False
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
-        self._assignment_snapshot: dict[str, int] | None = None
-        self._divided: dict[str, int] | None = None
-        """By what this process divided last, whatever became of its membership since."""
+        self._assignment_snapshot: Snapshot | None = None
+        self._divided: Snapshot | None = None
+        """By what this process divided last, or let stand, whatever became of its membership since."""
         self._owned_generation = NO_GENERATION
         self._revoked_in: int | None = None
         """In which generation we last gave back what somebody else shall have in the next one."""
@@ -133,10 +138,14 @@ class ConsumerRebalance(AbstractCoordinator):
     def look_for_changes(self) -> None:
         """What the leader has divided may not be what there is now, nor what we joined with what we want now."""
         snapshot = self._assignment_snapshot
-        if snapshot is not None and snapshot != self.subscriptions.snapshot():
+        if snapshot is not None and snapshot != self._snapshot():
             self.request_rejoin_if_necessary("cached metadata has changed")
         if self.joined_topics is not None and self.joined_topics != self.subscriptions.topics:
             self.request_rejoin_if_necessary("subscription has changed")
+
+    def _snapshot(self) -> Snapshot:
+        """What the group's topics are now; racks matter to who says where it runs (3.5, KIP-881)."""
+        return self.subscriptions.snapshot(), self.subscriptions.racks() if self.config.client_rack else {}
 
     # --- the leader -------------------------------------------------------------------------------------------------
 
@@ -158,12 +167,19 @@ class ConsumerRebalance(AbstractCoordinator):
         self.is_leader = True
         partitions = self.subscriptions.snapshot()
         shares: Mapping[str, bytes] = {}
-        # A coordinator that divides by itself may name us as the leader and tell us of nobody.
-        if subscriptions and not skip_assignment:
+        if not subscriptions:
+            # A coordinator that divides by itself may name us as the leader and tell us of nobody: it watches, too.
+            self._assignment_snapshot = None
+            return shares
+        now = self._snapshot()
+        self._assignment_snapshot = now
+        if not skip_assignment:
             shares = perform_assignment(assignor, self.protocol, partitions, subscriptions, self.subscriptions.racks())
-            self._divided = partitions
-        # The share that stands was divided by what there was then: what has changed since is a reason to rebalance.
-        self._assignment_snapshot = partitions if self._divided is None else self._divided
+        elif self._divided is not None:
+            # The share that stands was divided by what there was then: what has changed since is a reason to rebalance,
+            # once; a coordinator may let it stand again.
+            self._assignment_snapshot = self._divided
+        self._divided = now
         self.outbox.note("assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment)
         return shares
 

@@ -312,6 +312,44 @@ def test_a_leader_does_not_care_for_topics_that_nobody_reads(member: Member, cou
     assert not member.calls
 
 
+def on_racks(*racks: str) -> ev.MetadataUpdated:
+    """One partition, with a replica on each of these."""
+    return ev.MetadataUpdated({"t": 1}, None, {T[0]: frozenset(racks)})
+
+
+def racked(rack: str | None) -> Member:
+    """A stable leader of a partition on the racks a and b."""
+    member = Member(**({} if rack is None else {"client_rack": rack}))  # type: ignore[arg-type]
+    member.subscribe()
+    member.hear(on_racks("a", "b"))
+    member.find()
+    member.joined(leader="me")
+    member.synced(T[:1])
+    member.returned()
+    return member
+
+
+@pytest.mark.parametrize("racks", [("a", "b", "c"), ("a", "c"), ("a",)], ids=["more", "others", "fewer"])
+def test_a_leader_with_a_rack_sees_that_replicas_moved_to_other_racks(racks: tuple[str, ...]) -> None:
+    member = racked("a")
+    member.hear(on_racks(*racks))
+    assert next_join(member) == "cached metadata has changed"
+
+
+def test_a_leader_with_a_rack_stays_while_the_racks_are_the_same() -> None:
+    member = racked("a")
+    member.hear(on_racks("b", "a"))
+    assert not member.calls
+    assert not member.has_open(JOIN_GROUP)
+
+
+def test_a_leader_without_a_rack_does_not_care_where_replicas_are() -> None:
+    member = racked(None)
+    member.hear(on_racks("c"))
+    assert not member.calls
+    assert not member.has_open(JOIN_GROUP)
+
+
 def test_what_changes_in_the_middle_of_a_rebalance_causes_the_next_one(member: Member) -> None:
     member.subscribe()
     member.metadata(t=1)
@@ -369,6 +407,32 @@ def test_a_static_leader_whose_share_stands_sees_what_changed_while_it_was_out()
     member.joined(1, leader="me", skip_assignment=True)
     member.synced(T[:1])
     assert next_join(member) == "cached metadata has changed"
+
+
+def test_a_share_that_stands_again_is_not_asked_about_a_second_time() -> None:
+    member = Member(group_instance_id="one")
+    leader(member)
+    member.beat(UNKNOWN_MEMBER)
+    member.metadata(t=2)
+    next_join(member)
+    for _ in range(2):
+        member.joined(1, leader="me", skip_assignment=True)
+        member.synced(T[:1])
+        while member.calls:
+            member.returned()
+    assert not member.has_open(JOIN_GROUP)
+
+
+def test_a_leader_of_nobody_watches_nothing(member: Member) -> None:
+    leader(member)
+    member.beat(REBALANCE)
+    next_join(member)
+    member.joined(2, leader="me", members=[])
+    member.synced(T[:1])
+    member.returned()
+    member.metadata(t=7)
+    assert not member.has_open(JOIN_GROUP)
+    assert not member.calls
 
 
 def test_a_new_subscription_is_joined_with(member: Member) -> None:
