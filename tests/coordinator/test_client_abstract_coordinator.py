@@ -21,7 +21,7 @@ from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from tests.coordinator.client_member import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
 from zkconsumer.errors import SaslAuthenticationException
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 from zkconsumer.wire.schemas.leave_group import LeaveGroupResponse, LeavingMemberResponse
 
@@ -580,3 +580,61 @@ def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     assert member.hear(ev.Responded(10_000, coordinator(2))) == []
     assert member.hear(ev.Failed(10_001, Failure.DISCONNECTED)) == []
     assert member.machine.generation == before
+
+
+# --- answers that come late -----------------------------------------------------------------------------------------
+
+
+def test_a_late_failure_of_the_old_coordinator_is_none_of_the_new_one() -> None:
+    member = Member()
+    member.join(T[:1])
+    member.commit()
+    member.beat(NOT_COORDINATOR)
+    member.wait(100)
+    member.find(node=2)
+    member.fail(OFFSET_COMMIT)
+    assert member.machine.lookup.coordinator is not None
+
+
+def test_the_answer_to_a_join_that_was_given_up_is_not_that_to_the_next_one() -> None:
+    member = joining()
+    member.hear(ev.Unsubscribed())
+    member.subscribe()
+    assert member.count_open(JOIN_GROUP) == 2
+    member.joined(1, member="of-before")
+    assert not member.has_open(SYNC_GROUP)
+    member.joined(2)
+    assert member.sent(SYNC_GROUP).member_id == "me"
+
+
+def test_a_session_begins_with_its_generation_however_long_the_join_took() -> None:
+    member = joining()
+    member.wait(5 * SESSION_MS)
+    member.poll()
+    member.joined()
+    assert not member.has_open(HEARTBEAT)
+    member.wait(HEARTBEAT_MS)
+    assert member.has_open(HEARTBEAT)
+    assert not every(member.said, do.Disconnect)
+
+
+def test_a_connection_that_broke_is_not_closed_once_more() -> None:
+    member = Member()
+    member.join(T[:1])
+    assert not every(member.disconnect(), do.Disconnect)
+
+
+def test_a_silent_coordinator_is_left_with_its_connection() -> None:
+    member = joining()
+    assert only(member.fail(JOIN_GROUP, Failure.TIMED_OUT), do.Disconnect).node == 1
+
+
+def test_a_coordinator_that_answered_is_looked_for_without_a_longer_pause_when_it_goes() -> None:
+    member = Member()
+    member.join(T[:1])
+    for _ in range(3):
+        member.disconnect()
+        member.wait(100)
+        member.find()
+        member.wait(HEARTBEAT_MS)
+        member.beat()

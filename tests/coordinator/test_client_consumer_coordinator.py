@@ -954,6 +954,27 @@ def test_a_close_in_the_middle_of_a_join_stops(member: Member) -> None:
     only(member.hear(ev.Closed()), do.Stopped)
 
 
+def test_what_is_owned_is_lost_when_the_member_ends_in_the_middle_of_a_rebalance() -> None:
+    member = cooperative(T[0])
+    member.beat(REBALANCE)
+    assert member.has_open(JOIN_GROUP)
+    assert callbacks(member.hear(ev.Closed())) == [(Callback.LOST, frozenset([T[0]]))]
+
+
+def test_who_does_not_lead_any_more_asks_for_its_own_topics_alone() -> None:
+    member = Member()
+    member.subscribe()
+    member.metadata(t=1, u=1)
+    member.find()
+    member.joined(leader="me", members=[group_member("me", "t"), group_member("you", "u")])
+    member.synced(T[:1])
+    member.returned()
+    member.beat(REBALANCE)
+    member.returned()
+    member.rejoin(T[:1])
+    assert only(member.subscribe("t", "v"), do.NeedMetadata).topics == frozenset("tv")
+
+
 def test_a_close_while_a_callback_runs_waits_for_it(member: Member) -> None:
     member.subscribe()
     member.find()
