@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from bridge.broker.log.producers import SequenceRules
 from zkconsumer.errors import UsageError
+from zkconsumer.kafka.error_codes import UNKNOWN_PRODUCER_ID
 from zkconsumer.kafka.versions import VersionRange
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
@@ -86,9 +88,9 @@ class Release:
         return self.version >= (2, 4)
 
     @property
-    def tells_old_duplicates(self) -> bool:
-        """Error 46 for a batch that was stored long ago (1.0 and 1.1)."""
-        return (1,) <= self.version < (2,)
+    def sequences(self) -> SequenceRules:
+        """Error 59 for a producer that is not known any more, until it could go on (1.0 to 2.4, KIP-360)."""
+        return SequenceRules(unknown=UNKNOWN_PRODUCER_ID if (1,) <= self.version < (2, 5) else None)
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not known."""

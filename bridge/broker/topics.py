@@ -220,5 +220,5 @@ class Topics:
             rules,
             segment_bytes if config.segment_bytes is None else config.segment_bytes,
             retention_bytes if config.retention_bytes is None else config.retention_bytes,
-            self._release.tells_old_duplicates,
+            self._release.sequences,
         )

@@ -16,6 +16,7 @@ from bridge.broker.log.epochs import EpochEnd
 from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
 from bridge.broker.log.partition_log import FoundTime, LogSettings, PartitionLog, Stored
 from bridge.broker.log.produced import Refused, Rules, Sent, check, converted
+from bridge.broker.log.producers import SequenceRules
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
 from zkconsumer.errors import PreconditionFailed
@@ -27,8 +28,10 @@ from zkconsumer.kafka.error_codes import (
     INVALID_TXN_STATE,
     MESSAGE_TOO_LARGE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
+    UNKNOWN_PRODUCER_ID,
     UNSUPPORTED_COMPRESSION_TYPE,
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode,
 )
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
@@ -194,14 +197,22 @@ def test_a_batch_that_comes_again_is_answered_as_before_and_not_stored_again() -
     assert log.end == 5
 
 
-@pytest.mark.parametrize("tells", [False, True])
-def test_a_batch_from_long_ago_is_out_of_order_or_a_duplicate_by_release(tells: bool) -> None:
-    log = memory_log(replace(SETTINGS, tells_old_duplicates=tells))
+@pytest.mark.parametrize("code", [DUPLICATE_SEQUENCE_NUMBER, OUT_OF_ORDER_SEQUENCE_NUMBER])
+def test_a_batch_from_long_ago_is_out_of_order_or_a_duplicate_by_release(code: ErrorCode) -> None:
+    log = memory_log(replace(SETTINGS, sequences=SequenceRules(long_ago=code)))
     for sequence in range(6):
         produce(log, sequence)
     refused = produce(log, 0)
     assert isinstance(refused, Refused)
-    assert refused.code == (DUPLICATE_SEQUENCE_NUMBER if tells else OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert refused.code == code
+
+
+def test_who_is_not_known_may_begin_anywhere_or_only_with_0_by_release() -> None:
+    log = memory_log(replace(SETTINGS, sequences=SequenceRules(unknown=UNKNOWN_PRODUCER_ID)))
+    refused = produce(log, 5)
+    assert isinstance(refused, Refused)
+    assert refused.code == UNKNOWN_PRODUCER_ID
+    assert isinstance(produce(log, 0), Stored)
 
 
 def test_gaps_and_old_epochs_are_refused_and_a_new_epoch_begins_with_0() -> None:

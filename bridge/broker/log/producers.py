@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from bridge.broker.log.batches import NO_PRODUCER_ID, StoredBatch
 from zkconsumer.kafka.error_codes import (
-    DUPLICATE_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode,
@@ -46,26 +45,38 @@ class Producer:
     batches: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
 
-class Producers:
-    """All producers of one partition.
+@dataclass(frozen=True, slots=True)
+class SequenceRules:
+    """In what releases differ.
 
-    ``tells_old_duplicates``: a batch from before those that are kept is told from one that is too early (1.0 and 1.1);
-    later releases call both out of order.
+    ``unknown``: the answer to a producer that is not known here and does not begin with 0; None: it may (2.5, KIP-360).
+    ``long_ago``: the answer to a batch from before those that are kept.
     """
 
-    def __init__(self, *, tells_old_duplicates: bool = False) -> None:
-        self._tells_old_duplicates = tells_old_duplicates
+    unknown: ErrorCode | None = None
+    long_ago: ErrorCode = OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+NEWEST_RULES = SequenceRules()
+
+
+class Producers:
+    """All producers of one partition."""
+
+    def __init__(self, rules: SequenceRules) -> None:
+        self._rules = rules
         self._known: OrderedDict[int, Producer] = OrderedDict()
 
     def check(self, batch: StoredBatch) -> ErrorCode | Written | None:
         """What to do with a batch: store it (None), answer as before (``Written``), or refuse it.
 
-        The rules of 2.5 and later (KIP-360): a producer that is not known here may begin with any number, a new epoch
-        of a known one begins with 0.
+        A new epoch of a known producer begins with 0.
         """
         known = self._known.get(batch.producer_id)
-        if batch.producer_id == NO_PRODUCER_ID or known is None:
+        if batch.producer_id == NO_PRODUCER_ID:
             return None
+        if known is None:
+            return self._rules.unknown if batch.first_sequence else None
         if batch.producer_epoch < known.epoch:
             return INVALID_PRODUCER_EPOCH
         if batch.producer_epoch > known.epoch:
@@ -76,8 +87,8 @@ class Producers:
                 return written
         if batch.first_sequence == (known.batches[-1].last_sequence + 1) % SEQUENCES:
             return None
-        if self._tells_old_duplicates and last_sequence < known.batches[0].first_sequence:
-            return DUPLICATE_SEQUENCE_NUMBER
+        if last_sequence < known.batches[0].first_sequence:
+            return self._rules.long_ago
         return OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def stored(self, batch: StoredBatch) -> None:
