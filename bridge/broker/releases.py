@@ -88,6 +88,11 @@ class Release:
         return self.version >= (2, 4)
 
     @property
+    def hangs_up_on_wrong_batches(self) -> bool:
+        """Produce v3 and later with anything but one batch of format 2 cannot be read at all (until 2.4)."""
+        return self.version < (2, 4)
+
+    @property
     def sequences(self) -> SequenceRules:
         """Error 59 for a producer that is not known any more, until it could go on (1.0 to 2.4, KIP-360)."""
         return SequenceRules(unknown=UNKNOWN_PRODUCER_ID if (1,) <= self.version < (2, 5) else None)

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
+from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, walk
@@ -218,6 +219,17 @@ def test_errors_of_produce_are_per_partition(talk: Talk, topic: str) -> None:
     for change, code in (({"acks": 2}, 21), ({"acks": 1, "transactional_id": "tx"}, 53)):
         answer = talk.ask(PRODUCE, 7, ProduceRequest(timeout_ms=0, topic_data=rows, **change))
         assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_old_releases_cannot_read_what_is_not_one_batch() -> None:
+    batch = build_record_set([Record(0, 1, 0, None, b"v")], 2)
+    with EmbeddedBroker(release="1.1.1") as broker, Talk(broker.addresses()[0]) as talk:
+        broker.create_topic("t")
+        for records in (batch + batch, batch[:-1], b""):
+            with pytest.raises(BrokerUnreachable):
+                talk.produce("t", 0, version=5, records=records)
+        assert broker.log_end("t", 0) == 0
+        assert talk.produce("t", 0, version=5, records=batch).error_code == 0
 
 
 @pytest.mark.parametrize(("release", "version", "magic"), [("0.9.0.1", 1, 0), ("0.10.2.2", 2, 1), ("1.1.1", 5, 2)])

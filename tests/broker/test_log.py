@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bridge.broker.log.epochs import EpochEnd
 from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
 from bridge.broker.log.partition_log import FoundTime, LogSettings, PartitionLog, Stored
-from bridge.broker.log.produced import Refused, Rules, Sent, check, converted
+from bridge.broker.log.produced import Refused, Rules, Sent, check, converted, is_one_batch
 from bridge.broker.log.producers import SequenceRules
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
@@ -170,6 +170,15 @@ def test_nothing_is_stored_of_what_cannot_be_right(data: bytes, version: int, ru
 @given(st.binary(max_size=200), st.integers(0, 13))
 def test_any_bytes_are_taken_or_refused(data: bytes, version: int) -> None:
     assert isinstance(check(data, version, RULES), Sent | Refused)
+    assert is_one_batch(data) in (False, True)
+
+
+def test_what_looks_like_one_batch() -> None:
+    good = batch(b"a")
+    assert is_one_batch(good)
+    for data in (b"", good[:20], good[:-1], good + good, struct.pack(">qi", 0, 2) + b"ab"):
+        assert not is_one_batch(data)
+    assert not is_one_batch(build_record_set(records(b"a"), 1))
 
 
 @given(st.data())

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bridge.broker.connection import HANG_UP
-from bridge.broker.log.produced import Refused, check
+from bridge.broker.log.produced import BATCHES_ONLY_FROM, Refused, check, is_one_batch
 from bridge.broker.topics import INTERNAL
 from bridge.coordinator.calls import NO_TRANSACTIONS, Operation
 from zkconsumer.kafka.error_codes import (
@@ -38,7 +38,15 @@ _log = logging.getLogger(__name__)
 
 
 def handle_produce(node: Node, call: Call) -> None:
-    """Store, then answer.  Without acks there is no answer; an error ends the connection then, as in Kafka."""
+    """Store, then answer.  Without acks there is no answer; an error ends the connection then, as in Kafka.
+
+    Releases that look at the batches while they read the request end the connection on what is not one batch.
+    """
+    if node.cluster.release.hangs_up_on_wrong_batches and call.version >= BATCHES_ONLY_FROM:
+        sent = [partition.records or b"" for topic in call.body.topic_data for partition in topic.partition_data]
+        if not all(map(is_one_batch, sent)):
+            call.reply(HANG_UP)
+            return
     topics = []
     errors = 0
     for topic in call.body.topic_data:

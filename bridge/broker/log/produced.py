@@ -35,7 +35,7 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, Entry, Record, codec_of, read_head, walk
+from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, MAGIC_POSITION, Entry, Record, codec_of, read_head, walk
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.records_legacy import open_wrapper
 
@@ -119,6 +119,14 @@ def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) ->
     if produce_version >= BATCHES_ONLY_FROM and len(entries) != 1:
         return Refused(rules.invalid, f"{len(entries)} batches in one record set; this version has exactly one")
     return Sent(tuple(entries))
+
+
+def is_one_batch(record_set: bytes | memoryview) -> bool:
+    """Whether it looks like exactly one batch of format 2; what is inside is not looked at."""
+    head = read_head(record_set)
+    if head is None or head.bytes_total != len(record_set) or len(record_set) <= MAGIC_POSITION:
+        return False
+    return record_set[MAGIC_POSITION] == 2
 
 
 def _renumbered(message_set: bytes) -> bytes:
