@@ -103,6 +103,8 @@ class StaticJoining(Rebalancing):
             members=self.current_member_metadata(group) if is_leader else [],
         )
         self.maybe_answer_join(group, member, answer)
+        # Its session may have ended while its JoinGroup was parked: no harm then, but nobody waits for it any more.
+        self.complete_and_schedule_next_heartbeat_expiration(group, member)
 
     def _replace(self, group: GroupMetadata, group_instance_id: str, old_member_id: str, new_member_id: str) -> None:
         member = group.get(old_member_id)

@@ -17,6 +17,7 @@ from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember
 
 STEPS = 300
 SEEDS = 12
+NIGHTLY_SEEDS = 300
 GROUPS = ("g", "h", "i")
 INSTANCES = (None, None, None, "i1", "i2")
 PROTOCOLS = (
@@ -167,6 +168,13 @@ def test_anything_may_be_asked_and_everything_is_answered(seed: int, release: st
     assert [token for token in chaos.sent if not table.is_answered(token)] == []
     assert table.timers == {}
     assert {note.what for note in table.notes} >= {"group_rebalances", "partition_loaded"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(SEEDS, NIGHTLY_SEEDS))
+def test_anything_more_may_be_asked_and_everything_is_answered(seed: int) -> None:
+    for release in COLUMNS:
+        test_anything_may_be_asked_and_everything_is_answered(seed, release)
 
 
 def test_in_all_that_every_state_is_reached() -> None:

@@ -351,6 +351,20 @@ def test_a_static_member_that_comes_back_twice_before_the_log_has_it_is_answered
     assert table.joined(second).member_id == "follower-4"
 
 
+def test_a_static_member_whose_session_ended_before_the_log_had_its_new_id_has_a_new_one() -> None:
+    table = Table()
+    first = rejoin(table, "leader")
+    table.move(DELAY_MS)
+    table.sync_all([table.joined(first, "leader")])
+    table.holds_appends = True
+    token = rejoin(table, "leader")
+    table.move(SESSION_MS + 1)
+    assert not table.is_answered(token)
+    table.settle()
+    member_id = table.answer(token).member_id
+    assert table.timers["heartbeat", "g", member_id] == table.now_ms + SESSION_MS
+
+
 def test_a_rebalance_that_begins_before_the_log_has_the_new_id_takes_the_member_with_it() -> None:
     table = Table()
     leader, _ = static_group(table)
