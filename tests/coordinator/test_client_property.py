@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,18 +42,21 @@ def bad_luck(world: World, fault: str, which: int) -> None:
             pass
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    seed=st.integers(0, 2**32),
-    is_cooperative=st.booleans(),
-    members=st.integers(2, 4),
-    statics=st.integers(0, 2),
-    in_order=st.booleans(),
-    faults=st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 9), st.integers(1, 6000)), max_size=12),
-)
-def test_members_always_come_to_share_everything(
+LIVES = {
+    "seed": st.integers(0, 2**32),
+    "is_cooperative": st.booleans(),
+    "members": st.integers(2, 4),
+    "statics": st.integers(0, 2),
+    "in_order": st.booleans(),
+    "faults": st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 9), st.integers(1, 6000)), max_size=12),
+}
+"""What is drawn for one run."""
+
+
+def live_through(
     seed: int, is_cooperative: bool, members: int, statics: int, in_order: bool, faults: list[tuple[str, int, int]]
 ) -> None:
+    """Bad luck, then good luck, then the end."""
     world = World(seed, is_cooperative=is_cooperative, topics={"t": 5, "u": 2})
     world.answers_are_in_order = in_order
     for number in range(members):
@@ -66,3 +72,17 @@ def test_members_always_come_to_share_everything(
     world.run(35_000)
     assert not world.live()
     assert all(not client.program.asked for client in world.clients if not client.is_dead and client.failure is None)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(**LIVES)
+def test_members_always_come_to_share_everything(**life: Any) -> None:
+    live_through(**life)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(**LIVES)
+def test_they_do_so_in_thousands_of_lives(**life: Any) -> None:
+    live_through(**life)
