@@ -142,9 +142,11 @@ OLD = Rules(0, 1_000_000)
 @pytest.mark.parametrize(
     ("data", "version", "rules", "code"),
     [
-        (b"", 9, RULES, CORRUPT_MESSAGE),
+        (b"", 9, RULES, INVALID_RECORD),
+        (b"", 2, RULES, CORRUPT_MESSAGE),
         (b"\0" * 100, 9, RULES, CORRUPT_MESSAGE),
-        (batch(b"a")[:-1], 9, RULES, CORRUPT_MESSAGE),
+        (batch(b"a")[:-1], 9, RULES, INVALID_RECORD),
+        (batch(b"a")[:-1], 2, RULES, CORRUPT_MESSAGE),
         (batch(b"a")[:-1] + b"!", 9, RULES, CORRUPT_MESSAGE),
         (batch(b"a") + batch(b"b"), 9, RULES, INVALID_RECORD),
         (batch(b"a") + batch(b"b"), 9, replace(RULES, knows_invalid_record=False), CORRUPT_MESSAGE),

@@ -103,6 +103,9 @@ def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) ->
     """Look at everything before anything is stored: checksums, structure, counts, formats, keys, sizes."""
     entries = []
     end = 0
+    head = read_head(record_set)
+    if produce_version >= BATCHES_ONLY_FROM and (head is None or head.bytes_total > len(record_set)):
+        return Refused(rules.invalid, "no whole batch; this version has exactly one")
     try:
         data = _renumbered(bytes(record_set))
         for entry in walk(data):
