@@ -15,7 +15,7 @@ from typing import Any
 
 from bridge.broker.log.producers import SequenceRules
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.error_codes import UNKNOWN_PRODUCER_ID
+from zkconsumer.kafka.error_codes import OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID
 from zkconsumer.kafka.versions import VersionRange
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
@@ -94,8 +94,10 @@ class Release:
 
     @property
     def sequences(self) -> SequenceRules:
-        """Error 59 for a producer that is not known any more, until it could go on (1.0 to 2.4, KIP-360)."""
-        return SequenceRules(unknown=UNKNOWN_PRODUCER_ID if (1,) <= self.version < (2, 5) else None)
+        """A producer that is not known any more is out of order (0.11), told so (1.0), and goes on (2.5, KIP-360)."""
+        if self.version < (2, 5):
+            return SequenceRules(OUT_OF_ORDER_SEQUENCE_NUMBER if self.version < (1,) else UNKNOWN_PRODUCER_ID)
+        return SequenceRules()
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not known."""
@@ -129,7 +131,7 @@ ListGroups            0        0         0-1       0-1    0-2    0-4    0-5    0
 SaslHandshake         -        0         0         0-1    0-1    0-1    0-1    0-1
 ApiVersions           -        0         0-1       0-1    0-2    0-3    0-4    0-4
 CreateTopics          -        0-1       0-2       0-2    0-3    0-7    0-7    2-7
-DeleteTopics          -        0-1       0-1       0-1    0-2    0-6    0-6    1-6
+DeleteTopics          -        0         0-1       0-1    0-2    0-6    0-6    1-6
 InitProducerId        -        -         0         0      0-1    0-4    0-5    0-5
 OffsetForLeaderEpoch  -        -         0         0      0-1    0-4    0-4    2-4
 DescribeConfigs       -        -         0         0-1    0-2    0-4    0-4    1-4

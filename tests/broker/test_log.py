@@ -22,7 +22,6 @@ from bridge.broker.log.storage import DiskStorage, MemoryStorage
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
-    DUPLICATE_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH,
     INVALID_RECORD,
     INVALID_TXN_STATE,
@@ -31,7 +30,6 @@ from zkconsumer.kafka.error_codes import (
     UNKNOWN_PRODUCER_ID,
     UNSUPPORTED_COMPRESSION_TYPE,
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
-    ErrorCode,
 )
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
@@ -143,10 +141,8 @@ OLD = Rules(0, 1_000_000)
     ("data", "version", "rules", "code"),
     [
         (b"", 9, RULES, INVALID_RECORD),
-        (b"", 2, RULES, CORRUPT_MESSAGE),
         (b"\0" * 100, 9, RULES, CORRUPT_MESSAGE),
         (batch(b"a")[:-1], 9, RULES, INVALID_RECORD),
-        (batch(b"a")[:-1], 2, RULES, CORRUPT_MESSAGE),
         (batch(b"a")[:-1] + b"!", 9, RULES, CORRUPT_MESSAGE),
         (batch(b"a") + batch(b"b"), 9, RULES, INVALID_RECORD),
         (batch(b"a") + batch(b"b"), 9, replace(RULES, knows_invalid_record=False), CORRUPT_MESSAGE),
@@ -192,6 +188,15 @@ def test_a_batch_with_a_changed_byte_is_refused_or_the_same(data: st.DataObject)
     assert isinstance(check(bytes(changed), 9, RULES), Refused)
 
 
+def test_before_version_3_what_is_cut_off_is_passed_over_and_nothing_may_be_sent() -> None:
+    log = memory_log(replace(SETTINGS, rules=replace(RULES, magic=0)))
+    one, two = (build_record_set(records(value), 0) for value in (b"a", b"b"))
+    assert log.append_sent(sent(b"", 1, log.settings.rules), 0, WALL_MS) == Stored(-1, -1)
+    assert log.append_sent(sent(one[:-1], 1, log.settings.rules), 0, WALL_MS) == Stored(-1, -1)
+    assert log.append_sent(sent(one + two[:-1], 1, log.settings.rules), 0, WALL_MS) == Stored(0, 0)
+    assert values(log) == [(0, b"a")]
+
+
 # --- idempotent producers -----------------------------------------------------------------------------------------
 
 
@@ -208,14 +213,13 @@ def test_a_batch_that_comes_again_is_answered_as_before_and_not_stored_again() -
     assert log.end == 5
 
 
-@pytest.mark.parametrize("code", [DUPLICATE_SEQUENCE_NUMBER, OUT_OF_ORDER_SEQUENCE_NUMBER])
-def test_a_batch_from_long_ago_is_out_of_order_or_a_duplicate_by_release(code: ErrorCode) -> None:
-    log = memory_log(replace(SETTINGS, sequences=SequenceRules(long_ago=code)))
+def test_a_batch_from_long_ago_is_out_of_order() -> None:
+    log = memory_log()
     for sequence in range(6):
         produce(log, sequence)
     refused = produce(log, 0)
     assert isinstance(refused, Refused)
-    assert refused.code == code
+    assert refused.code == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_who_is_not_known_may_begin_anywhere_or_only_with_0_by_release() -> None:

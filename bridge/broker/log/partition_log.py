@@ -51,7 +51,7 @@ class LogSettings:
 
 
 class Stored(NamedTuple):
-    """Where records were stored; ``is_duplicate``: they had been stored before."""
+    """Where records were stored, −1 if there were none; ``is_duplicate``: they had been stored before."""
 
     first_offset: int
     last_offset: int
@@ -106,6 +106,8 @@ class PartitionLog:
                 batch = entry.batch
                 words = f"producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.first_sequence}"
                 return Refused(judged, f"{words}: {judged.name}")
+        if not sent.entries:
+            return Stored(-1, -1)
         first = self.end
         self._append(number(sent, first, leader_epoch, self.settings.rules), first, wall_ms)
         return Stored(first, self.end - 1)

@@ -100,7 +100,10 @@ class Sent:
 
 
 def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) -> Sent | Refused:
-    """Look at everything before anything is stored: checksums, structure, counts, formats, keys, sizes."""
+    """Look at everything before anything is stored: checksums, structure, counts, formats, keys, sizes.
+
+    Before version 3 a message that is cut off at the end is passed over, and nothing at all may be sent.
+    """
     entries = []
     end = 0
     head = read_head(record_set)
@@ -117,10 +120,11 @@ def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) ->
             end = entry.end
     except (InvalidMessageException, UnsupportedCodec) as error:
         return Refused(CORRUPT_MESSAGE, str(error))
-    if end != len(data) or not entries:
-        return Refused(CORRUPT_MESSAGE, f"{len(data) - end} of {len(data)} bytes are no whole entry")
-    if produce_version >= BATCHES_ONLY_FROM and len(entries) != 1:
-        return Refused(rules.invalid, f"{len(entries)} batches in one record set; this version has exactly one")
+    if produce_version >= BATCHES_ONLY_FROM:
+        if len(entries) != 1:
+            return Refused(rules.invalid, f"{len(entries)} batches in one record set; this version has exactly one")
+        if end != len(data):
+            return Refused(CORRUPT_MESSAGE, f"{len(data) - end} of {len(data)} bytes are no whole entry")
     return Sent(tuple(entries))
 
 

@@ -50,11 +50,9 @@ class SequenceRules:
     """In what releases differ.
 
     ``unknown``: the answer to a producer that is not known here and does not begin with 0; None: it may (2.5, KIP-360).
-    ``long_ago``: the answer to a batch from before those that are kept.
     """
 
     unknown: ErrorCode | None = None
-    long_ago: ErrorCode = OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 NEWEST_RULES = SequenceRules()
@@ -87,8 +85,6 @@ class Producers:
                 return written
         if batch.first_sequence == (known.batches[-1].last_sequence + 1) % SEQUENCES:
             return None
-        if last_sequence < known.batches[0].first_sequence:
-            return self._rules.long_ago
         return OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def stored(self, batch: StoredBatch) -> None:
