@@ -48,7 +48,7 @@ SCENARIOS = [
     scenario("3.9.1", "java-4.1.1", C, PYTHON, strategy="roundrobin"),
     scenario("3.9.1", "java-2.8.2", C, "java-3.9.1", strategy="cooperative-sticky"),
     scenario("1.1.1", "java-0.9.0.1", C, PYTHON),
-    scenario("1.1.1", "java-2.8.2", "java-3.9.1", C, strategy="roundrobin"),
+    scenario("1.1.1", "java-2.8.2", C, "java-3.9.1", strategy="roundrobin"),
     scenario("0.11.0.3", "java-0.9.0.1", "java-2.8.2", C),
     scenario("0.11.0.3", "java-3.9.1", PYTHON, C),
     scenario("0.9.0.1", "java-0.9.0.1", C, PYTHON),
