@@ -29,7 +29,6 @@ class Behaviour:
     tombstone, and what is left are offsets that belong to no group.
     ``has_initial_delay``: who joins an empty group waits for others (KIP-134).
     ``extends_delay_of_refilled``: also in a group that has had generations.
-    ``leave_ends_initial_delay``: when all who are left have joined, nobody waits any longer.
     ``limits_new_members``: a new member that stays away while its JoinGroup is parked is dropped after five minutes,
     members without an id are given one first (KIP-394), and ``group.max.size`` holds (KIP-389).
     ``times_out_syncs``: who does not send SyncGroup within the rebalance timeout is dropped (KAFKA-12487).
@@ -53,7 +52,6 @@ class Behaviour:
     has_empty_state: bool
     has_initial_delay: bool
     extends_delay_of_refilled: bool
-    leave_ends_initial_delay: bool
     limits_new_members: bool
     times_out_syncs: bool
     checks_owner_first: bool
@@ -87,7 +85,6 @@ ROWS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
         "has_empty_state": {"0.9": False, "0.10.2": True},
         "has_initial_delay": {"0.9": False, "0.11": True},
         "extends_delay_of_refilled": {"0.9": False, "4.0": True},
-        "leave_ends_initial_delay": {"0.9": False, "4.0": True},
         "limits_new_members": {"0.9": False, "2.2": True},
         "times_out_syncs": {"0.9": False, "2.8.1": True},
         "checks_owner_first": {"0.9": True, "2.0": False},

@@ -237,9 +237,6 @@ class Rebalancing(CoordinatorBase):
     def _after_removal(self, group: GroupMetadata, reason: str) -> None:
         if group.is_(STABLE, COMPLETING_REBALANCE):
             self.prepare_rebalance(group, reason)
-        elif self.behaviour.leave_ends_initial_delay and group.is_(PREPARING_REBALANCE):
-            if group.has_all_members_joined:
-                self.on_complete_join(group)
         else:
             self.try_complete_join(group)
 
