@@ -67,7 +67,7 @@ TRANSCRIPTS = Part("transcripts", ((*PYTEST, *NO_JAVA, "tests/transcripts"),), 0
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
-INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop"),), 3)
+INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
 SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
