@@ -198,10 +198,18 @@ def test_nothing_is_handed_out_once_two_thirds_of_a_session_are_over_without_an_
     broker: EmbeddedBroker, make: Make
 ) -> None:
     fill(broker, 1_000, partitions=1)
-    connector = make({"session.timeout.ms": 600})
+    connector = make({"session.timeout.ms": 3_000})
     [stream] = connector.create_message_streams({"t": 1})["t"]
     iterator = iter(stream)
-    next(iterator)
+
+    def has_begun() -> bool:
+        try:
+            next(iterator)
+        except ConsumerTimeoutException:
+            return False
+        return True
+
+    wait_until(has_begun, "the first record")
     lease = connector._member.lease
     assert lease.holds
     broker.stop()
