@@ -72,6 +72,7 @@ def check_missing(answer: Any, python: str) -> None:
         assert words.format(python=python, version=version) in answer["error"]
 
 
+@pytest.mark.nightly
 def test_a_cluster_without_the_package_is_told_so_and_reads_when_it_is_sent(
     bare_cluster: str, bare_python: str, package: str, history: History, tmp_path: Path
 ) -> None:

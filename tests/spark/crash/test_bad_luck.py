@@ -82,7 +82,8 @@ def owned_by_others(query: LiveQuery) -> bool:
 # --- members come and go --------------------------------------------------------------------------------------------
 
 
-@in_ci("afterBatch")
+@pytest.mark.nightly
+@both_modes
 def test_an_original_member_that_comes_and_goes_costs_no_record_twice(query: LiveQuery, scala: ScalaHost) -> None:
     query.start()
     query.wait_rows()
