@@ -7,13 +7,16 @@ expiry, no leader epoch, a rebalance timeout that is the session's.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from bridge.coordinator.events import LogRecord
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import group_records as wire
 from zkconsumer.wire.primitives import MalformedMessage
+
+T = TypeVar("T")
 
 NO_LEADER_EPOCH = wire.NO_EPOCH
 
@@ -143,12 +146,16 @@ def _group_key(group_id: str) -> bytes:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def read_key(data: bytes) -> Key:
-    """What a record is about; ``UnreadableRecord``: nothing that is known here."""
+def _readable(read: Callable[[bytes], T], data: bytes) -> T:
     try:
-        key = wire.read_key(data)
+        return read(data)
     except MalformedMessage as error:
         raise UnreadableRecord(str(error)) from error
+
+
+def read_key(data: bytes) -> Key:
+    """What a record is about; ``UnreadableRecord``: nothing that is known here."""
+    key = _readable(wire.read_key, data)
     match key:
         case wire.GroupKey(group):
             return GroupKey(group)
@@ -160,10 +167,7 @@ def read_key(data: bytes) -> Key:
 
 def read_offset_value(data: bytes) -> OffsetAndMetadata:
     """The value behind an ``OffsetKey``; ``UnreadableRecord``."""
-    try:
-        body = wire.read_offset_value(data)
-    except MalformedMessage as error:
-        raise UnreadableRecord(str(error)) from error
+    body = _readable(wire.read_offset_value, data)
     expires = body.expire_timestamp
     return OffsetAndMetadata(
         offset=body.offset,
@@ -176,10 +180,7 @@ def read_offset_value(data: bytes) -> OffsetAndMetadata:
 
 def read_group_value(data: bytes) -> StoredGroup:
     """The value behind a ``GroupKey``; ``UnreadableRecord``."""
-    try:
-        body = wire.read_group_value(data)
-    except MalformedMessage as error:
-        raise UnreadableRecord(str(error)) from error
+    body = _readable(wire.read_group_value, data)
     since = body.current_state_timestamp
     return StoredGroup(
         protocol_type=body.protocol_type,
