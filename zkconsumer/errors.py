@@ -200,3 +200,12 @@ class SandboxError(WorldError):
 
 class ThreadDied(Bug):
     """A thread of the connector ended by an error that it should have handled."""
+
+    @staticmethod
+    def of(member: str, thread: str, error: BaseException) -> Bug:
+        """What ends a member whose thread was ended by ``error``; a ``Bug`` speaks for itself."""
+        if isinstance(error, Bug):
+            return error
+        died = ThreadDied(f"the thread {thread} of {member} ended: {type(error).__name__}: {error}")
+        died.__cause__ = error
+        return died

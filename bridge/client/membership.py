@@ -308,12 +308,7 @@ class CoordinatorMembership:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
-        if isinstance(error, Bug):
-            self._end(error)
-        else:
-            died = ThreadDied(f"the thread {name} of {self.id} ended: {type(error).__name__}: {error}")
-            died.__cause__ = error
-            self._end(died)
+        self._end(ThreadDied.of(self.id, name, error))
 
     def _end(self, error: ZkConsumerError) -> None:
         """Nothing is handed out any more, so nothing may be held: the group is left for the sake of the others."""

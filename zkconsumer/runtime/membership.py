@@ -17,7 +17,7 @@ from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.group import Group, GroupSettings
 from zkconsumer.core.stores import NotWritten
-from zkconsumer.errors import Bug, ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.errors import ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.kafka.offsets_channel import OffsetsChannel
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
@@ -278,12 +278,7 @@ class ZooKeeperMembership:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
-        if isinstance(error, Bug):
-            self._end(error)
-        else:
-            died = ThreadDied(f"the thread {name} of {self.id} ended: {type(error).__name__}: {error}")
-            died.__cause__ = error
-            self._end(died)
+        self._end(ThreadDied.of(self.id, name, error))
 
     def _end(self, error: ZkConsumerError) -> None:
         """Nothing is handed out any more, so nothing may be held: the session is ended for the sake of the others."""
