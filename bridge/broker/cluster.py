@@ -11,11 +11,11 @@ from bridge.broker.config import BrokerConfig
 from bridge.broker.fetches import DelayedFetches
 from bridge.broker.groups import Groups, Machine
 from bridge.broker.node import Node
-from bridge.broker.releases import Release
 from bridge.broker.timers import Scheduler
 from bridge.broker.topics import OFFSETS_TOPIC, Partition, Topic, Topics
 from bridge.coordinator.calls import Authorizer, OffsetsInZooKeeper, Operation
 from zkconsumer.errors import UsageError
+from zkconsumer.kafka.releases import Release
 from zkconsumer.types import BrokerAddress
 
 
@@ -37,7 +37,6 @@ class Cluster:
         scheduler: Scheduler,
         *,
         may: Authorizer = everybody_may,
-        checks_partitions_of_commits: bool = True,
         offsets_in_zookeeper: OffsetsInZooKeeper | None = None,
     ) -> None:
         self.topics = topics
@@ -45,7 +44,6 @@ class Cluster:
         self.config = config
         self.scheduler = scheduler
         self.may = may
-        self.checks_partitions_of_commits = checks_partitions_of_commits
         self.offsets_in_zookeeper = offsets_in_zookeeper
         self.fetches = DelayedFetches(scheduler)
         self.on_topics: Callable[[], None] = lambda: None

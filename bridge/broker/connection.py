@@ -15,10 +15,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from bridge.broker.gate import Admitted, Refusal, Unreadable, admit, api_versions
 from bridge.broker.login import LOGIN_BYTES_MAX, Login, State
 from bridge.coordinator.calls import Call
 from zkconsumer.errors import RemoteProtocolError, UsageError
+from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, admit, api_versions
 from zkconsumer.wire.frames import SIZE_BYTES, encode_response, frame_size
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 

@@ -92,5 +92,5 @@ class Node:
 
     @property
     def checks_partitions_of_commits(self) -> bool:
-        """See ``Behaviour``."""
-        return self.cluster.checks_partitions_of_commits
+        """See ``Release``."""
+        return self.cluster.release.checks_partitions_of_commits

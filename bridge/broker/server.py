@@ -211,7 +211,6 @@ class BrokerServer:
             lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
             LoopScheduler(loop),
             may=settings.may,
-            checks_partitions_of_commits=behaviour.checks_partitions_of_commits,
         )
         if settings.zookeeper is not None:
             store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)

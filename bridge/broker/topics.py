@@ -17,7 +17,7 @@ from bridge.broker.log.files import OpenFiles
 from bridge.broker.log.partition_log import LogSettings, PartitionLog
 from bridge.broker.log.produced import Rules
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
-from bridge.broker.releases import Release
+from zkconsumer.kafka.releases import Release
 from zkconsumer.wire.kinds import NO_UUID
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -220,5 +220,5 @@ class Topics:
             rules,
             segment_bytes if config.segment_bytes is None else config.segment_bytes,
             retention_bytes if config.retention_bytes is None else config.retention_bytes,
-            self._release.sequences,
+            self._release.unknown_producer_error,
         )

@@ -43,7 +43,6 @@ class Behaviour:
     ``completing_state_name``: as DescribeGroups tells it.
     ``describes_committed``: a group is told of once something of it is in the log.
     ``writes_new_groups``: a record without members is written when a group is made.
-    ``checks_partitions_of_commits``: the API layer refuses (3) partitions that there are not; before, only topics.
     ``group_value_version``, ``offset_value_version``: how records are written.
     ``always_writes_expiry``: each offset carries its end, and ends whether its group lives or not (before KIP-211).
     ``group_max_session_timeout_ms``, ``offsets_retention_minutes``: defaults.
@@ -65,7 +64,6 @@ class Behaviour:
     completing_state_name: str
     describes_committed: bool
     writes_new_groups: bool
-    checks_partitions_of_commits: bool
     group_value_version: int
     offset_value_version: int
     always_writes_expiry: bool
@@ -98,7 +96,6 @@ ROWS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
         "completing_state_name": {"0.9": "AwaitingSync", "1.0": "CompletingRebalance"},
         "describes_committed": {"0.9": False, "4.0": True},
         "writes_new_groups": {"0.9": False, "4.0": True},
-        "checks_partitions_of_commits": {"0.9": False, "2.0": True},
         "group_value_version": {"0.9": 0, "0.10.1": 1, "2.1": 2, "2.3": 3},
         "offset_value_version": {"0.9": 1, "2.1": 3, "4.1": 4},
         "always_writes_expiry": {"0.9": True, "2.1": False},

@@ -82,4 +82,4 @@ class Broker(Protocol):
 
     @property
     def checks_partitions_of_commits(self) -> bool:
-        """See ``Behaviour``."""
+        """A partition that there is not is refused (3), else only a topic is; see ``zkconsumer.kafka.releases``."""

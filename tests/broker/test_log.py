@@ -16,7 +16,6 @@ from bridge.broker.log.epochs import EpochEnd
 from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
 from bridge.broker.log.partition_log import FoundTime, LogSettings, PartitionLog, Stored
 from bridge.broker.log.produced import Refused, Rules, Sent, check, converted, is_one_batch
-from bridge.broker.log.producers import SequenceRules
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
 from zkconsumer.errors import PreconditionFailed
@@ -223,7 +222,7 @@ def test_a_batch_from_long_ago_is_out_of_order() -> None:
 
 
 def test_who_is_not_known_may_begin_anywhere_or_only_with_0_by_release() -> None:
-    log = memory_log(replace(SETTINGS, sequences=SequenceRules(unknown=UNKNOWN_PRODUCER_ID)))
+    log = memory_log(replace(SETTINGS, unknown_producer_error=UNKNOWN_PRODUCER_ID))
     refused = produce(log, 5)
     assert isinstance(refused, Refused)
     assert refused.code == UNKNOWN_PRODUCER_ID

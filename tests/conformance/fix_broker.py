@@ -13,9 +13,10 @@ from kafka import KafkaConsumer
 
 from tests.fix_sandbox import require_releases
 from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection
+from zkconsumer.kafka.releases import Release
 from zkconsumer.kafka.versions import ApiRanges, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_releases import RELEASES, Release
+from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.artifacts import SETS

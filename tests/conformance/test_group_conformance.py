@@ -21,9 +21,9 @@ from zkconsumer.kafka.group_offsets import (
     find_coordinator,
 )
 from zkconsumer.kafka.modern_groups import describe_modern_group
+from zkconsumer.kafka.releases import Release
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
 from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
-from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import (
@@ -199,7 +199,7 @@ def test_commits_for_what_does_not_exist(broker_under_test: BrokerUnderTest) -> 
     for version in versions_of(broker_under_test, OFFSET_COMMIT, 1):
         expected = error if release.checks_topics_of_commits else codes.NONE
         assert commit(broker_under_test, group, TopicPartition("nowhere", 0), version, 1) == expected
-        expected = error if release.knows_partitions_of_commits else codes.NONE
+        expected = error if release.checks_partitions_of_commits else codes.NONE
         assert commit(broker_under_test, group, TopicPartition(topic, 77), version, 1) == expected
 
 

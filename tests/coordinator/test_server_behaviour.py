@@ -300,9 +300,8 @@ def test_a_commit_without_generation_that_names_a_living_member_is_refused(relea
     assert table.commit(T0, replace(member, generation_id=-1), version=2) == [22]
 
 
-@pytest.mark.parametrize(("release", "checks"), releases_from("2.0.1"))
-def test_partitions_that_there_are_not_are_the_api_layer_s_matter(release: str, checks: bool) -> None:
-    assert behaviour_of(release).checks_partitions_of_commits == checks
+@pytest.mark.parametrize("release", COLUMNS)
+def test_partitions_that_there_are_not_are_the_api_layer_s_matter(release: str) -> None:
     assert at(release).commit({("nothing", 99): 1}, version=2) == [0]
 
 

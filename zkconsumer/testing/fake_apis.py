@@ -8,13 +8,11 @@ from typing import TypeAlias
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.kafka.releases import Release
 from zkconsumer.testing.fake_faults import CorruptRecords, NullRecords, PartitionError, PartitionFault
 from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotConvertible
-from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
-from zkconsumer.wire.schemas import API_VERSIONS
-from zkconsumer.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -56,21 +54,6 @@ AT_LEAST_ONE_FROM = 3
 READ_COMMITTED = 1
 UNKNOWN_EPOCH = -1
 _ACKS = (-1, 0, 1)
-
-
-# --- ApiVersions -------------------------------------------------------------------------------------------------
-
-
-def api_versions(release: Release) -> ApiVersionsResponse:
-    """What the release speaks."""
-    rows = [ApiVersion(api_key=key, min_version=lo, max_version=hi) for key, (lo, hi) in sorted(release.ranges.items())]
-    return ApiVersionsResponse(api_keys=rows)
-
-
-def api_versions_refused(release: Release) -> ApiVersionsResponse:
-    """The answer to a version of ApiVersions that the release does not know; goes out in the layout of version 0."""
-    rows = [row for row in api_versions(release).api_keys if row.api_key == API_VERSIONS.key]
-    return ApiVersionsResponse(error_code=codes.UNSUPPORTED_VERSION.code, api_keys=rows if release.lists_itself else [])
 
 
 # --- Metadata ----------------------------------------------------------------------------------------------------

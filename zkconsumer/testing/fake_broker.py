@@ -16,6 +16,8 @@ from typing import Any, cast
 
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
+from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, admit, api_versions
+from zkconsumer.kafka.releases import Release
 from zkconsumer.testing import fake_apis, fake_groups
 from zkconsumer.testing.fake_faults import (
     CloseConnection,
@@ -30,21 +32,16 @@ from zkconsumer.testing.fake_faults import (
     PartitionFault,
     WrongCorrelationId,
 )
-from zkconsumer.testing.fake_releases import Release
 from zkconsumer.testing.fake_state import ClusterState, Seen
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.frames import (
     REQUEST_BYTES_MAX,
     SIZE_BYTES,
-    Request,
-    decode_request,
-    decode_request_header,
     encode_response,
     frame_size,
 )
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
-    APIS,
     DESCRIBE_GROUPS,
     FETCH,
     FIND_COORDINATOR,
@@ -119,45 +116,29 @@ class FakeBroker:
 
     def begin(self, frame: bytes) -> Work | Reply:
         """Take a request (without its size)."""
-        try:
-            header = decode_request_header(frame)
-        except RemoteProtocolError:
-            return self._unreadable()
-        api = APIS.get(header.api_key)
-        known = None if api is None else self.release.range_of(api)
-        if api is None or known is None:
-            return self._unreadable()
-        version = header.api_version
-        if not known.lowest <= version <= known.highest:
-            if api is API_VERSIONS:
-                refusal = fake_apis.api_versions_refused(self.release)
-                return Reply(encode_response(API_VERSIONS, 0, header.correlation_id, refusal))
-            if version < known.lowest or not self.release.reads_any_version:
-                return self._unreadable()
-            version = known.highest
-        try:
-            request = decode_request(frame, body_version=version)
-        except RemoteProtocolError:
-            return self._unreadable()
-        self._state.seen.append(Seen(self.broker_id, api, header.api_version, header.client_id, request.body))
+        outcome = admit(frame, self.release)
+        match outcome:
+            case Refusal(refused):
+                return Reply(refused)
+            case Unreadable():
+                return Reply(b"", hangs_up=outcome is Unreadable.HANG_UP)
+        asked = outcome.header
+        self._state.seen.append(Seen(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body))
         self._state.changed.notify_all()
-        return self._work(request, version)
+        return self._work(outcome)
 
-    def _unreadable(self) -> Reply:
-        return Reply(b"", hangs_up=not self.release.ignores_unreadable)
-
-    def _work(self, request: Request, version: int) -> Work:
+    def _work(self, request: Admitted) -> Work:
         now_ms = self._state.clock.now_ms()
         faults = self._faults(request)
         body = request.body
         return Work(
-            poll=self._answering(request, version, faults),
+            poll=self._answering(request, faults),
             deadline_ms=now_ms + body.max_wait_ms if isinstance(body, FetchRequest) else now_ms,
             not_before_ms=now_ms + sum(i.fault.delay_ms for i in faults if isinstance(i.fault, Delay)),
             faults=faults,
         )
 
-    def _faults(self, request: Request) -> list[Injected]:
+    def _faults(self, request: Admitted) -> list[Injected]:
         """The faults that hit this request; those of one partition only if the request names it."""
         hit = []
         for injected in self._state.faults:
@@ -172,7 +153,7 @@ class FakeBroker:
             hit.append(injected)
         return hit
 
-    def _answering(self, request: Request, version: int, faults: list[Injected]) -> Callable[[bool], bytes | None]:
+    def _answering(self, request: Admitted, faults: list[Injected]) -> Callable[[bool], bytes | None]:
         correlation_id = request.header.correlation_id + sum(
             injected.fault.by for injected in faults if isinstance(injected.fault, WrongCorrelationId)
         )
@@ -188,28 +169,27 @@ class FakeBroker:
         }
 
         def poll(is_final: bool) -> bytes | None:
-            body = self._body(request, version, partition_faults, group_errors, is_final)
+            body = self._body(request, partition_faults, group_errors, is_final)
             if body is None:
                 return None
             if isinstance(request.body, ProduceRequest) and request.body.acks == 0:
                 return b""
-            return encode_response(request.api, version, correlation_id, body)
+            return encode_response(request.api, request.version, correlation_id, body)
 
         return poll
 
     def _body(
         self,
-        request: Request,
-        version: int,
+        request: Admitted,
         faults: dict[TopicPartition, PartitionFault],
         group_errors: dict[str, ErrorCode],
         is_final: bool,
     ) -> Any:
-        state, me, body = self._state, self.broker_id, request.body
+        state, me, version, body = self._state, self.broker_id, request.version, request.body
         errors = {tp: error_code(fault.code) for tp, fault in faults.items() if isinstance(fault, PartitionError)}
         match request.api.key:
             case API_VERSIONS.key:
-                return fake_apis.api_versions(self.release)
+                return api_versions(self.release)
             case METADATA.key:
                 return fake_apis.metadata(state, version, body, faults)
             case LIST_OFFSETS.key:
@@ -233,7 +213,7 @@ class FakeBroker:
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
-def _names(request: Request, tp: TopicPartition) -> bool:
+def _names(request: Admitted, tp: TopicPartition) -> bool:
     """Whether the request is about this partition."""
     body = request.body
     match request.api.key:
@@ -253,7 +233,7 @@ def _names(request: Request, tp: TopicPartition) -> bool:
     return False
 
 
-def _groups(request: Request) -> set[str]:
+def _groups(request: Admitted) -> set[str]:
     """The groups that the request is about."""
     body = request.body
     match request.api.key:

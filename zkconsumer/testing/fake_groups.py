@@ -60,7 +60,7 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import parse_offset
 
 if TYPE_CHECKING:
-    from zkconsumer.testing.fake_releases import Release
+    from zkconsumer.kafka.releases import Release
     from zkconsumer.testing.fake_state import ClusterState
 
 METADATA_CHARS_MAX = 4096
@@ -271,7 +271,7 @@ def _refused_commit(
 
 
 def _unknown(state: ClusterState, release: Release, tp: TopicPartition) -> ErrorCode:
-    is_known = state.partition(tp) is not None if release.knows_partitions_of_commits else tp.topic in state.topics
+    is_known = state.partition(tp) is not None if release.checks_partitions_of_commits else tp.topic in state.topics
     return codes.NONE if is_known else codes.UNKNOWN_TOPIC_OR_PARTITION
 
 

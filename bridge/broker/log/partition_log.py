@@ -18,7 +18,7 @@ from bridge.broker.log.batches import describe
 from bridge.broker.log.epochs import EpochEnd, LeaderEpochs
 from bridge.broker.log.files import SegmentFile
 from bridge.broker.log.produced import Refused, Rules, Sent, build, number
-from bridge.broker.log.producers import NEWEST_RULES, Producers, SequenceRules, Written
+from bridge.broker.log.producers import Producers, Written
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.segment import Segment
 from zkconsumer.errors import PreconditionFailed
@@ -47,7 +47,7 @@ class LogSettings:
     rules: Rules
     segment_bytes: int
     retention_bytes: int = -1
-    sequences: SequenceRules = NEWEST_RULES
+    unknown_producer_error: ErrorCode | None = None
 
 
 class Stored(NamedTuple):
@@ -76,7 +76,7 @@ class PartitionLog:
         self.settings = settings
         self._name = name
         self._storage = storage
-        self._producers = Producers(settings.sequences)
+        self._producers = Producers(settings.unknown_producer_error)
         self._epochs = LeaderEpochs()
         self._segments: list[Segment] = []
         self.end = 0

@@ -45,24 +45,14 @@ class Producer:
     batches: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceRules:
-    """In what releases differ.
+class Producers:
+    """All producers of one partition.
 
-    ``unknown``: the answer to a producer that is not known here and does not begin with 0; None: it may (2.5, KIP-360).
+    ``unknown_error``: the answer to one that is not known here and does not begin with 0; None: it may (2.5, KIP-360).
     """
 
-    unknown: ErrorCode | None = None
-
-
-NEWEST_RULES = SequenceRules()
-
-
-class Producers:
-    """All producers of one partition."""
-
-    def __init__(self, rules: SequenceRules) -> None:
-        self._rules = rules
+    def __init__(self, unknown_error: ErrorCode | None) -> None:
+        self._unknown_error = unknown_error
         self._known: OrderedDict[int, Producer] = OrderedDict()
 
     def check(self, batch: StoredBatch) -> ErrorCode | Written | None:
@@ -74,7 +64,7 @@ class Producers:
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         if known is None:
-            return self._rules.unknown if batch.first_sequence else None
+            return self._unknown_error if batch.first_sequence else None
         if batch.producer_epoch < known.epoch:
             return INVALID_PRODUCER_EPOCH
         if batch.producer_epoch > known.epoch:

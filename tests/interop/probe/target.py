@@ -12,24 +12,17 @@ from tests.interop.probe.member import PROTOCOLS, Member
 from tests.interop.probe.registry import numbers
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.versions import ApiRanges, VersionRange, negotiate
+from zkconsumer.kafka.releases import RELEASES as PLAYED
+from zkconsumer.kafka.versions import ApiRanges, negotiate
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
-    FETCH,
     FIND_COORDINATOR,
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
     LIST_GROUPS,
-    LIST_OFFSETS,
-    METADATA,
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
-    PRODUCE,
-    SYNC_GROUP,
     Api,
 )
 from zkconsumer.wire.schemas.delete_groups import DeleteGroupsRequest
@@ -73,30 +66,8 @@ SETTINGS = MappingProxyType(
 )
 """What the checks take for granted of a broker; releases that do not know a setting pass over it."""
 
-SPOKEN_BY_0_9 = ApiRanges(
-    MappingProxyType(
-        {
-            **{
-                api.key: VersionRange(0, 0)
-                for api in (
-                    LIST_OFFSETS,
-                    METADATA,
-                    FIND_COORDINATOR,
-                    JOIN_GROUP,
-                    SYNC_GROUP,
-                    HEARTBEAT,
-                    LEAVE_GROUP,
-                    DESCRIBE_GROUPS,
-                    LIST_GROUPS,
-                )
-            },
-            **{api.key: VersionRange(0, 1) for api in (PRODUCE, FETCH, OFFSET_FETCH)},
-            OFFSET_COMMIT.key: VersionRange(0, 2),
-        }
-    ),
-    is_assumed=True,
-)
-"""A broker of 0.9 cannot be asked."""
+OF_0_9 = ApiRanges(PLAYED["0.9.0.1"].ranges, is_assumed=True)
+"""A broker of 0.9 cannot be asked, and the program of this repository assumes less of it than it speaks."""
 
 START_MS = 30_000
 GROUPS_ASKED = 40
@@ -128,7 +99,7 @@ class Server:
         if self._ranges is None:
             connection = BlockingConnection(self.host, self.port, client_id="probe")
             try:
-                self._ranges = SPOKEN_BY_0_9 if numbers(self.release) < (0, 10) else negotiate(connection, TIMEOUT_MS)
+                self._ranges = OF_0_9 if numbers(self.release) < (0, 10) else negotiate(connection, TIMEOUT_MS)
             finally:
                 connection.close()
         return self._ranges

@@ -1,4 +1,7 @@
-"""Whether a frame is a request that the emulated release reads, and what becomes of it if not.  Pure."""
+"""Whether a frame is a request that a broker of some release reads, and what becomes of it if not.  Pure.
+
+For the brokers that this repository plays, fake ones and the development broker.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from bridge.broker.releases import Release
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import UNSUPPORTED_VERSION
+from zkconsumer.kafka.releases import Release
 from zkconsumer.wire.frames import RequestHeader, decode_request, decode_request_header, encode_response
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
