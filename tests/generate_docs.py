@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -42,21 +42,21 @@ LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERRO
           "critical": "CRITICAL"}  # fmt: skip
 
 
-def sources() -> dict[str, str]:
-    """The package without its test doubles."""
-    found = sorted((ROOT / "zkconsumer").rglob("*.py"))
+def sources(packages: Iterable[str] = ("zkconsumer", "bridge")) -> dict[str, str]:
+    """The packages without their test doubles."""
+    found = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
     relative = {path.relative_to(ROOT).as_posix(): path for path in found}
     return {name: path.read_text("utf-8") for name, path in relative.items() if "/testing/" not in name}
 
 
 def sources_that_log() -> dict[str, str]:
-    """The same, and what plans, reads and keeps memberships for Spark: their lines and counters are documented."""
+    """``zkconsumer``, and what plans, reads and keeps memberships for Spark: their lines and counters have pages."""
     folder = ROOT / "bridge" / "spark"
     found = sorted((folder / "keeper").glob("*.py"))
     found += [folder / name for name in ("faults.py", "logs.py", "patience.py", "planning.py")]
     found += [folder / f"{name}.py" for name in ("batch", "range_reader", "read")]
     found += [folder / f"{name}.py" for name in ("listener", "owner", "projector", "starting", "takeover")]
-    return sources() | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
+    return sources(["zkconsumer"]) | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -73,10 +73,13 @@ class ErrorClass:
 
 
 def error_classes(files: Sources) -> list[ErrorClass]:
-    """Everything that descends from ``ZkConsumerError``; ``errors.py`` first, each file in its own order."""
+    """Every public class that descends from ``ZkConsumerError``; ``errors.py`` first, each file in its own order.
+
+    Two classes of one name, or one without a sentence, would leave whoever reads the page with the wrong advice.
+    """
     classes = [
         ErrorClass(node.name, path, tuple(map(_last_name, node.bases)), _first_paragraph(ast.get_docstring(node) or ""))
-        for path in sorted(files, key=lambda path: (path != ERRORS, path))
+        for path in sorted(files, key=lambda path: (path != ERRORS, path.startswith("bridge/"), path))
         for node in ast.walk(ast.parse(files[path]))
         if isinstance(node, ast.ClassDef)
     ]
@@ -84,8 +87,13 @@ def error_classes(files: Sources) -> list[ErrorClass]:
     while True:
         more = {each.name for each in classes if known.intersection(each.bases)} - known
         if not more:
-            return [each for each in classes if each.name in known]
+            break
         known |= more
+    found = [each for each in classes if each.name in known and not each.name.startswith("_")]
+    assert len({each.name for each in found}) == len(found), "two errors have one name"
+    for each in found:
+        assert each.sentence.endswith("."), f"{each.path}: {each.name} does not say what is wrong and what to do"
+    return found
 
 
 def render_errors(files: Sources) -> str:
@@ -102,9 +110,9 @@ def render_errors(files: Sources) -> str:
         "",
         "<!-- Generated: python tests/generate_docs.py --write -->",
         "",
-        f"Every error of this package is a `{BASE}`, and stands in one family. The family answers one question: *who",
-        "must act?* The sentence is the docstring of the class; the text of an error that you caught says the same",
-        "with names and numbers.",
+        f"Every error of `zkconsumer` and of `bridge` is a `{BASE}`, and stands in one family. The family answers",
+        "one question: *who must act?* The sentence is the docstring of the class; the text of an error that you",
+        "caught says the same with names and numbers.",
         "",
         "Names that the original had are the original's names. What stands under *is also* may be caught as that, too.",
         "The command line ends with exit code 2 after a `UsageError`, with 1 after any other.",

@@ -36,7 +36,7 @@ class UnsupportedVersionException(UsageError):
 
 
 class RebalanceCallbackFailed(UsageError):
-    """A rebalance callback raised an error, which is the cause of this one; the group went on without it."""
+    """A rebalance callback raised an error, which is the cause; correct the callback. The group went on without it."""
 
 
 class AssignorFailed(UsageError):
@@ -54,7 +54,7 @@ class FencedInstanceIdException(PeerError):
 
 
 class CommitFailedException(WorldError):
-    """This member is not in the group's generation any more, so nothing was committed; its records come to others."""
+    """The group went on without this member, so nothing was committed; its records come again, here or elsewhere."""
 
 
 class RebalanceInProgressException(WorldError):
@@ -66,4 +66,4 @@ class RetriableCommitFailedException(WorldError):
 
 
 class OffsetFetchFailed(WorldError):
-    """The coordinator did not tell what is committed; the cause says why."""
+    """The coordinator did not tell what is committed, and is asked again; the text says why, and who must act."""

@@ -10,19 +10,24 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from bridge.client import errors as group_errors
 from bridge.client.config import SETTINGS as MODERN
+from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
 from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.option_table import GROUP, KAFKA, OWN
 from tests.generate_docs import (
+    BASE,
     PAGES,
     REFERENCE,
     ROOT,
+    WHO_ACTS,
     counted_names,
     logged_lines,
     loggers,
@@ -30,6 +35,7 @@ from tests.generate_docs import (
     sources_that_log,
     told_lines,
 )
+from zkconsumer import errors as own_errors
 from zkconsumer.cli import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.types import TopicPartition
@@ -202,7 +208,9 @@ def test_a_command_that_is_not_known_is_found(wrong: str) -> None:
 
 
 def known_keys() -> set[str]:
-    return {row.key for row in ConsumerConfig.describe()} | OWN.keys() | GROUP.keys() | KAFKA.keys() | MODERN.keys()
+    of_brokers = {each.metadata["kafka.key"] for each in fields(BrokersGroupConfig)}
+    of_spark = OWN.keys() | GROUP.keys() | KAFKA.keys()
+    return {row.key for row in ConsumerConfig.describe()} | of_spark | MODERN.keys() | of_brokers
 
 
 TABLES_OF_KEYS = (REFERENCE / "config.md", REFERENCE / "development-broker.md")
@@ -347,6 +355,13 @@ def test_what_is_better_names_its_test() -> None:
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     page = REFERENCE / name
     assert page.read_text("utf-8") == PAGES[name](sources()), "python tests/generate_docs.py --write"
+
+
+def test_the_errors_of_both_packages_are_on_the_page() -> None:
+    shown = {code_in(cells[0])[0] for cells in table_rows(REFERENCE / "errors.md", 4) if "`" in cells[0]}
+    for home in (own_errors, group_errors):
+        named = {name for name, kind in vars(home).items() if getattr(kind, "__module__", "") == home.__name__}
+        assert named - shown <= {BASE, *WHO_ACTS}, f"{home.__name__} has more"
 
 
 def test_the_log_lines_are_those_of_the_code() -> None:
