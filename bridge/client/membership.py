@@ -113,6 +113,7 @@ class CoordinatorMembership:
             brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock),
             brokers.metadata_max_age_ms,
             clock,
+            watches_racks=config.client_rack is not None,
             on_brokers=brokers.bootstrap.learn,
             on_change=lambda: self._topics.changed(),
             on_refused=self.refused_by_brokers,

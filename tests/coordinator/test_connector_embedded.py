@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from zkconsumer.errors import (
     MessageStreamsExistException,
     OffsetsNotCommitted,
 )
+from zkconsumer.kafka import topic_finder
+from zkconsumer.kafka.metadata import fetch_topics
 from zkconsumer.testing.sandbox import waiting
 
 QUICK = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 100, "retry.backoff.ms": 20}
@@ -184,6 +187,27 @@ def test_a_cooperative_member_goes_on_with_what_stays(broker: EmbeddedBroker, ma
     second.create_message_streams({"t": 1})
     wait_until(lambda: len(first.assignment) == len(second.assignment) == 2, "two each")
     assert all(info is before[tp] for tp, info in first._member.streams.infos.items())
+
+
+def test_the_group_forms_anew_when_replicas_move_to_other_racks_and_its_leader_has_one(
+    broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("two", 2)
+    racks = {0: frozenset("a"), 1: frozenset("b")}
+
+    def fetch(*asked: Any) -> Any:
+        told, brokers = fetch_topics(*asked)
+        return {name: replace(topic, racks=dict(racks)) for name, topic in told.items()}, brokers
+
+    monkeypatch.setattr(topic_finder, "fetch_topics", fetch)
+    near_b = make({"client.rack": "b"})
+    near_b.create_message_streams({"two": 1})
+    near_a = make({"client.rack": "a"})
+    near_a.create_message_streams({"two": 1})
+    wait_until(lambda: set(near_a.assignment) == {TopicPartition("two", 0)}, "what is near")
+    racks.update({0: frozenset("b"), 1: frozenset("a")})
+    wait_until(lambda: set(near_a.assignment) == {TopicPartition("two", 1)}, "what is near now")
+    wait_until(lambda: set(near_b.assignment) == {TopicPartition("two", 0)}, "the other one")
 
 
 def test_a_commit_is_refused_for_what_is_not_ours(broker: EmbeddedBroker, make: Make) -> None:

@@ -182,13 +182,14 @@ def test_the_thread_ends_with_the_connector(world: FakeWorld) -> None:
 class Bench:
     """A finder whose answers are written by the test; nothing is asked by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, watches_racks: bool = False) -> None:
         self.changes = 0
         self.finder = TopicFinder(
             "m",
             AnyBroker(lambda *_, **__: pytest.fail("no broker is asked"), list, "g", 1_000),
             10_000,
             SYSTEM_CLOCK,
+            watches_racks=watches_racks,
             on_brokers=lambda _: None,
             on_change=self._changed,
             on_refused=lambda _: None,
@@ -253,6 +254,31 @@ def test_a_topic_that_brokers_had_only_forgotten_for_a_while_comes_back() -> Non
         bench.told(["t"])
     assert bench.told(["t"], t=a_topic(0)), "the same id"
     assert bench.finder.partitions("t") == (0,)
+
+
+def on_racks(**racks: str) -> Topic:
+    """``p0="ab"``: partition 0 has replicas on the racks a and b."""
+    told = {int(name[1:]): frozenset(text) for name, text in racks.items()}
+    return Topic(tuple(told), b"1", racks=told)
+
+
+def test_other_racks_are_a_change_for_whoever_watches_them() -> None:
+    bench = Bench(watches_racks=True)
+    bench.told(["t"], t=on_racks(p0="ab", p1="b"))
+    assert not bench.told(["t"], t=on_racks(p0="ba", p1="b"))
+    assert bench.told(["t"], t=on_racks(p0="ac", p1="b"))
+    assert bench.finder.racks("t")[0] == frozenset("ac")
+    blind = Bench()
+    blind.told(["t"], t=on_racks(p0="ab"))
+    assert not blind.told(["t"], t=on_racks(p0="ac"))
+
+
+def test_what_an_answer_leaves_out_has_the_racks_of_before() -> None:
+    bench = Bench(watches_racks=True)
+    bench.told(["t"], t=on_racks(p0="ab", p1="b"))
+    assert not bench.told(["t"], t=on_racks(p1="b")), "a part of an answer"
+    assert not bench.told(["t"], t=a_topic(0, 1)), "a broker that tells no racks"
+    assert bench.finder.racks("t") == {0: frozenset("ab"), 1: frozenset("b")}
 
 
 def test_a_question_that_is_taken_back_goes_to_no_further_broker() -> None:

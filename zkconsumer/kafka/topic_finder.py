@@ -75,7 +75,10 @@ class _Waiting:
 
 
 class TopicFinder:
-    """Every method may be called from any thread; callbacks come on the finder's thread, or at once on the caller's."""
+    """Every method may be called from any thread; callbacks come on the finder's thread, or at once on the caller's.
+
+    ``watches_racks``: whether it is a change, too, when replicas are on other racks than before.
+    """
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class TopicFinder:
         max_age_ms: int,
         clock: Clock,
         *,
+        watches_racks: bool = False,
         on_brokers: Callable[[Iterable[BrokerAddress]], None],
         on_change: Callable[[], None],
         on_refused: Callable[[AuthenticationException], None],
@@ -93,6 +97,7 @@ class TopicFinder:
         self._brokers = brokers
         self._max_age_ms = max_age_ms
         self._clock = clock
+        self._watches_racks = watches_racks
         self._on_brokers = on_brokers
         self._on_change = on_change
         self._on_refused = on_refused
@@ -299,12 +304,14 @@ class TopicFinder:
         # Brokers before 2.8 tell no id.  In a cluster that is being upgraded some do and some do not.
         topic_id = before.topic_id if told.topic_id == NO_UUID else told.topic_id
         is_same = topic_id == before.topic_id or before.topic_id in (b"", NO_UUID)
+        racks = told.racks or before.racks  # a broker before 0.10 tells none
         if before.partitions is not None and is_same:
             partitions = tuple(sorted({*before.partitions, *partitions}))
+            racks = {**before.racks, **told.racks}
         elif not is_first:
             generation += 1
             former_id = former_id if is_same else before.topic_id
-        after = self._known[name] = _Known(
-            partitions, topic_id, generation, former_id=former_id, racks=told.racks or before.racks
-        )
-        return is_first or (before.partitions, before.generation) != (after.partitions, after.generation)
+        self._known[name] = _Known(partitions, topic_id, generation, former_id=former_id, racks=racks)
+        if self._watches_racks and racks != before.racks:
+            return True
+        return is_first or (before.partitions, before.generation) != (partitions, generation)
