@@ -58,6 +58,7 @@ UNIT = Part(
             "tests/coordinator",
             "tests/broker",
             "tests/interop",
+            "tests/migration",
         ),
     ),
     2,

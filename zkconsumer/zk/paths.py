@@ -7,6 +7,7 @@
     /brokers/topics/T                  a topic's partitions
     /brokers/topics/T/partitions/P/state
     /zkconsumer/groups/G               where the group's authority is, once it began to move
+    /zkconsumer/groups/G/N             what belongs to that: the plan, the journal, who of the members answered
     /zkconsumer/spark/G/Q/T/P          what the batches of a Spark query claimed of a partition
 
 A path is made here or nowhere, and each name is checked when it goes in: no input leads outside these folders.
@@ -39,6 +40,7 @@ PARTITION_MAX = 2**31 - 1
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]*")
 # What a path component may hold at all, by ZooKeeper's own rule.
 _COMPONENT = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
+_CONTROL_CHILD = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
 _DOTS = (".", "..")
 
@@ -149,6 +151,13 @@ def offset(group: str, at: TopicPartition) -> str:
 def control(group: str) -> str:
     """Where the group's authority is written down; not under ``/consumers``, where old tools delete."""
     return f"{CONTROL_GROUPS}/{check_group(group)}"
+
+
+def control_child(group: str, name: str) -> str:
+    """Something that belongs to the control znode; ``name`` is ours: lower case, digits, ``-``."""
+    if _CONTROL_CHILD.fullmatch(name) is None:
+        raise UnsafeName(f"{name[:200]!r} is no child of a control znode")
+    return f"{control(group)}/{name}"
 
 
 def claims(group: str) -> str:

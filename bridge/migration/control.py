@@ -1,0 +1,60 @@
+"""The control znode of a group on the move, what follows which, and what its children are called.  Pure.
+
+    /zkconsumer/groups/G              Control: id, epoch, phase, authority, strategy (``zkconsumer.zk.znodes``)
+    /zkconsumer/groups/G/plan-0000    the plan, gzip, in pieces of at most ``CHILD_BYTES_MAX``
+    /zkconsumer/groups/G/journal      who ran what when, gzip: what was *intended*, never believed over the world
+    /zkconsumer/groups/G/abort        somebody asked a run to stop; deleted by the next run
+    /zkconsumer/groups/G/members      dual: one ephemeral child a member, with the epoch that it acknowledges
+
+The epoch grows with each write that moves the authority, or begins or undoes a fence; a value, a claim or a member that
+names an older one is not believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.migration.phases import Phase, Strategy, authority_of, following
+from zkconsumer.errors import Bug
+from zkconsumer.zk.znodes import Control
+
+CHILD_BYTES_MAX = 512 * 1024
+JOURNAL = "journal"
+ABORT = "abort"
+MEMBERS = "members"
+
+_NEW_EPOCH = frozenset(
+    {Phase.FENCING, Phase.ARMED, Phase.LOCKED, Phase.SWITCHED, Phase.UNDOING, Phase.RETURNING, Phase.RETURNED}
+)
+
+
+def plan_piece(number: int) -> str:
+    """The name of one piece of the plan."""
+    return f"plan-{number:04d}"
+
+
+def first_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:
+    """What the first run writes; ``before`` is what a migration that has ended left there."""
+    epoch = 1 if before is None else before.epoch + 1
+    return Control(migration_id, epoch, Phase.PLANNED.value, authority_of(Phase.PLANNED), strategy)
+
+
+def next_control(control: Control, phase: Phase) -> Control:
+    """The control znode one phase on.  Raises ``Bug`` for a phase that cannot follow."""
+    if phase not in following(strategy_of(control), phase_of(control)):
+        raise Bug(f"{phase.value} does not follow {control.phase} in a {control.strategy} migration")
+    epoch = control.epoch + (phase in _NEW_EPOCH)
+    return replace(control, epoch=epoch, phase=phase.value, authority=authority_of(phase))
+
+
+def phase_of(control: Control) -> Phase:
+    """The phase as one of ours.  Raises ``ValueError`` for a word of a later release."""
+    return Phase(control.phase)
+
+
+def strategy_of(control: Control) -> Strategy:
+    """The strategy as one of ours.  Raises ``ValueError`` for a word of a later release."""
+    match control.strategy:
+        case "copy" | "dual" as strategy:
+            return strategy
+    raise ValueError(f"{control.strategy!r} is no strategy of this release")

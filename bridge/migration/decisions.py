@@ -1,0 +1,53 @@
+"""What a plan never guesses: the operator's choices, each with a default that refuses.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zkconsumer.types import TopicPartition
+
+
+class OffsetConvention(Enum):
+    """What a stored number means."""
+
+    NEXT = "next"
+    """The record to be read next: Kafka itself, the original consumer, ours."""
+    LAST = "last"
+    """The record read last: go_kafka_client, Spark's ReliableKafkaReceiver."""
+
+
+class Fallback(Enum):
+    """Where a partition begins whose offset is missing, unreadable, or outside its log."""
+
+    REFUSE = "refuse"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Existing(Enum):
+    """Which value wins where Kafka has one that differs, written by nobody of this migration."""
+
+    REFUSE = "refuse"
+    KEEP_SOURCE = "keep-source"
+    KEEP_TARGET = "keep-target"
+    HIGHER = "higher"
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The choices for a whole group, and offsets named for single partitions (*next* offsets; they win).
+
+    ``convention`` None: take what the evidence says, refuse when there is none either way.
+    """
+
+    convention: OffsetConvention | None = None
+    missing: Fallback = Fallback.REFUSE
+    out_of_range: Fallback = Fallback.REFUSE
+    existing: Existing = Existing.REFUSE
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    acl_fence: bool = True
+    """False: ``--no-acl-fence``, owner fences alone."""

@@ -1,0 +1,38 @@
+"""What ends a command of ``zkconsumer migrate`` before it is done, each with its exit code.  Pure.
+
+1 failed (WorldError and the like)   2 usage   3 differs, or would change something
+4 a precondition is not met, nothing was changed      PreconditionFailed, PlanIsStale
+5 what was verified is not so, or somebody interfered VerificationFailed
+6 part of it is done; the text has the command        PartlyDone
+7 waited too long before anything was changed         GaveUpWaiting
+"""
+
+from __future__ import annotations
+
+from zkconsumer.errors import PeerError, PreconditionFailed, WorldError
+
+EXIT_VERIFICATION = 5
+EXIT_PARTIAL = 6
+EXIT_WAITED = 7
+
+
+class PlanIsStale(PreconditionFailed):
+    """The group is not what the plan was made from; look at the differences, and plan again or accept them."""
+
+
+class VerificationFailed(PeerError):
+    """What was written is not what is there: somebody else writes to this group; find out who, then apply again."""
+
+    exit_code = EXIT_VERIFICATION
+
+
+class PartlyDone(WorldError):
+    """The migration stopped between two steps and nothing is lost; run the same command again, or roll back."""
+
+    exit_code = EXIT_PARTIAL
+
+
+class GaveUpWaiting(WorldError):
+    """Whoever was waited for did not come or go in time, and nothing was changed; see to it and apply again."""
+
+    exit_code = EXIT_WAITED

@@ -1,0 +1,64 @@
+"""A plan: what was seen, what was decided, and what every partition will start from in Kafka.  Values only; pure.
+
+``targets.make_plan`` makes one, ``plan_file`` writes and reads it, ``drift`` says how the group differs from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.migration.decisions import Decisions, OffsetConvention
+    from bridge.migration.phases import Strategy
+    from bridge.migration.seen import Seen
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """One partition.
+
+    ``target``: the next offset, as it is to stand in Kafka; None with a ``refusal``.  ``why`` in a few words:
+    ``copied``, ``last + 1``, ``missing: earliest``, ``decided``, ``kept: Kafka's`` ...
+    """
+
+    tp: TopicPartition
+    stored: int | None
+    version: int
+    target: int | None
+    why: str
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that ``apply`` needs, so that it decides nothing itself.
+
+    ``digest`` (SHA-256, hex, over everything else) is what two operators compare, and what the file is checked by.
+    ``refusals`` are sentences about the whole group, each with what to do; with one of them, or one of a partition, the
+    plan can be looked at and not applied.  ``warnings`` stop nothing.
+    """
+
+    migration_id: str
+    group: str
+    strategy: Strategy
+    made_at_ms: int
+    seen: Seen
+    decisions: Decisions
+    convention: OffsetConvention
+    convention_evidence: str
+    partitions: tuple[PlannedPartition, ...]
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def can_be_applied(self) -> bool:
+        """Whether nothing refuses."""
+        return not self.refusals and not any(row.refusal for row in self.partitions)
+
+    @property
+    def targets(self) -> dict[TopicPartition, int]:
+        """Partition -> next offset, of those that have one."""
+        return {row.tp: row.target for row in self.partitions if row.target is not None}

@@ -1,0 +1,42 @@
+"""Whose value an offset in Kafka is: the metadata of our commits names the migration (K6 of the contract).  Pure.
+
+    zkconsumer-migrate:1:<migration id>:<epoch>:<version of the offset znode that it was copied from>
+
+Within Kafka's limit of 4,096 characters (``offset.metadata.max.bytes``) by far, and nothing that an application writes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TEXT = re.compile(
+    r"zkconsumer-migrate:1:(?P<id>[A-Za-z0-9_-]{1,64}):(?P<epoch>[0-9]{1,18}):(?P<version>-?[0-9]{1,10})", re.ASCII
+)
+
+NO_SOURCE = -1
+"""In the place of a version: there was no offset znode, the value was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Which migration wrote a value, at which epoch, from which version of the offset znode."""
+
+    migration_id: str
+    epoch: int
+    source_version: int
+
+    def is_of(self, migration_id: str) -> bool:
+        """Whether that migration wrote it, at whatever epoch."""
+        return self.migration_id == migration_id
+
+
+def format_provenance(provenance: Provenance) -> str:
+    """The metadata of a commit."""
+    return f"zkconsumer-migrate:1:{provenance.migration_id}:{provenance.epoch}:{provenance.source_version}"
+
+
+def parse_provenance(metadata: str | None) -> Provenance | None:
+    """None for every metadata that no migration wrote."""
+    found = _TEXT.fullmatch(metadata or "")
+    return None if found is None else Provenance(found["id"], int(found["epoch"]), int(found["version"]))

@@ -1,0 +1,149 @@
+"""One named action of a migration, and how actions are carried out: for real, or in words.
+
+A step is idempotent and looks at the world, never at a list of what was done:
+
+    check -> Done                 it is as the step wants it; go on
+          -> Todo                 ``do`` it
+          -> Waiting(for, ...)    somebody else must come or go; look again
+          -> Refused(error)       it cannot be done now, and why
+
+``Run`` is the only loop.  It checks before it does and again afterwards: a step that was done and still says ``Todo``
+is a bug, one that waits is waited for until the deadline that the operator gave.  An abort of somebody else, seen
+between two steps, ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from bridge.migration.errors import GaveUpWaiting, PartlyDone
+from zkconsumer.base.clock import Clock
+from zkconsumer.errors import Bug, ZkConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is as the step wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """Nothing stands in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``whom``: for the operator, with names; it stands behind "waiting for"."""
+
+    whom: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The error says who must act, and has the exit code."""
+
+    error: ZkConsumerError
+
+
+Standing: TypeAlias = Done | Todo | Waiting | Refused
+
+
+class Step(Protocol):
+    """Something of which one can say whether it is done."""
+
+    @property
+    def name(self) -> str:
+        """A few words; the same for the same action in every run: what the log, the story and ``--hold-at`` show."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether ``do`` changes a store; a run that waited too long before the first of them changed nothing."""
+
+    def describe(self) -> list[str]:
+        """What ``do`` will do, line by line, for the dry run."""
+
+    def check(self) -> Standing:
+        """Look at the world; changes nothing."""
+
+    def do(self) -> None:
+        """Do it, or the part that is not done; raises when it cannot.  Cut off anywhere, it may be done again."""
+
+
+class Performer(Protocol):
+    """Who carries steps out: ``Real``, or ``Explain`` for a dry run."""
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether a step that was performed is checked again: a dry run changes nothing, so there is nothing to see."""
+
+    def perform(self, step: Step) -> None:
+        """A step that is to be done."""
+
+    def passed(self, step: Step) -> None:
+        """A step that was done before."""
+
+    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+        """A step that waits: True once it was waited a little and should be looked at again, False to go on without."""
+
+    def refused(self, step: Step, error: ZkConsumerError) -> None:
+        """A step that cannot be done now: raise the error, or note it and go on."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run over the steps.
+
+    ``timeout_ms``: how long may be waited altogether.  ``resume``: the command that goes on.  ``has_changed``: whether
+    a store was changed, by a run before this one too.
+    """
+
+    performer: Performer
+    clock: Clock
+    timeout_ms: int
+    resume: str
+    is_aborted: Callable[[], bool]
+    has_changed: bool = False
+
+    def carry_out(self, steps: Iterable[Step]) -> None:
+        """All of them, in their order.
+
+        Raises what a step refuses with; ``GaveUpWaiting`` when nothing was changed yet, else ``PartlyDone``, also when
+        somebody aborted it.
+        """
+        deadline_ms = self.clock.now_ms() + self.timeout_ms
+        for step in steps:
+            if self.is_aborted():
+                raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume}")
+            if self._is_to_do(step, deadline_ms):
+                self.has_changed = self.has_changed or step.changes
+                self.performer.perform(step)
+                if self.performer.looks_again and self._is_to_do(step, deadline_ms):
+                    raise Bug(f"step {step.name!r} was done, and is still to do")
+
+    def _is_to_do(self, step: Step, deadline_ms: int) -> bool:
+        """Whether it must be performed; waits for whoever must come or go first."""
+        while True:
+            standing = step.check()
+            match standing:
+                case Done():
+                    self.performer.passed(step)
+                    return False
+                case Todo():
+                    return True
+                case Refused(error):
+                    self.performer.refused(step, error)
+                    return False
+                case Waiting():
+                    left_ms = deadline_ms - self.clock.now_ms()
+                    if left_ms <= 0:
+                        raise self._waited(step, standing)
+                    if not self.performer.waits(step, standing, left_ms):
+                        return False
+
+    def _waited(self, step: Step, waiting: Waiting) -> ZkConsumerError:
+        words = f"{step.name}: waited long enough for {waiting.whom}"
+        if self.has_changed:
+            return PartlyDone(f"{words}. What was done stands; go on with: {self.resume}")
+        return GaveUpWaiting(f"{words}; nothing was changed. Again: {self.resume}")

@@ -1,0 +1,120 @@
+"""The loop that carries steps out: what it does with each answer of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.migration.errors import GaveUpWaiting, PartlyDone
+from bridge.migration.step import Done, Refused, Run, Standing, Step, Todo, Waiting
+from zkconsumer.errors import PreconditionFailed, ZkConsumerError
+from zkconsumer.testing.manual_clock import ManualClock
+
+
+@dataclass
+class OneStep:
+    """Gives its answers one after the other, the last for ever."""
+
+    name: str
+    answers: list[Standing]
+    changes: bool = True
+    did: int = 0
+
+    def describe(self) -> list[str]:
+        return [f"does {self.name}"]
+
+    def check(self) -> Standing:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def do(self) -> None:
+        self.did += 1
+
+
+@dataclass
+class Doer:
+    clock: ManualClock
+    looks_again: bool = True
+    said: list[str] = field(default_factory=list)
+
+    def perform(self, step: Step) -> None:
+        self.said.append(f"do {step.name}")
+        if self.looks_again:
+            step.do()
+
+    def passed(self, step: Step) -> None:
+        self.said.append(f"done {step.name}")
+
+    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+        self.said.append(f"wait {waiting.whom} {left_ms}")
+        self.clock.move(400)
+        return self.looks_again
+
+    def refused(self, step: Step, error: ZkConsumerError) -> None:
+        self.said.append(f"refused {step.name}")
+        if self.looks_again:
+            raise error
+
+
+def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) -> tuple[list[str], Run]:
+    clock = ManualClock()
+    doer = Doer(clock, for_real)
+    looks = iter(range(100))
+    it = Run(doer, clock, 1_000, "zkconsumer migrate apply p.json --execute", lambda: next(looks) >= aborted_at)
+    try:
+        it.carry_out(steps)
+    except ZkConsumerError as error:
+        doer.said.append(f"{type(error).__name__}: {error}")
+    return doer.said, it
+
+
+def test_what_is_done_is_passed_and_what_is_not_is_done_once() -> None:
+    steps = [OneStep("a", [Done()]), OneStep("b", [Todo(), Done()])]
+    said, it = run(steps)
+    assert said == ["done a", "do b", "done b"]
+    assert [step.did for step in steps] == [0, 1]
+    assert it.has_changed
+
+
+def test_a_step_that_does_nothing_is_a_bug() -> None:
+    said, _ = run([OneStep("a", [Todo()]), OneStep("b", [Todo(), Done()])])
+    assert said == ["do a", "Bug: step 'a' was done, and is still to do"]
+
+
+def test_waiting_ends_when_the_other_has_gone() -> None:
+    said, it = run([OneStep("a", [Waiting("m1"), Waiting("m1"), Done()], changes=False)])
+    assert said == ["wait m1 1000", "wait m1 600", "done a"]
+    assert not it.has_changed
+
+
+def test_waiting_too_long_before_and_after_the_first_change() -> None:
+    """Exit code 7 says that nothing was changed, 6 that the command goes on."""
+    said, _ = run([OneStep("a", [Waiting("m1")])])
+    assert said[-1].startswith("GaveUpWaiting: a: waited long enough for m1; nothing was changed")
+    said, _ = run([OneStep("a", [Todo(), Done()]), OneStep("b", [Waiting("m1")])])
+    assert said[-1].startswith("PartlyDone: b: waited long enough for m1. What was done stands; go on with: zkconsumer")
+    assert (GaveUpWaiting.exit_code, PartlyDone.exit_code) == (7, 6)
+
+
+def test_a_refusal_ends_it() -> None:
+    later = OneStep("b", [Todo(), Done()])
+    said, _ = run([OneStep("a", [Refused(PreconditionFailed("no"))]), later])
+    assert said == ["refused a", "PreconditionFailed: no"]
+    assert later.did == 0
+
+
+def test_an_abort_is_seen_between_two_steps() -> None:
+    steps = [OneStep("a", [Todo(), Done()]), OneStep("b", [Todo(), Done()])]
+    said, _ = run(steps, aborted_at=1)
+    assert [step.did for step in steps] == [1, 0]
+    assert said[-1].startswith("PartlyDone: stopped before 'b'")
+
+
+def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
+    steps = [
+        OneStep("a", [Todo()]),
+        OneStep("b", [Waiting("m1")]),
+        OneStep("c", [Refused(PreconditionFailed("no"))]),
+        OneStep("d", [Done()]),
+    ]
+    said, _ = run(steps, for_real=False)
+    assert said == ["do a", "wait m1 1000", "refused c", "done d"]
+    assert not any(step.did for step in steps)
