@@ -11,6 +11,7 @@ from bridge.coordinator.events import Request
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupMetadata
 from bridge.coordinator.member_metadata import MemberMetadata, Parked
 from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.results import not_described
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, DESCRIBE_GROUPS, OFFSET_DELETE
 from zkconsumer.wire.schemas.delete_groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
@@ -49,13 +50,13 @@ class Administering(Rebalancing):
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         refused = self.validate_group_status(group_id, DESCRIBE_GROUPS.key)
         if refused is not Errors.NONE:
-            return _described(group_id, error=refused, state="")
+            return not_described(group_id, refused)
         group = self._visible(group_id)
         if group is None:
             if version < UNKNOWN_GROUP_FROM:
-                return _described(group_id, error=Errors.NONE, state=DEAD.value)
+                return not_described(group_id, Errors.NONE, DEAD.value)
             words = f"Group {group_id} not found."
-            return _described(group_id, error=Errors.GROUP_ID_NOT_FOUND, state=DEAD.value, words=words)
+            return not_described(group_id, Errors.GROUP_ID_NOT_FOUND, DEAD.value, words)
         protocol = group.protocol_name if group.is_(STABLE) else None
         return DescribedGroup(
             group_id=group_id,
@@ -171,18 +172,6 @@ class Administering(Rebalancing):
             for topic, indexes in deleted.topics
         ]
         self.reply(deleted.parked, OffsetDeleteResponse(topics=topics))
-
-
-def _described(group_id: str, *, error: int, state: str, words: str | None = None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=error,
-        error_message=words,
-        group_id=group_id,
-        group_state=state,
-        protocol_type="",
-        protocol_data="",
-        members=[],
-    )
 
 
 def _described_member(member: MemberMetadata, protocol: str | None) -> DescribedGroupMember:

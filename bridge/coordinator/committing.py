@@ -13,7 +13,7 @@ from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY,
 from bridge.coordinator.member_metadata import Parked
 from bridge.coordinator.rebalancing import Rebalancing
 from bridge.coordinator.records import OffsetAndMetadata
-from bridge.coordinator.results import commit_response
+from bridge.coordinator.results import commit_response, committed_partitions, no_offset, no_offsets
 from bridge.coordinator.subscriptions import java_length
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
@@ -30,7 +30,6 @@ from zkconsumer.wire.schemas.offset_fetch import (
     OffsetFetchTopicResponse,
 )
 
-NO_OFFSET = -1
 NO_TIMESTAMP = -1
 UNKNOWN_COMMIT_FROM = 9
 """The version of OffsetCommit from which new coordinators say that there is no such group (KIP-848)."""
@@ -45,7 +44,7 @@ class Committing(Rebalancing):
         """Write offsets; the answer comes when the log has them."""
         body: OffsetCommitRequest = request.body
         parked = Parked(request.token, request.version)
-        asked = tuple((topic.name, tuple(row.partition_index for row in topic.partitions)) for topic in body.topics)
+        asked = committed_partitions(body)
         refused: int = self.validate_group_status(body.group_id, OFFSET_COMMIT.key)
         group = None
         if refused == Errors.NONE:
@@ -141,7 +140,7 @@ class Committing(Rebalancing):
             if request.version >= GROUP_ERROR_FROM or not found.error_code:
                 answer = OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
             else:
-                answer = OffsetFetchResponse(topics=_no_offsets(body.topics or [], found.error_code))
+                answer = OffsetFetchResponse(topics=_nothing(body.topics or [], found.error_code))
         self.reply(Parked(request.token, request.version), answer)
 
     def _fetch(self, asked: OffsetFetchGroup, require_stable: bool) -> OffsetFetchGroupResponse:
@@ -152,7 +151,7 @@ class Committing(Rebalancing):
         group = self.manager.get_group(asked.group_id)
         topics = asked.topics
         if group is None or group.is_(DEAD):
-            rows = _no_offsets(topics or [], Errors.NONE)
+            rows = _nothing(topics or [], Errors.NONE)
         else:
             wanted = _all_of(group) if topics is None else topics
             rows = [_of_topic(group, topic, require_stable) for topic in wanted]
@@ -175,10 +174,10 @@ def _of_topic(group: GroupMetadata, topic: OffsetFetchTopic, require_stable: boo
 
 def _of_partition(group: GroupMetadata, at: TopicPartition, require_stable: bool) -> OffsetFetchPartitionResponse:
     if require_stable and (at in group.pending_offset_commits or group.stored.has_pending_transactional(at)):
-        return _no_offset(at.partition, Errors.UNSTABLE_OFFSET_COMMIT)
+        return no_offset(at.partition, Errors.UNSTABLE_OFFSET_COMMIT)
     commit = group.stored.offsets.get(at)
     if commit is None:
-        return _no_offset(at.partition, Errors.NONE)
+        return no_offset(at.partition, Errors.NONE)
     return OffsetFetchPartitionResponse(
         partition_index=at.partition,
         committed_offset=commit.value.offset,
@@ -187,17 +186,8 @@ def _of_partition(group: GroupMetadata, at: TopicPartition, require_stable: bool
     )
 
 
-def _no_offset(partition: int, error: int) -> OffsetFetchPartitionResponse:
-    return OffsetFetchPartitionResponse(partition_index=partition, committed_offset=NO_OFFSET, error_code=error)
-
-
-def _no_offsets(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetchTopicResponse]:
-    return [
-        OffsetFetchTopicResponse(
-            name=topic.name, partitions=[_no_offset(index, error) for index in topic.partition_indexes]
-        )
-        for topic in topics
-    ]
+def _nothing(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetchTopicResponse]:
+    return [no_offsets(topic.name, topic.partition_indexes, error) for topic in topics]
 
 
 def _within_int64(time_ms: int) -> int:

@@ -20,17 +20,8 @@ class DeliverAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteEmptyGroup:
-    """Everybody has gone: nobody waits, a failure is noted."""
-
-    generation_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class AdmitToNewGroup:
-    """The first record of a new group: if it fails, the member that made the group is told, and the group is gone."""
-
-    parked: Parked
+    """The first record of a new group: if it fails, whoever waits in the group is told, and the group is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +49,8 @@ class AnswerCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteRemoval:
-    """Tombstones that nobody waits for: a failure is noted, and what they were for comes again."""
+class NoteFailure:
+    """Nobody waits for this; a failure is noted.  ``why`` it was written: what has expired is found again."""
 
     why: str
 
@@ -92,11 +83,10 @@ class AnswerGroupDelete:
 
 Continuation: TypeAlias = (
     DeliverAssignment
-    | NoteEmptyGroup
     | AdmitToNewGroup
     | AnswerStaticMember
     | AnswerCommit
-    | NoteRemoval
+    | NoteFailure
     | AnswerOffsetDelete
     | AnswerGroupDelete
 )

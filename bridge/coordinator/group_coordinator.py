@@ -25,8 +25,7 @@ from bridge.coordinator.continuations import (
     AnswerOffsetDelete,
     AnswerStaticMember,
     DeliverAssignment,
-    NoteEmptyGroup,
-    NoteRemoval,
+    NoteFailure,
 )
 from bridge.coordinator.errors import group_append_error, offset_append_error
 from bridge.coordinator.events import (
@@ -150,15 +149,15 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
             case AnswerStaticMember():
                 self.on_static_member_stored(group, then, error)
             case AdmitToNewGroup():
-                self.on_new_group_stored(group, then, error)
+                self.on_new_group_stored(group, error)
             case AnswerCommit():
                 self.on_offsets_stored(then, offset_append_error(event.error_code))
             case AnswerGroupDelete():
                 self.on_group_deleted(then, error)
             case AnswerOffsetDelete():
                 self.on_offsets_deleted(then, offset_append_error(event.error_code))
-            case NoteEmptyGroup() | NoteRemoval():
+            case NoteFailure(why):
                 if event.error_code:
-                    self.note("append_failed", group=group.group_id, error=event.error_code)
+                    self.note("append_failed", group=group.group_id, error=event.error_code, why=why)
             case _:
                 assert_never(then)

@@ -13,7 +13,6 @@ from collections import Counter
 
 from bridge.coordinator.continuations import DeliverAssignment
 from bridge.coordinator.delayed_join import Delayed
-from bridge.coordinator.delayed_sync import DelayedSync
 from bridge.coordinator.group_state import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -52,7 +51,6 @@ class GroupMetadata:
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
         self.delayed_join: Delayed | None = None
-        self.delayed_sync: DelayedSync | None = None
         self.stored = stored or StoredState()
         self.pending_offset_commits = PendingOffsetCommits()
         self.storing: DeliverAssignment | None = None
@@ -94,7 +92,7 @@ class GroupMetadata:
         return self.state in states
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Along the picture above; raises ``Bug`` for any other way."""
+        """Along the picture of ``group_state``; raises ``Bug`` for any other way."""
         if self.state not in VALID_PREVIOUS_STATES[state]:
             raise Bug(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous_state, self.state = self.state, state
@@ -290,8 +288,3 @@ class GroupMetadata:
         """Nobody has anything; visits every member."""
         for member in self.members.values():
             member.assignment = b""
-
-    @property
-    def has_offsets(self) -> bool:
-        """Whether offsets are stored, or on their way, or wait for the end of a transaction."""
-        return bool(self.stored.offsets or self.pending_offset_commits or self.stored.pending_transactional_offsets)

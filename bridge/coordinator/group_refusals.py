@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.coordinator.results import commit_response, committed_partitions, no_offsets, not_described
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
@@ -19,26 +20,22 @@ from zkconsumer.wire.schemas import (
     Api,
 )
 from zkconsumer.wire.schemas.delete_groups import DeletedGroup, DeleteGroupsResponse
-from zkconsumer.wire.schemas.describe_groups import DescribedGroup, DescribeGroupsResponse
+from zkconsumer.wire.schemas.describe_groups import DescribeGroupsResponse
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 from zkconsumer.wire.schemas.join_group import JoinGroupResponse
 from zkconsumer.wire.schemas.leave_group import LeaveGroupResponse
 from zkconsumer.wire.schemas.list_groups import ListGroupsResponse
 from zkconsumer.wire.schemas.offset_commit import (
-    OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitTopicResponse,
 )
 from zkconsumer.wire.schemas.offset_delete import OffsetDeleteResponse
 from zkconsumer.wire.schemas.offset_fetch import (
     BATCHED_FROM,
     GROUP_ERROR_FROM,
     OffsetFetchGroupResponse,
-    OffsetFetchPartitionResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    OffsetFetchTopicResponse,
 )
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 
@@ -58,7 +55,7 @@ def refused(api: Api[Any, Any], version: int, body: Any, error: ErrorCode) -> An
         case LIST_GROUPS.key:
             return ListGroupsResponse(error_code=code, groups=[])
         case DESCRIBE_GROUPS.key:
-            return DescribeGroupsResponse(groups=[_undescribed(name, code) for name in body.groups])
+            return DescribeGroupsResponse(groups=[not_described(name, code) for name in body.groups])
         case DELETE_GROUPS.key:
             return DeleteGroupsResponse(results=[DeletedGroup(group_id=n, error_code=code) for n in body.groups_names])
         case OFFSET_COMMIT.key:
@@ -72,19 +69,7 @@ def refused(api: Api[Any, Any], version: int, body: Any, error: ErrorCode) -> An
 
 def commit_refused(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """An error of the whole group stands in every partition, in all versions."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitTopicResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitPartitionResponse(partition_index=p.partition_index, error_code=error.code)
-                    for p in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
+    return commit_response(committed_partitions(body), error.code)
 
 
 def fetch_refused(version: int, body: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
@@ -98,21 +83,5 @@ def fetch_refused(version: int, body: OffsetFetchRequest, error: ErrorCode) -> O
         )
     if version >= GROUP_ERROR_FROM:
         return OffsetFetchResponse(topics=[], error_code=error.code)
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchTopicResponse(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchPartitionResponse(partition_index=index, committed_offset=-1, error_code=error.code)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in body.topics or []
-        ]
-    )
-
-
-def _undescribed(group: str, code: int) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=code, group_id=group, group_state="", protocol_type="", protocol_data="", members=[]
-    )
+    topics = [no_offsets(topic.name, topic.partition_indexes, error.code) for topic in body.topics or []]
+    return OffsetFetchResponse(topics=topics)

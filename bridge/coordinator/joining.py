@@ -20,7 +20,7 @@ from bridge.coordinator.group_metadata import (
 )
 from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
 from bridge.coordinator.results import JoinGroupResult
-from bridge.coordinator.static_joining import StaticJoining
+from bridge.coordinator.static_joining import StaticJoining, rebalance_timeout_ms
 from zkconsumer.wire.schemas import JOIN_GROUP
 from zkconsumer.wire.schemas.join_group import MEMBER_ID_REQUIRED_FROM, NO_MEMBER, JoinGroupRequest
 
@@ -49,7 +49,7 @@ class Joining(StaticJoining):
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID, body.member_id))
             return
         if group is None:
-            group = self._new_group(body.group_id, parked)
+            group = self._new_group(body.group_id)
         if not self._accept_joining_member(group, body.member_id):
             self.drop(group, body.member_id)
             self.reply_join(parked, JoinGroupResult(Errors.GROUP_MAX_SIZE_REACHED))
@@ -59,11 +59,11 @@ class Joining(StaticJoining):
             self._do_current_member_join_group(group, request, body, parked)
         self.try_complete_join(group)
 
-    def _new_group(self, group_id: str, parked: Parked) -> GroupMetadata:
+    def _new_group(self, group_id: str) -> GroupMetadata:
         # Without the Empty state (0.9) offsets may be there, in a group that counts as none.
         group = self.manager.get_group(group_id) or self.manager.add_group(group_id)
         if self.behaviour.writes_new_groups:
-            self.manager.store_group(group, {}, AdmitToNewGroup(parked))
+            self.manager.store_group(group, {}, AdmitToNewGroup())
         return group
 
     def _is_session_timeout_valid(self, session_timeout_ms: int) -> bool:
@@ -149,11 +149,6 @@ class Joining(StaticJoining):
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_SERVER_ERROR, body.member_id))
             return
         self.add_member_and_rebalance(group, _member(body.member_id, request, body, _protocols(body)), parked)
-
-
-def rebalance_timeout_ms(body: JoinGroupRequest) -> int:
-    """How long the member may take to join again; before version 1 its session."""
-    return body.session_timeout_ms if body.rebalance_timeout_ms < 0 else body.rebalance_timeout_ms
 
 
 def _protocols(body: JoinGroupRequest) -> Protocols:

@@ -6,7 +6,7 @@ wait (15), instead of running into their time-outs.
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import AdmitToNewGroup, NoteRemoval
+from bridge.coordinator.continuations import NoteFailure
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.events import Elected, Loaded, Resigned, ShutDown, TimerKey, TopicsDeleted
 from bridge.coordinator.group_metadata import DEAD, GroupMetadata
@@ -57,7 +57,7 @@ class Leading(Rebalancing):
             self.maybe_answer_join(group, member, JoinGroupResult(error, member.member_id))
             self.maybe_answer_sync(member, error)
 
-    def on_new_group_stored(self, group: GroupMetadata, stored: AdmitToNewGroup, error: int) -> None:
+    def on_new_group_stored(self, group: GroupMetadata, error: int) -> None:
         """The first record of a group is in the log, or is not: then there is no such group.
 
         Unless something else of it is under way: then that is its first record, as it was before 4.0.
@@ -76,7 +76,7 @@ class Leading(Rebalancing):
         for group in self.manager.current_groups():
             if not group.is_(DEAD):
                 expired = self.manager.expired_offsets(group)
-                self.manager.remove_offsets(group, expired, NoteRemoval("expired"))
+                self.manager.remove_offsets(group, expired, NoteFailure("expired"))
                 removed += len(expired)
         if removed:
             self.note("offsets_expired", offsets=removed)
@@ -90,7 +90,7 @@ class Leading(Rebalancing):
         for group in self.manager.current_groups():
             gone = [at for at in group.stored.offsets if at.topic in event.topics]
             if gone and not group.is_(DEAD):
-                self.manager.remove_offsets(group, gone, NoteRemoval("topic deleted"))
+                self.manager.remove_offsets(group, gone, NoteFailure("topic deleted"))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

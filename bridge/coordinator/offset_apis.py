@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.coordinator.calls import Authorizer, Broker, Call, Operation
 from bridge.coordinator.group_refusals import commit_refused, refused
+from bridge.coordinator.results import commit_response, committed_partitions, no_offsets
 from zkconsumer.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,
@@ -22,11 +23,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
 )
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas.offset_commit import (
-    OffsetCommitPartitionResponse,
-    OffsetCommitResponse,
-    OffsetCommitTopicResponse,
-)
+from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from zkconsumer.wire.schemas.offset_delete import OffsetDeletePartitionResponse, OffsetDeleteTopicResponse
 from zkconsumer.wire.schemas.offset_fetch import (
     OffsetFetchPartitionResponse,
@@ -112,7 +109,7 @@ class OffsetApis:
         """Offsets of a topic that the asker may not see are not told."""
         if self._may(call.principal, Operation.DESCRIBE, "topic", topic.name):
             return topic
-        return _not_fetched(topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED)
+        return no_offsets(topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED.code)
 
     def _fetch_from_zookeeper(self, call: Call) -> None:
         body = call.body
@@ -189,30 +186,6 @@ class OffsetApis:
         return NONE
 
 
-def _committed(body: Any, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
+def _committed(body: OffsetCommitRequest, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
     """The answer in the order of the question."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitTopicResponse(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitPartitionResponse(
-                        partition_index=partition.partition_index,
-                        error_code=codes.get(TopicPartition(topic.name, partition.partition_index), 0),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
-
-
-def _not_fetched(topic: str, partitions: list[int], code: ErrorCode) -> OffsetFetchTopicResponse:
-    return OffsetFetchTopicResponse(
-        name=topic,
-        partitions=[
-            OffsetFetchPartitionResponse(partition_index=index, committed_offset=-1, error_code=code.code)
-            for index in partitions
-        ],
-    )
+    return commit_response(committed_partitions(body), NONE.code, codes)

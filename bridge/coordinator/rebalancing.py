@@ -9,11 +9,11 @@ In each wait a timer runs: ``join`` and ``sync`` of the group, ``heartbeat`` of 
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import NoteEmptyGroup, NoteRemoval
+from bridge.coordinator.continuations import NoteFailure
 from bridge.coordinator.coordinator_base import CoordinatorBase
 from bridge.coordinator.delayed_heartbeat import NEW_MEMBER_JOIN_TIMEOUT_MS
 from bridge.coordinator.delayed_join import DelayedJoin, InitialDelayedJoin, join_key
-from bridge.coordinator.delayed_sync import DelayedSync, sync_key
+from bridge.coordinator.delayed_sync import sync_key
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.group_metadata import (
     COMPLETING_REBALANCE,
@@ -140,9 +140,9 @@ class Rebalancing(CoordinatorBase):
     def _on_emptied(self, group: GroupMetadata) -> None:
         self.note("group_is_empty", group=group.group_id, generation=group.generation_id)
         if self.behaviour.has_empty_state:
-            self.manager.store_group(group, {}, NoteEmptyGroup(group.generation_id))
+            self.manager.store_group(group, {}, NoteFailure("everybody has gone"))
         else:
-            self.manager.delete_group_record(group, NoteRemoval("everybody has gone"))
+            self.manager.delete_group_record(group, NoteFailure("everybody has gone"))
 
     def _wait_for_joins(self, group: GroupMetadata, delayed: DelayedJoin | InitialDelayedJoin) -> None:
         group.delayed_join = delayed
@@ -197,12 +197,10 @@ class Rebalancing(CoordinatorBase):
     def remove_sync_expiration(self, group: GroupMetadata) -> None:
         """Nobody's SyncGroup is waited for."""
         group.pending_sync_members.clear()
-        group.delayed_sync = None
         self.purgatory.cancel(sync_key(group.group_id))
 
     def _schedule_pending_sync(self, group: GroupMetadata) -> None:
-        group.delayed_sync = DelayedSync(group.generation_id, group.rebalance_timeout_ms)
-        self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.delayed_sync.delay_ms)
+        self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.rebalance_timeout_ms)
 
     def on_expire_pending_sync(self, group: GroupMetadata) -> None:
         """Who has not sent SyncGroup by now is dropped, and the others rebalance."""

@@ -18,8 +18,6 @@ from zkconsumer.wire.primitives import MalformedMessage
 
 T = TypeVar("T")
 
-NO_LEADER_EPOCH = wire.NO_EPOCH
-
 _MARKER_KEY = struct.Struct(">hh")
 _ABORT, _COMMIT = 0, 1
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridge.coordinator.errors import Errors
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas.describe_groups import DescribedGroup
 from zkconsumer.wire.schemas.join_group import NO_GENERATION, NO_MEMBER, JoinGroupMember, JoinGroupResponse
 from zkconsumer.wire.schemas.leave_group import (
     BATCHED_FROM,
@@ -16,10 +17,14 @@ from zkconsumer.wire.schemas.leave_group import (
 )
 from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopicResponse,
 )
+from zkconsumer.wire.schemas.offset_fetch import OffsetFetchPartitionResponse, OffsetFetchTopicResponse
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
+
+NO_OFFSET = -1
 
 _NULLABLE_PROTOCOL_FROM = 7
 """The version of JoinGroup from which no protocol is None, and not the empty word."""
@@ -79,8 +84,13 @@ def leave_response(version: int, error: int, members: list[tuple[LeavingMember, 
     return LeaveGroupResponse(error_code=error, members=rows)
 
 
+def committed_partitions(body: OffsetCommitRequest) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """What an OffsetCommit is about, in its order: that of the answer."""
+    return tuple((topic.name, tuple(row.partition_index for row in topic.partitions)) for topic in body.topics)
+
+
 def commit_response(
-    topics: Iterable[tuple[str, tuple[int, ...]]], error: int, instead: dict[TopicPartition, int] | None = None
+    topics: Iterable[tuple[str, tuple[int, ...]]], error: int, instead: Mapping[TopicPartition, int] | None = None
 ) -> OffsetCommitResponse:
     """The answer to an OffsetCommit: one error for all partitions, but for those that have one of their own."""
     own = instead or {}
@@ -97,4 +107,27 @@ def commit_response(
             )
             for topic, indexes in topics
         ]
+    )
+
+
+def no_offset(partition: int, error: int) -> OffsetFetchPartitionResponse:
+    """What OffsetFetch says of a partition for which nothing is stored, or nothing told."""
+    return OffsetFetchPartitionResponse(partition_index=partition, committed_offset=NO_OFFSET, error_code=error)
+
+
+def no_offsets(topic: str, partitions: Iterable[int], error: int) -> OffsetFetchTopicResponse:
+    """The same of partitions of one topic."""
+    return OffsetFetchTopicResponse(name=topic, partitions=[no_offset(index, error) for index in partitions])
+
+
+def not_described(group_id: str, error: int, state: str = "", words: str | None = None) -> DescribedGroup:
+    """What DescribeGroups says of a group of which there is nothing to tell."""
+    return DescribedGroup(
+        error_code=error,
+        error_message=words,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
     )

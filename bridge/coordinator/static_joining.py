@@ -53,8 +53,7 @@ class StaticJoining(Rebalancing):
             old_rebalance_timeout_ms=member.rebalance_timeout_ms,
             old_session_timeout_ms=member.session_timeout_ms,
         )
-        rebalance_ms = body.session_timeout_ms if body.rebalance_timeout_ms < 0 else body.rebalance_timeout_ms
-        group.update_member(member, protocols, rebalance_ms, body.session_timeout_ms)
+        group.update_member(member, protocols, rebalance_timeout_ms(body), body.session_timeout_ms)
         group.park_join(member, parked)
         self.complete_and_schedule_next_heartbeat_expiration(group, member)
         if group.is_(STABLE) and group.protocol_name == group.select_protocol():
@@ -112,3 +111,8 @@ class StaticJoining(Rebalancing):
         self.maybe_answer_sync(member, Errors.FENCED_INSTANCE_ID)
         self.remove_heartbeat_for_leaving_member(group, old_member_id)
         group.replace_static_member(group_instance_id, old_member_id, new_member_id)
+
+
+def rebalance_timeout_ms(body: JoinGroupRequest) -> int:
+    """How long the member may take to join again; before version 1 its session."""
+    return body.session_timeout_ms if body.rebalance_timeout_ms < 0 else body.rebalance_timeout_ms

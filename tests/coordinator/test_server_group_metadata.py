@@ -342,12 +342,10 @@ def test_offsets_under_way_are_known_until_their_last_append_is_settled() -> Non
     group.pending_offset_commits.stage(1, [at])
     group.pending_offset_commits.stage(2, [at])
     assert at in group.pending_offset_commits
-    assert group.has_offsets
     group.pending_offset_commits.settle(2, [at])
     assert at in group.pending_offset_commits
     group.pending_offset_commits.settle(1, [at])
     assert at not in group.pending_offset_commits
-    assert not group.has_offsets
     assert not PendingOffsetCommits()
 
 

@@ -259,5 +259,4 @@ def test_a_rebalance_that_begins_anew_waits_for_no_syncs_of_the_one_before() -> 
     table.join()
     assert ("sync", "g") not in table.timers
     assert table.group().pending_sync_members == {}
-    assert table.group().delayed_sync is None
     assert table.heartbeat(leader) == table.heartbeat(follower) == 27
