@@ -215,7 +215,8 @@ class BrokerServer:
         if settings.zookeeper is not None:
             store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)
             door = ZooKeeperDoor(store, self._cluster, settings.listeners, lambda action: _post(loop, action))
-            self._cluster.offsets_in_zookeeper = self._zookeeper = door
+            self._cluster.offsets_in_zookeeper = door.offsets
+            self._zookeeper = door
             self._cluster.on_topics = door.write_topics
 
     def _bind(self) -> None:

@@ -63,6 +63,11 @@ def topic_nodes(topics: Iterable[Topic]) -> dict[str, bytes]:
     return nodes
 
 
+def with_parents(wanted: Iterable[str]) -> list[str]:
+    """Each path and those above it, topmost first, once."""
+    return list(dict.fromkeys(path for leaf in wanted for path in [*paths.parents(leaf), leaf]))
+
+
 def _host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 

@@ -1,8 +1,8 @@
-"""The broker in ZooKeeper: registered for members of the old kind, with its topics; and OffsetCommit v0's store.
+"""The broker in ZooKeeper: registered for members of the old kind, with its topics.
 
     session new  --> /brokers/ids/N of every node (ephemeral)
     topics moved --> what there is against what there should be --> create, set, delete
-    v0           --> /consumers/G/offsets/T/P
+    v0           --> /consumers/G/offsets/T/P (``zookeeper_offsets``)
 
 Answers come on ZooKeeper's thread and are taken to the broker's; the broker never waits for ZooKeeper.  What a broken
 connection left undone is done when the connection is back.  Topics that others have written there are left alone.
@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
 
 from bridge.broker.cluster import Cluster
 from bridge.broker.listeners import Listener
 from bridge.broker.timers import Handle
-from bridge.broker.znodes import broker_node, topic_nodes
-from zkconsumer.errors import MalformedZnode, PreconditionFailed, UnsafeName
-from zkconsumer.kafka.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_SERVER_ERROR
-from zkconsumer.types import TopicPartition
+from bridge.broker.znodes import broker_node, topic_nodes, with_parents
+from bridge.broker.zookeeper_offsets import ZooKeeperOffsets
+from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Create,
@@ -38,7 +36,6 @@ from zkconsumer.zk.requests import (
     StoreEvent,
 )
 from zkconsumer.zk.store import ZkStore
-from zkconsumer.zk.znodes import format_offset, parse_offset
 
 SESSION_TIMEOUT_MS = 6_000
 """``zookeeper.session.timeout.ms`` of brokers until 2.4: how long a killed broker stays registered."""
@@ -48,13 +45,7 @@ CLOSE_TIMEOUT_MS = 3_000
 AGAIN_MS = 500
 """How long until an id that is still taken is tried again."""
 
-ANSWER_MS = 30_000
-"""How long a commit or a fetch waits for ZooKeeper before it is answered with an error."""
-
 _PARENTS = (paths.CONSUMERS, paths.BROKER_IDS, paths.BROKER_TOPICS)
-
-C = TypeVar("C")
-Answer: TypeAlias = Callable[[dict[TopicPartition, C]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -73,11 +64,13 @@ class ZooKeeperDoor:
         self._cluster = cluster
         self._listeners = listeners
         self._to_broker = to_broker
+        self.offsets = ZooKeeperOffsets(self._submit, cluster.scheduler)
         self._written: dict[str, bytes] = {}
         self._is_writing = False
         self._is_stale = False
         self._is_closed = False
-        self._missing: set[int] = set()
+        self._missing: dict[int, StoreError | None] = {}
+        """Our ids that are not registered, and what was in the way."""
         self._registered = threading.Event()
         self._timer: Handle | None = None
 
@@ -89,9 +82,14 @@ class ZooKeeperDoor:
         self._store.listen(self._heard)
         self._store.start(timeout_ms)
         if not self._registered.wait((SESSION_TIMEOUT_MS * 2 + timeout_ms) / 1000):
-            taken = ", ".join(map(str, sorted(self._missing)))
+            missing = dict(self._missing)
+            ids = ", ".join(map(str, sorted(missing)))
+            others = [why for why in missing.values() if not isinstance(why, NodeExists)]
+            if others:
+                why = "it does not answer" if others[0] is None else type(others[0]).__name__
+                raise PreconditionFailed(f"broker id {ids} could not be registered in ZooKeeper: {why}")
             raise PreconditionFailed(
-                f"broker id {taken} is registered in ZooKeeper by another broker; stop it, or take another --node-id"
+                f"broker id {ids} is registered in ZooKeeper by another broker; stop it, or take another --node-id"
             )
 
     def close(self) -> None:
@@ -108,7 +106,7 @@ class ZooKeeperDoor:
 
     def _connected(self, is_new: bool) -> None:
         if is_new:
-            self._missing = set(self._cluster.nodes)
+            self._missing = dict.fromkeys(self._cluster.nodes)
             self._written.clear()
         self._register()
 
@@ -125,21 +123,42 @@ class ZooKeeperDoor:
             )
             for node_id in wanted
         ]
-        above = [Create(path) for path in _with_parents(_PARENTS)]
+        above = [Create(path) for path in with_parents(_PARENTS)]
 
         def done(results: list[Result]) -> None:
-            for node_id, result in zip(wanted, results[len(above) :], strict=True):
-                if not isinstance(result, StoreError):
-                    self._missing.discard(node_id)
-                elif isinstance(result, NodeExists):
-                    _log.warning("broker_id_taken id=%d", node_id)
-            if not self._missing:
-                self._registered.set()
-            elif not self._is_closed:
-                self._timer = self._cluster.scheduler.call_in(AGAIN_MS, self._register)
-            self.write_topics()
+            made = dict(zip(wanted, results[len(above) :], strict=True))
+            there = [node_id for node_id, result in made.items() if isinstance(result, NodeExists)]
+            for node_id, result in made.items():
+                self._settle(node_id, result if isinstance(result, StoreError) else None)
+            if there:
+                asked = [GetMany(tuple(map(paths.broker, there)))]
+                self._submit(asked, lambda found: self._registered_as_far_as(there, found[0]))
+            else:
+                self._registered_as_far_as([], [])
 
         self._submit([*above, *creations], done)
+
+    def _registered_as_far_as(self, there: list[int], nodes: Result) -> None:
+        """An id that is there may be ours: the answer to its creation was lost with the connection."""
+        assert isinstance(nodes, list), "GetMany gives a list"
+        for node_id, node in zip(there, nodes, strict=True):
+            if isinstance(node, Node) and node.stat.ephemeral_owner == self._store.session_id:
+                self._settle(node_id, None)
+            else:
+                _log.warning("broker_id_taken id=%d", node_id)
+        if not self._missing:
+            self._registered.set()
+        elif not self._is_closed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._cluster.scheduler.call_in(AGAIN_MS, self._register)
+        self.write_topics()
+
+    def _settle(self, node_id: int, obstacle: StoreError | None) -> None:
+        if obstacle is None:
+            self._missing.pop(node_id, None)
+        elif node_id in self._missing:
+            self._missing[node_id] = obstacle
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -184,90 +203,7 @@ class ZooKeeperDoor:
         if self._is_stale:
             self.write_topics()
 
-    # --- OffsetCommit and OffsetFetch v0 ------------------------------------------------------------------------
-
-    def commit(
-        self, group: str, offsets: Mapping[TopicPartition, int], done: Callable[[dict[TopicPartition, int]], None]
-    ) -> None:
-        """See ``OffsetsInZooKeeper``."""
-        try:
-            wanted = [(tp, paths.offset(group, tp), format_offset(offset)) for tp, offset in offsets.items()]
-        except UnsafeName:
-            done(dict.fromkeys(offsets, INVALID_GROUP_ID.code))
-            return
-        answer = self._once(done, dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR.code))
-
-        def was_set(results: list[Result]) -> None:
-            absent = [at for at, result in enumerate(results) if isinstance(result, NoNode)]
-            codes = {tp: _code(result) for (tp, _, _), result in zip(wanted, results, strict=True)}
-            if not absent:
-                answer(codes)
-                return
-            above = [Create(path) for path in _with_parents(paths.parents(wanted[at][1])[-1] for at in absent)]
-            made: list[Request] = [Create(wanted[at][1], wanted[at][2]) for at in absent]
-
-            def created(results: list[Result]) -> None:
-                for at, result in zip(absent, results[len(above) :], strict=True):
-                    codes[wanted[at][0]] = _code(result)
-                answer(codes)
-
-            self._submit([*above, *made], created)
-
-        self._submit([SetData(path, data) for _, path, data in wanted], was_set)
-
-    def fetch(
-        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, int | None]], None]
-    ) -> None:
-        """See ``OffsetsInZooKeeper``."""
-        asked = list(partitions)
-        nothing: dict[TopicPartition, int | None] = dict.fromkeys(asked)
-        try:
-            wanted = tuple(paths.offset(group, tp) for tp in asked)
-        except UnsafeName:
-            done(nothing)
-            return
-        answer = self._once(done, nothing)
-
-        def found(results: list[Result]) -> None:
-            nodes = results[0]
-            assert isinstance(nodes, list), "GetMany gives a list"
-            answer({tp: _offset(node) for tp, node in zip(asked, nodes, strict=True)})
-
-        self._submit([GetMany(wanted)], found)
-
-    def _once(self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]) -> Answer[C]:
-        """``done`` is called once: with the answer, or when ZooKeeper has had its time."""
-        answered: list[bool] = []
-
-        def answer(values: dict[TopicPartition, C]) -> None:
-            if not answered:
-                answered.append(True)
-                timer.cancel()
-                done(values)
-
-        timer = self._cluster.scheduler.call_in(ANSWER_MS, lambda: answer(late))
-        return answer
-
     def _submit(self, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         if self._is_closed:
             return
         self._store.submit(None, requests, lambda results: self._to_broker(lambda: done(results)))
-
-
-def _with_parents(wanted: Iterable[str]) -> list[str]:
-    """Each path and those above it, topmost first, once."""
-    return list(dict.fromkeys(path for leaf in wanted for path in [*paths.parents(leaf), leaf]))
-
-
-def _code(result: Result) -> int:
-    is_done = not isinstance(result, StoreError) or isinstance(result, NodeExists)
-    return NONE.code if is_done else UNKNOWN_SERVER_ERROR.code
-
-
-def _offset(node: object) -> int | None:
-    if not isinstance(node, Node):
-        return None
-    try:
-        return parse_offset(node.data)
-    except MalformedZnode:
-        return None

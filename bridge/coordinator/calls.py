@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
+from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
 
@@ -47,6 +48,10 @@ class Authorizer(Protocol):
         """``resource`` is ``group`` or ``topic``."""
 
 
+Found: TypeAlias = int | ErrorCode | None
+"""What ZooKeeper says of a partition: an offset, None where there is none, or why that is not known."""
+
+
 class OffsetsInZooKeeper(Protocol):
     """The store of OffsetCommit and OffsetFetch v0: ``/consumers/G/offsets/T/P``, decimal text."""
 
@@ -56,9 +61,9 @@ class OffsetsInZooKeeper(Protocol):
         """Write; ``done`` is given an error code for each."""
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, int | None]], None]
+        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, Found]], None]
     ) -> None:
-        """Read; ``done`` is given an offset for each, None where there is none."""
+        """Read; ``done`` is given what was found of each."""
 
 
 class Broker(Protocol):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.coordinator.calls import Authorizer, Broker, Call, Operation
+from bridge.coordinator.calls import Authorizer, Broker, Call, Found, Operation
 from bridge.coordinator.group_refusals import commit_refused, refused
 from bridge.coordinator.results import commit_response, committed_partitions, no_offsets
 from zkconsumer.kafka.error_codes import (
@@ -123,17 +123,17 @@ class OffsetApis:
         asked = [TopicPartition(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
         errors = {tp: self._topic_error(call, tp, Operation.DESCRIBE, True) for tp in asked}
 
-        def told(tp: TopicPartition, offset: int | None) -> OffsetFetchPartitionResponse:
-            code = errors[tp]
-            if code is NONE and offset is None:
-                code = UNKNOWN_TOPIC_OR_PARTITION
+        def told(tp: TopicPartition, found: Found) -> OffsetFetchPartitionResponse:
+            if errors[tp] is not NONE:
+                found = errors[tp]
+            elif found is None:
+                found = UNKNOWN_TOPIC_OR_PARTITION
+            offset, code = (-1, found) if isinstance(found, ErrorCode) else (found, NONE)
             return OffsetFetchPartitionResponse(
-                partition_index=tp.partition,
-                committed_offset=-1 if offset is None or code is not NONE else offset,
-                error_code=code.code,
+                partition_index=tp.partition, committed_offset=offset, error_code=code.code
             )
 
-        def reply(offsets: dict[TopicPartition, int | None]) -> None:
+        def reply(offsets: dict[TopicPartition, Found]) -> None:
             topics = [
                 OffsetFetchTopicResponse(
                     name=topic.name,

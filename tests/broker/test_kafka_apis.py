@@ -10,7 +10,7 @@ import pytest
 
 from bridge.broker.apis import _AT_ONCE
 from bridge.broker.releases import RELEASES
-from bridge.coordinator.calls import Call, Operation, Reply
+from bridge.coordinator.calls import Call, Found, Operation, Reply
 from bridge.coordinator.group_refusals import refused
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import GROUP_AUTHORIZATION_FAILED
@@ -81,7 +81,7 @@ class FakeZooKeeperOffsets:
         done(dict.fromkeys(offsets, 0))
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, int | None]], None]
+        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, Found]], None]
     ) -> None:
         done({tp: self.stored.get(tp) for tp in partitions})
 

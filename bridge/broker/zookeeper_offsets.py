@@ -1,0 +1,128 @@
+"""OffsetCommit and OffsetFetch v0: the offsets that members of the old kind keep in ZooKeeper.
+
+A commit is what stands in the node once it is answered; what cannot be read is told as an error, and not as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from bridge.broker.timers import Scheduler
+from bridge.broker.znodes import with_parents
+from bridge.coordinator.calls import Found
+from zkconsumer.errors import MalformedZnode, UnsafeName
+from zkconsumer.kafka.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_SERVER_ERROR
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Create, GetMany, Node, NodeExists, NoNode, Request, Result, SetData, StoreError
+from zkconsumer.zk.znodes import format_offset, parse_offset
+
+ANSWER_MS = 30_000
+"""How long a commit or a fetch waits for ZooKeeper before it is answered with an error."""
+
+C = TypeVar("C")
+Answer: TypeAlias = Callable[[dict[TopicPartition, C]], None]
+
+
+class Submit(Protocol):
+    """Ask ZooKeeper; ``done`` is called on the broker's thread."""
+
+    def __call__(self, requests: Sequence[Request], done: Callable[[list[Result]], None], /) -> None: ...
+
+
+class ZooKeeperOffsets:
+    """An ``OffsetsInZooKeeper``."""
+
+    def __init__(self, submit: Submit, scheduler: Scheduler) -> None:
+        self._submit = submit
+        self._scheduler = scheduler
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], done: Callable[[dict[TopicPartition, int]], None]
+    ) -> None:
+        """See ``OffsetsInZooKeeper``."""
+        try:
+            wanted = [(tp, paths.offset(group, tp), format_offset(offset)) for tp, offset in offsets.items()]
+        except UnsafeName:
+            done(dict.fromkeys(offsets, INVALID_GROUP_ID.code))
+            return
+        answer = self._once(done, dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR.code))
+
+        def was_set(results: list[Result]) -> None:
+            absent = [at for at, result in enumerate(results) if isinstance(result, NoNode)]
+            codes = {tp: _code(result) for (tp, _, _), result in zip(wanted, results, strict=True)}
+            if not absent:
+                answer(codes)
+                return
+            above = [Create(path) for path in with_parents(paths.parents(wanted[at][1])[-1] for at in absent)]
+            made: list[Request] = [Create(wanted[at][1], wanted[at][2]) for at in absent]
+
+            def created(results: list[Result]) -> None:
+                results = results[len(above) :]
+                beaten = [at for at, result in zip(absent, results, strict=True) if isinstance(result, NodeExists)]
+                for at, result in zip(absent, results, strict=True):
+                    codes[wanted[at][0]] = _code(result)
+                again = [SetData(wanted[at][1], wanted[at][2]) for at in beaten]
+                if again:
+                    # Somebody made the node meanwhile: what stands in it is theirs, and not yet what we say is stored.
+                    self._submit(again, lambda results: was_set_again(beaten, results))
+                else:
+                    answer(codes)
+
+            def was_set_again(beaten: list[int], results: list[Result]) -> None:
+                for at, result in zip(beaten, results, strict=True):
+                    codes[wanted[at][0]] = _code(result)
+                answer(codes)
+
+            self._submit([*above, *made], created)
+
+        self._submit([SetData(path, data) for _, path, data in wanted], was_set)
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, Found]], None]
+    ) -> None:
+        """See ``OffsetsInZooKeeper``."""
+        asked = list(partitions)
+        nothing: dict[TopicPartition, Found] = dict.fromkeys(asked)
+        try:
+            wanted = tuple(paths.offset(group, tp) for tp in asked)
+        except UnsafeName:
+            done(nothing)
+            return
+        unknown: dict[TopicPartition, Found] = dict.fromkeys(asked, UNKNOWN_SERVER_ERROR)
+        answer = self._once(done, unknown)
+
+        def found(results: list[Result]) -> None:
+            nodes = results[0]
+            assert isinstance(nodes, list), "GetMany gives a list"
+            answer({tp: _offset(node) for tp, node in zip(asked, nodes, strict=True)})
+
+        self._submit([GetMany(wanted)], found)
+
+    def _once(self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]) -> Answer[C]:
+        """``done`` is called once: with the answer, or when ZooKeeper has had its time."""
+        answered: list[bool] = []
+
+        def answer(values: dict[TopicPartition, C]) -> None:
+            if not answered:
+                answered.append(True)
+                timer.cancel()
+                done(values)
+
+        timer = self._scheduler.call_in(ANSWER_MS, lambda: answer(late))
+        return answer
+
+
+def _code(result: Result) -> int:
+    return (UNKNOWN_SERVER_ERROR if isinstance(result, StoreError) else NONE).code
+
+
+def _offset(node: Node | StoreError) -> Found:
+    """What cannot be read now is not the same as nothing: a member that takes it so begins anew somewhere else."""
+    if isinstance(node, NoNode):
+        return None
+    try:
+        return UNKNOWN_SERVER_ERROR if isinstance(node, StoreError) else parse_offset(node.data)
+    except MalformedZnode:
+        return UNKNOWN_SERVER_ERROR
