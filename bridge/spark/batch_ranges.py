@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, listed
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, check_names_all, late_words, listed
 from bridge.spark.range_reader import OffsetRange
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -99,21 +99,13 @@ def stated_start(
     A time: the first record at or after it.  Where there is none: ``UsageError``, or the end of the log
     (``startingOffsetsByTimestampStrategy=latest``).
     """
-    match starting:
-        case AtOffsets(offsets):
-            return _named("startingOffsets", offsets, partitions)
-        case AtTime(time_ms):
-            found = ask(dict.fromkeys(partitions, time_ms))
-        case AtTimes(times_ms):
-            found = ask(_named("startingOffsetsByTimestamp", times_ms, partitions))
-        case _:
-            return dict.fromkeys(partitions, EARLIEST_TIME)
-    late = [tp for tp, log in found.items() if log.at is not None and log.at.how == "end"]
+    times = _times(starting, "startingOffsets", partitions)
+    if times is None:
+        return _offsets(starting, "startingOffsets", partitions, EARLIEST_TIME)
+    found = ask(times)
+    late = {tp: times[tp] for tp, log in found.items() if log.at is not None and log.at.how == "end"}
     if late and is_late_an_error:
-        raise UsageError(
-            f"every record of {listed(late)} is older than the starting time; take an earlier one, or set "
-            "startingOffsetsByTimestampStrategy=latest to begin at the end there"
-        )
+        raise UsageError(late_words(late))
     return {tp: log.at.offset if log.at is not None else LATEST_TIME for tp, log in found.items()}
 
 
@@ -122,15 +114,10 @@ def stated_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskT
 
     Raises ``UsageError`` for a time on a log without times: where to stop cannot be told there.
     """
-    match ending:
-        case AtOffsets(offsets):
-            return _named("endingOffsets", offsets, partitions)
-        case AtTime(time_ms):
-            found = ask(dict.fromkeys(partitions, time_ms))
-        case AtTimes(times_ms):
-            found = ask(_named("endingOffsetsByTimestamp", times_ms, partitions))
-        case _:
-            return dict.fromkeys(partitions, LATEST_TIME)
+    times = _times(ending, "endingOffsets", partitions)
+    if times is None:
+        return _offsets(ending, "endingOffsets", partitions, LATEST_TIME)
+    found = ask(times)
     vague = [tp for tp, log in found.items() if log.at is None or log.at.how in ("segment", "start")]
     if vague:
         raise UsageError(
@@ -140,16 +127,30 @@ def stated_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskT
     return {tp: log.at.offset for tp, log in found.items() if log.at is not None}
 
 
+def _times(
+    stated: Starting | Ending, option: str, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int] | None:
+    """The time of each partition, in ms since 1970; None where no times are stated."""
+    match stated:
+        case AtTime(time_ms):
+            return dict.fromkeys(partitions, time_ms)
+        case AtTimes(times_ms):
+            return _named(f"{option}ByTimestamp", times_ms, partitions)
+    return None
+
+
+def _offsets(
+    stated: Starting | Ending, option: str, partitions: Collection[TopicPartition], otherwise: int
+) -> dict[TopicPartition, int]:
+    """The offset of each partition; ``otherwise`` where none is stated."""
+    if isinstance(stated, AtOffsets):
+        return _named(option, stated.offsets, partitions)
+    return dict.fromkeys(partitions, otherwise)
+
+
 def _named(
     option: str, given: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """As Spark's Kafka source, which refuses a text that names too few partitions or too many."""
-    problems = []
-    if missing := sorted(set(partitions) - given.keys()):
-        problems.append(f"it does not name {listed(missing)} (-1 is latest, -2 earliest, if you do not care)")
-    if foreign := sorted(given.keys() - set(partitions)):
-        are = "are" if len(foreign) > 1 else "is"
-        problems.append(f"it names {listed(foreign)}, which {are} not subscribed or not there")
-    if problems:
-        raise UsageError(f"{option} must name every partition that is read and no other: {'; '.join(problems)}")
+    if problem := check_names_all(option, given, partitions):
+        raise UsageError(problem)
     return dict(given)

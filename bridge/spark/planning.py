@@ -20,7 +20,7 @@ from bridge.spark.membership import CommitMode, Ended, GroupMembership, Holding,
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.options import Named, SourceOptions
 from bridge.spark.patience import PatientLogs
-from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, listed
+from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, late_words
 from bridge.spark.range_reader import DataLost, OffsetRange
 from zkconsumer.errors import GroupRewound, UsageError, WorldError
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -197,9 +197,9 @@ class Planner:
         starting = self._options.starting
         problem = ""
         if began is None and isinstance(starting, AtOffsets):
-            problem = check_names_all("startingOffsets", starting.offsets, holding.topics)
+            problem = check_names_all("startingOffsets", starting.offsets, _every(holding))
         elif began is None and isinstance(starting, AtTimes):
-            problem = check_names_all("startingOffsetsByTimestamp", starting.times_ms, holding.topics)
+            problem = check_names_all("startingOffsetsByTimestamp", starting.times_ms, _every(holding))
         if problem:
             raise UsageError(problem)
 
@@ -235,11 +235,7 @@ class Planner:
     def _judge(self, resolved: plan.Resolved) -> None:
         """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
         if resolved.late:
-            raise UsageError(
-                f"no record of {listed(resolved.late)} is as late as the starting time "
-                f"{max(resolved.late.values())} ms since 1970: take an earlier one, or set "
-                "startingOffsetsByTimestampStrategy=latest to begin at the end there"
-            )
+            raise UsageError(late_words(resolved.late))
         for lost in resolved.lost:
             if self._options.fail_on_data_loss:
                 raise _data_lost(lost)
@@ -258,7 +254,7 @@ class Planner:
         if not self._is_available_now:
             return ends
         if self._frozen is None:
-            every = [TopicPartition(topic, n) for topic, count in holding.topics.items() for n in range(count)]
+            every = _every(holding)
             rest = self._ask([tp for tp in every if tp not in ends], {}, are_held=False)
             self._frozen = ends | {tp: log.end for tp, log in rest.items()}
             self._to_freeze = frozenset(every) - self._frozen.keys()
@@ -336,6 +332,11 @@ class Planner:
         is_new = words not in self._told
         self._told.add(words)
         return is_new
+
+
+def _every(holding: Holding) -> list[TopicPartition]:
+    """Every partition that is subscribed to, this query's or not."""
+    return [TopicPartition(topic, n) for topic, count in holding.topics.items() for n in range(count)]
 
 
 def _data_lost(lost: plan.Lost) -> WorldError:

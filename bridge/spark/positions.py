@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from zkconsumer.strict_json import read_json_object
 from zkconsumer.types import EARLIEST_TIME, TopicPartition
 
 OFFSET_MAX = 2**63 - 1
@@ -119,20 +120,27 @@ def unnested(found: object, what: str) -> dict[TopicPartition, int]:
     return made
 
 
-def check_names_all(option: str, named: Iterable[TopicPartition], topics: Mapping[str, int]) -> str:
-    """What is wrong when ``option`` must name exactly the partitions of ``topics`` (topic -> partitions), or "".
+def check_names_all(option: str, named: Iterable[TopicPartition], there: Collection[TopicPartition]) -> str:
+    """What is wrong when ``option`` must name exactly the partitions that are there, or "".
 
     As in Spark's Kafka source, which refuses a text that names too few or too many.
     """
-    there = {TopicPartition(topic, n) for topic, count in topics.items() for n in range(count)}
     wanted = set(named)
     problems = []
-    if missing := sorted(there - wanted):
+    if missing := sorted(set(there) - wanted):
         problems.append(f"it does not name {listed(missing)} (-1 is latest, -2 earliest, if you do not care)")
-    if foreign := sorted(wanted - there):
+    if foreign := sorted(wanted - set(there)):
         are = "are" if len(foreign) > 1 else "is"
         problems.append(f"it names {listed(foreign)}, which {are} not subscribed or not there")
-    return f"{option} must name every subscribed partition and no other: {'; '.join(problems)}" if problems else ""
+    return f"{option} must name every partition that is read and no other: {'; '.join(problems)}" if problems else ""
+
+
+def late_words(late: Mapping[TopicPartition, int]) -> str:
+    """What is wrong when no record is as late as a starting time (partition -> ms since 1970)."""
+    return (
+        f"no record of {listed(late)} is as late as the starting time {max(late.values())} ms since 1970: take an "
+        "earlier one, or set startingOffsetsByTimestampStrategy=latest to begin at the end there"
+    )
 
 
 def listed(partitions: Iterable[TopicPartition], most: int = 10) -> str:
@@ -152,22 +160,7 @@ def _parse(text: str, what: str) -> dict[TopicPartition, int]:
 def _object(text: str) -> dict[str, object]:
     if len(text) > JSON_CHARS_MAX:
         raise ValueError(f"it has {len(text)} characters; at most {JSON_CHARS_MAX} are read")
-    try:
-        found = json.loads(text, object_pairs_hook=_without_doubles)
-    except RecursionError:
-        found = None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON ({error.msg} at character {error.pos})") from None
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object of topics")
-    return found
-
-
-def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a name stands in it twice")
-    return made
+    return read_json_object(text)
 
 
 def _shown(value: object) -> str:

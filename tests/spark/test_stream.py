@@ -145,7 +145,7 @@ def test_what_a_user_reads_when_something_is_wrong(
     assert "127.0.0.1:1" in text
     assert "ZooKeeper" in text
     wrong = stream_of(source, shared_cluster, topic, topic, startingOffsets='{"x": {"0": 1}}')
-    assert "startingOffsets must name every subscribed partition and no other" in told(wrong, tmp_path / "d")
+    assert "startingOffsets must name every partition that is read and no other" in told(wrong, tmp_path / "d")
 
 
 def test_a_narrower_schema_is_read_and_a_wrong_one_is_explained(

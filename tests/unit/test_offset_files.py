@@ -132,11 +132,11 @@ def test_csv_with_another_number_of_columns_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", "no JSON: "),
-        ("[" * 3_000, "no JSON"),
-        ("[1]", "no JSON object"),
-        ("{} {}", "no JSON: Extra data"),
-        ('{"group":"g1","group":"g2"}', "a key stands in it twice"),
+        ("{", "it is no JSON (Expecting"),
+        ("[" * 3_000, "it is no JSON"),
+        ("[1]", "it is no JSON object"),
+        ("{} {}", "it is no JSON (Extra data at character 3)"),
+        ('{"group":"g1","group":"g2"}', "a name stands in it twice"),
         ('{"group":1,"topic":"t","partition":0,"offset":1}', "group and topic must be texts"),
         ('{"group":"g","topic":"t","partition":true,"offset":1}', "partition is missing, or no whole number"),
         ('{"group":"g","topic":"t","partition":0,"offset":1.0}', "offset is missing, or no whole number"),

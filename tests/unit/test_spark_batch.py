@@ -125,7 +125,7 @@ def test_times_become_offsets(filled: FakeWorld) -> None:
 
 def test_a_time_behind_every_record(filled: FakeWorld) -> None:
     late = {"assign": '{"orders": [0]}', "startingTimestamp": HOUR_MS}
-    with pytest.raises(UsageError, match="every record of orders/0 is older than the starting time"):
+    with pytest.raises(UsageError, match="no record of orders/0 is as late as the starting time 3600000 ms since 1970"):
         ranges(filled, **late)
     assert ranges(filled, **late, startingOffsetsByTimestampStrategy="latest") == []
     assert ranges(filled, endingTimestamp=HOUR_MS) == [("orders/0", 10, 30), ("orders/1", 0, 5)]

@@ -211,8 +211,8 @@ def test_how_often_kafka_is_asked_for_new_partitions_counts_where_zookeeper_does
 
 
 def test_offsets_must_name_every_partition_and_no_other() -> None:
-    there = {"orders": 2}
-    assert check_names_all("startingOffsets", [TopicPartition("orders", n) for n in (0, 1)], there) == ""
+    there = [TopicPartition("orders", n) for n in (0, 1)]
+    assert check_names_all("startingOffsets", there, there) == ""
     told = check_names_all("startingOffsets", [TopicPartition("orders", 0), TopicPartition("x", 0)], there)
     assert "does not name orders/1" in told
     assert "names x/0, which is not subscribed" in told

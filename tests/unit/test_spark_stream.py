@@ -405,7 +405,7 @@ def test_available_now_does_not_need_what_others_read() -> None:
 
 def test_json_must_name_every_partition() -> None:
     query = Query(startingOffsets='{"t": {"0": 3}}')
-    with pytest.raises(UsageError, match=r"startingOffsets must name every subscribed partition.*t/1"):
+    with pytest.raises(UsageError, match=r"startingOffsets must name every partition that is read.*t/1"):
         query.start().run()
     query = Query(startingOffsets='{"t": {"0": 3, "1": -1}}')
     query.start().run()

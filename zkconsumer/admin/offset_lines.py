@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zkconsumer.errors import UnsafeName
+from zkconsumer.strict_json import read_json_object
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.java_json import Json
@@ -164,25 +164,9 @@ def head_of(line: str) -> Head:
 
 def _object(line: str) -> dict[str, Json]:
     try:
-        value = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
-    except BadLine:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise BadLine(f"no JSON: {str(error)[:200]}") from None
-    if not isinstance(value, dict):
-        raise BadLine("no JSON object")
-    return value
-
-
-def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise BadLine("a key stands in it twice")
-    return members
-
-
-def _no_constant(text: str) -> Json:
-    raise BadLine(f"{text} is no JSON")
+        return read_json_object(line)
+    except ValueError as error:
+        raise BadLine(str(error)) from None
 
 
 def shown(text: str) -> str:

@@ -38,7 +38,7 @@ def table(results: list[dict[str, Any]]) -> str:
             some = sorted(result["overlap"] for result in found if result["overlap"])
             most = max((result["overlap_of_a_partition"] for result in found), default=0)
             both = f"in {len(some)} of {len(found)}, up to {most} records of a partition" if some else "0"
-            words.append(f"{len(found)} crashes: lost {lost}, twice {both}")
+            words.append(f"{len(found)} crash{'' if len(found) == 1 else 'es'}: lost {lost}, twice {both}")
         lines.append(f"| {MEANING[point]} | " + " | ".join(words) + " |")
     return "\n".join(lines)
 

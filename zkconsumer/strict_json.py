@@ -1,0 +1,37 @@
+"""A JSON object in what people and our own programs write: proper JSON, and no name twice.  Pure.
+
+Not for what other programs may have written: ``zk/java_json.py`` reads a znode as the releases of the original do.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+REASON_CHARS_MAX = 200
+
+
+def read_json_object(text: str) -> dict[str, Any]:
+    """The object that ``text`` is.  Raises ``ValueError`` with a sentence that says what it is instead."""
+    try:
+        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON ({error.msg} at character {error.pos})") from None
+    except RecursionError:
+        raise ValueError("it is no JSON (nested too deeply)") from None
+    except ValueError as error:  # also Python's own, for a number with thousands of digits
+        raise ValueError(str(error)[:REASON_CHARS_MAX]) from None
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return members
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
