@@ -95,7 +95,7 @@ def _session(options: SourceOptions, doors: Doors | None) -> Iterator[AdminSessi
     """A session with the brokers, and with ZooKeeper if it was given."""
     session = AdminSession(options.config, doors)
     if options.has_zookeeper:
-        session.start()
+        session.start(options.config.zookeeper_connection_timeout_ms)
     try:
         yield session
     finally:

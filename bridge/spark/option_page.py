@@ -95,6 +95,13 @@ A topic that was read and is not there any more fails the query, or is told with
 one, so that small partitions move: a batch can exceed the limit by less than the number of partitions, as in Spark's
 Kafka source. With `Trigger.AvailableNow` the ends are those at the start of the query, and `minOffsetsPerTrigger` has
 no effect. A partition that another member waits for is not in the next batch.
+
+## When nobody answers
+
+A stream that begins, and a batch, wait `zookeeper.connection.timeout.ms` for a session with ZooKeeper: 6 s unless
+that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addresses and what is wrong there. A batch
+waits 30 s at most for an answer of ZooKeeper, and 15 s for a broker that tells where logs begin and end. A stream that
+runs gives up when no broker has answered for 120 s, and so does a task that makes no progress.
 """
 
 _HEAD = ["option", "what it is", "default"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fix_admin import doors
+from zkconsumer.admin.session import Doors
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
@@ -57,6 +58,22 @@ def stand(world: FakeWorld, offsets: Mapping[int, int], group: str = "g") -> Non
     for partition, offset in offsets.items():
         path = paths.offset(group, TopicPartition("orders", partition))
         world.zookeeper.ensure(path, str(offset).encode())
+
+
+def test_a_batch_waits_for_zookeeper_as_long_as_the_option_says(filled: FakeWorld) -> None:
+    waited: list[int] = []
+
+    def store(connect: str, session_timeout_ms: int) -> Any:
+        made = filled.store(connect, session_timeout_ms)
+        start = made.start
+        made.start = lambda timeout_ms: [waited.append(timeout_ms), start(timeout_ms)]  # type: ignore[method-assign]
+        return made
+
+    for more in ({}, {"zookeeper.connection.timeout.ms": "700"}):
+        given = {"zookeeper.connect": ADDRESS, "subscribe": "orders", **more}
+        reached = Doors(store=store, connect=filled.cluster.connect)
+        plan_batch(read_options(given, is_stream=False), ("offset",), reached)
+    assert waited == [6000, 700]
 
 
 def test_without_a_group_all_that_there_is_is_read(filled: FakeWorld) -> None:

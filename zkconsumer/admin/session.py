@@ -117,11 +117,11 @@ class AdminSession:
         session.start()
         return session
 
-    def start(self) -> None:
-        """Connect; raises what ``ZkStore.start`` raises, with nothing left running."""
+    def start(self, timeout_ms: int = CONNECTION_TIMEOUT_MS) -> None:
+        """Connect, within ``timeout_ms``; raises what ``ZkStore.start`` raises, with nothing left running."""
         self._store.listen(lambda _: None)
         try:
-            self._store.start(CONNECTION_TIMEOUT_MS)
+            self._store.start(timeout_ms)
         except BaseException:
             self._store.close(CLOSE_TIMEOUT_MS)
             raise
