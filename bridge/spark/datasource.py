@@ -7,7 +7,8 @@ streamReader          a stream: bridge.spark.stream
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import (
@@ -26,6 +27,11 @@ from bridge.spark.rest import leave_to_rest
 from bridge.spark.shipping import Shipped
 from bridge.spark.told import head_for, told_first
 from zkconsumer.errors import InvalidConfigException
+
+if TYPE_CHECKING:
+    from bridge.spark.options import SourceOptions
+
+T = TypeVar("T")
 
 NAME = "zkconsumer"
 
@@ -73,11 +79,8 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
         Raises ``InvalidConfigException`` for options that are none of a batch, and for columns that there are not.
         """
         from bridge.spark.batch import ZkConsumerBatchReader
-        from bridge.spark.options import read_options
 
-        options = read_options(self.options, is_stream=False)
-        head_for(options.config.group_id)
-        return ZkConsumerBatchReader(options, columns_of(schema))
+        return ZkConsumerBatchReader(*self._read(schema, is_stream=False))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802
         """A stream; see ``bridge.spark.stream``.
@@ -85,15 +88,27 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
         Options that are none of a stream, and columns that there are not, are told by the first call of the reader:
         when this method raises, Spark (4.2, 4.3) says ``UnboundLocalError: … 'reader'`` behind it.
         """
-        from bridge.spark.options import read_options
         from bridge.spark.stream import ZkConsumerStreamReader
 
         try:
-            options = read_options(self.options, is_stream=True)
-            head_for(options.config.group_id)
-            return ZkConsumerStreamReader(options, columns_of(schema))
+            return ZkConsumerStreamReader(*self._read(schema, is_stream=True))
         except InvalidConfigException as error:
             return RefusedStream(error)
+
+    def _read(self, schema: StructType, *, is_stream: bool) -> tuple[SourceOptions, tuple[str, ...]]:
+        """Options and columns; what is wrong with either is told together."""
+        from bridge.spark.options import read_options
+
+        options, why_options = _tried(lambda: read_options(self.options, is_stream=is_stream))
+        columns, why_columns = _tried(lambda: columns_of(schema))
+        if why_options is not None and why_columns is not None:
+            raise InvalidConfigException(f"{why_options}\n{why_columns}")
+        if options is None or columns is None:
+            why = why_options or why_columns
+            assert why is not None, "one of the two could not be read"
+            raise why
+        head_for(options.config.group_id)
+        return options, columns
 
 
 class RefusedStream(DataSourceStreamReader):  # type: ignore[misc]
@@ -121,6 +136,14 @@ class RefusedStream(DataSourceStreamReader):  # type: ignore[misc]
     def read(self, partition: Any) -> Any:
         """Raises ``InvalidConfigException``."""
         raise self._why
+
+
+def _tried(read: Callable[[], T]) -> tuple[T | None, InvalidConfigException | None]:
+    """What was read, or why it could not be."""
+    try:
+        return read(), None
+    except InvalidConfigException as error:
+        return None, error
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:

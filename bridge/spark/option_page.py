@@ -15,9 +15,13 @@ _PAGE = """\
 <!-- Generated: python -c 'from bridge.spark.option_page import render_options as r; print(r(), end="")' -->
 
 `spark.readStream.format("zkconsumer").option(…)` and `spark.read.format("zkconsumer").option(…)`. Names are taken in
-any case. Where Spark's own `format("kafka")` has an option of the same name it means the same here. All problems are
-told at once; an unknown name is refused with the nearest known one, and options that contradict each other are refused
-with the reason.
+any case. Where Spark's own `format("kafka")` has an option of the same name it means the same here. An unknown name is
+refused with the nearest known one, and options that contradict each other are refused with the reason.
+
+All that is wrong with the options, and with the columns of `.schema(…)`, is told at once, with two exceptions.
+Settings of the group and of the way to brokers that contradict each other are told when each of them is right by
+itself. What only a file or a server can tell (certificates, topics, whether JSON names every partition) is told when
+the query begins.
 
 A stream needs `zookeeper.connect`, `group.id` and one of `subscribe`, `subscribePattern`, `subscribe.blacklist`,
 `topics`. A batch needs one of them or `assign`, and `zookeeper.connect` or `kafka.bootstrap.servers`; it is never a

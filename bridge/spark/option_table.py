@@ -17,8 +17,10 @@ from zkconsumer.config import SETTINGS
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
+from zkconsumer.errors import UnsafeName
 from zkconsumer.foreign_keys import why_ignored
 from zkconsumer.settings import Setting, SettingsTable, boolean, integer, optional_text, text
+from zkconsumer.zk.paths import check_topic
 
 ALL_THREADS = "all"
 PARTITIONS_MAX = 1_000_000
@@ -72,6 +74,11 @@ def topics_of(given: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
     if not names:
         raise ValueError("it names no topic")
+    for name in names:
+        try:
+            check_topic(name)
+        except UnsafeName as error:
+            raise ValueError(str(error)) from None
     return names
 
 

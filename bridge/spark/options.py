@@ -1,8 +1,10 @@
 """The options of a query, read: from Spark's case-insensitive map of texts to values that the source works with.  Pure
 but for the reading of the file that ``zk.config`` names.
 
-All problems are told at once.  What is known stands in the tables of ``option_table``; the settings of the group and
-of the way to brokers are read by ``ConsumerConfig`` itself, and its sentences name the options of here.
+All problems are told at once, but for settings of the group and of the way to brokers that contradict each other:
+these are looked for when each of them is right by itself.  What is known stands in the tables of ``option_table``; the
+settings of the group and of the way to brokers are read by ``ConsumerConfig`` itself, and its sentences name the
+options of here.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bridge.spark.keeper.settings import why_no_claims
 from bridge.spark.membership import CommitMode
 from bridge.spark.option_table import (
     ALL_THREADS,
@@ -162,7 +165,7 @@ class _Reading:
     def made(self) -> SourceOptions:
         subscribed = self._subscribed()
         config = self._config()
-        self._check_together()
+        self._check_together(config)
         starting, ending = self._starting(config), self._ending()
         if self._problems:
             raise InvalidConfigException(_report(self._problems))
@@ -299,8 +302,11 @@ class _Reading:
                 self._warnings[_SHOWN_AS.get(key, key)] = why
         return config
 
-    def _check_together(self) -> None:
+    def _check_together(self, config: ConsumerConfig | None) -> None:
         own = self._values
+        mode = CommitMode(own["group.offsets.commit"])
+        if self._is_stream and config is not None and (why := why_no_claims(mode, config)):
+            self._problems.append(why)
         low, high = own["minOffsetsPerTrigger"], own["maxOffsetsPerTrigger"]
         if low is not None and high is not None and low > high:
             self._problems.append(

@@ -218,6 +218,19 @@ def test_offsets_must_name_every_partition_and_no_other() -> None:
     assert "names x/0, which is not subscribed" in told
 
 
+def test_claims_that_kafka_cannot_keep_are_told_with_the_other_problems() -> None:
+    claims = {"group.offsets.commit": "claim", "offsets.storage": "kafka", "dual.commit.enabled": "false"}
+    told = problems({**LEAST, **claims, "minPartitions": "0"})
+    assert [line.split(" ")[0] for line in told] == ["minPartitions=0:", "group.offsets.commit=claim"]
+    assert read_options({**LEAST, **claims, "dual.commit.enabled": "true"}, is_stream=True).commit is CommitMode.CLAIM
+    assert read_options({**LEAST, **claims}, is_stream=False).warnings.keys() == {"group.offsets.commit"}
+
+
+def test_a_topic_that_cannot_be_is_told_by_its_name() -> None:
+    assert problem(subscribe="orders,a b").startswith("subscribe=orders,a b: topic 'a b' may hold letters")
+    assert "topic '..' is not a name" in problem(subscribe="..")
+
+
 def test_no_option_is_in_two_tables() -> None:
     names = [*OWN, *GROUP, *KAFKA, *ASIDE, *REFUSED]
     assert len({name.lower() for name in names}) == len(names)
@@ -286,3 +299,20 @@ def test_a_narrower_schema_is_honoured_in_its_order_and_a_wrong_one_is_explained
         "Offset: there is no such column; did you mean offset?",
         "when: there is no such column",
     ]
+
+
+def test_columns_and_options_are_told_together() -> None:
+    from pyspark.sql.types import StructField, StructType
+
+    there, wrong = (StructType([StructField(name, COLUMNS["value"])]) for name in ("value", "values"))
+    for refuse in (
+        lambda: source(minPartitions="0").reader(wrong),
+        lambda: source(minPartitions="0").streamReader(wrong).initialOffset(),
+    ):
+        with pytest.raises(InvalidConfigException, match=r"minPartitions=0(.|\n)*values: there is no such column"):
+            refuse()
+    for of, schema, told in ((source(), wrong, "values: "), (source(minPartitions="0"), there, "minPartitions=0: ")):
+        with pytest.raises(InvalidConfigException) as caught:
+            of.reader(schema)
+        [_, line] = str(caught.value).split("\n  ")
+        assert line.startswith(told)

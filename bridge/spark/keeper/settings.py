@@ -35,6 +35,16 @@ LISTEN_NOWHERE = ""
 """No text for Prometheus."""
 
 
+def why_no_claims(mode: CommitMode, config: ConsumerConfig) -> str:
+    """Why this mode cannot be with these offsets' stores, or ""."""
+    if mode is not CommitMode.CLAIM or config.offsets_storage != "kafka" or config.dual_commit_enabled:
+        return ""
+    return (
+        "group.offsets.commit=claim needs the group's offsets in ZooKeeper, because a commit to Kafka cannot have a "
+        "condition: set dual.commit.enabled=true (ZooKeeper decides, Kafka is told), or group.offsets.commit=afterBatch"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class KeeperSettings:
     """``properties``: keys of the consumer's configuration (``group.id``, ``zookeeper.connect``, security …) -> text.
@@ -76,12 +86,8 @@ class KeeperSettings:
         Raises ``InvalidConfigException``, and ``UsageError`` for a mode that the offsets' store cannot have.
         """
         config = ConsumerConfig.from_properties({**OWN_DEFAULTS, **self.properties})
-        if self.mode is CommitMode.CLAIM and config.offsets_storage == "kafka" and not config.dual_commit_enabled:
-            raise UsageError(
-                "group.offsets.commit=claim needs the group's offsets in ZooKeeper, because a commit to Kafka cannot "
-                "have a condition: set dual.commit.enabled=true (ZooKeeper decides, Kafka is told), or "
-                "group.offsets.commit=afterBatch"
-            )
+        if why := why_no_claims(self.mode, config):
+            raise UsageError(why)
         return config
 
     def subscription(self, threads: int) -> Subscription:
