@@ -1,6 +1,6 @@
 """The modern side of the same groups: what knows the group coordinator.
 
-    from bridge import CoordinatorConsumerConnector
+    from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
 
 Imports zkconsumer, never the other way round.  Names are loaded when they are first used.
 """
@@ -11,11 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bridge.client.config import CoordinatorConsumerConfig
     from bridge.client.connector import CoordinatorConsumerConnector
 
-_HOMES = {"CoordinatorConsumerConnector": "bridge.client.connector"}
+_HOMES = {
+    "CoordinatorConsumerConfig": "bridge.client.config",
+    "CoordinatorConsumerConnector": "bridge.client.connector",
+}
 
-__all__ = ["CoordinatorConsumerConnector"]
+__all__ = ["CoordinatorConsumerConfig", "CoordinatorConsumerConnector"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bridge.broker import reference_page  # noqa: E402
+from bridge.client import settings_page  # noqa: E402
+from zkconsumer import config_page  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
 
@@ -297,17 +299,14 @@ def render_metrics(_: Sources) -> str:
     return METRICS_INTRODUCTION + "\n".join(rows) + "\n" + METRICS_AFTER + "\n".join(hooks) + "\n"
 
 
-def render_development_broker(_: Sources) -> str:
-    """The page ``development-broker.md``, which its tables write themselves."""
-    return reference_page.render()
-
-
 # --- the pages --------------------------------------------------------------------------------------------------
 
 PAGES: Mapping[str, Callable[[Sources], str]] = {
     "errors.md": render_errors,
     "metrics.md": render_metrics,
-    "development-broker.md": render_development_broker,
+    "config.md": lambda _: config_page.render(),
+    "coordinator-config.md": lambda _: settings_page.render(),
+    "development-broker.md": lambda _: reference_page.render(),
 }
 
 

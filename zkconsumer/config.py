@@ -2,8 +2,8 @@
 
 The settings themselves stand in the tables of ``zkconsumer.config_tables``, which ``ConsumerConfig`` below inherits.
 Each entry is a ``Setting``: the key, type, unit, what is allowed, default and a sentence; the attribute has the key's
-name with underscores.  The reference page is made from them (``render_reference``), and so is every message: all
-problems of a configuration are told at once.
+name with underscores.  The reference page is made from them (``config_page``), and so is every message: all problems of
+a configuration are told at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkconsumer.config_tables.original import OriginalSettings
 from zkconsumer.config_tables.ours import OwnSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.foreign_keys import families, successor_of, why_ignored
+from zkconsumer.foreign_keys import successor_of, why_ignored
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import (
     HIDDEN,
@@ -35,7 +35,7 @@ from zkconsumer.settings import (
 
 
 class Row(NamedTuple):
-    """One setting as the reference page shows it; all in words."""
+    """One setting as a reference page shows it; all in words."""
 
     key: str
     attribute: str
@@ -45,6 +45,14 @@ class Row(NamedTuple):
     default: str
     sentence: str
     origin: Origin
+
+
+def row_of(setting: Setting[Any]) -> Row:
+    """A setting in words."""
+    return Row(
+        setting.key, setting.attribute, setting.type, setting.unit, setting.allowed,
+        default_in_words(setting), setting.sentence, setting.origin,
+    )  # fmt: skip
 
 
 # --- the configuration ----------------------------------------------------------------------------------------------
@@ -120,16 +128,15 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         config._fill(given, problems, {key: why for key, why in self.ignored.items() if key not in SETTINGS})
         return config
 
+    @classmethod
+    def is_needed(cls, setting: Setting[Any]) -> bool:
+        """Whether this key must be given."""
+        return setting.default is ...
+
     @staticmethod
     def describe() -> list[Row]:
         """The table in words, in its order."""
-        return [
-            Row(
-                setting.key, setting.attribute, setting.type, setting.unit, setting.allowed,
-                default_in_words(setting), setting.sentence, setting.origin,
-            )
-            for setting in SETTINGS.values()
-        ]  # fmt: skip
+        return [row_of(setting) for setting in SETTINGS.values()]
 
     def _fill(self, given: Mapping[str, object], problems: list[str], ignored: dict[str, str]) -> None:
         values: dict[str, Any] = {}
@@ -141,7 +148,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
                     continue
                 except ValueError as e:
                     problems.append(wrong(setting, raw, str(e)))
-            elif setting.default is ...:
+            elif self.is_needed(setting):
                 problems.append(_missing(setting, ignored))
             values[key] = default_of(setting, values)
         for table in TABLES:
@@ -257,65 +264,3 @@ def _unknown(name: object, known: Mapping[str, str]) -> str:
     if nearest := get_close_matches(wanted.lower(), known, 1):
         return f"{wanted} is not known: did you mean {nearest[0]}?"
     return f"{wanted} is not known: leave it out, or write external.{wanted} if the application reads it"
-
-
-# --- the reference page -------------------------------------------------------------------------------------------
-
-_HEADINGS = {
-    Origin.ORIGINAL: """\
-Settings of the original
-
-As in 0.8 to 1.1, with the same defaults. Integers and booleans are trimmed; booleans are exactly `true` or `false`.""",
-    Origin.NEWER_CLIENTS: """\
-Settings of newer clients
-
-The original has none of these. Their names and their meaning are those of Kafka's newer clients and of its brokers.""",
-    Origin.OURS: "Settings of this program",
-}
-
-_PAGE = """\
-# Settings
-
-<!-- Generated: python -c 'from zkconsumer.config import render_reference as r; print(r(), end="")' -->
-
-`ConsumerConfig.from_properties("consumer.properties")` reads the files of the original as they stand;
-`ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181/kafka")` takes the same settings by keyword, with `_` for
-`.`. All problems are told at once.
-
-{tables}
-
-## Keys that are set aside
-
-One file often serves several programs. These keys are accepted and have no effect; `ConsumerConfig.ignored` names
-them. Any other unknown key is an error that names the nearest known one: the original only logged it.
-
-{foreign}
-
-## How files are read
-
-As `java.util.Properties` reads them: `#` and `!` begin comments; key and value are parted by `=`, `:` or a blank; a
-backslash at the end of a line joins the next one; `\\t`, `\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes; of two equal
-keys the later counts. A file that is not UTF-8 is taken for Latin-1.
-"""
-
-
-def render_reference() -> str:
-    """The page ``migration_docs/reference/config.md``, which is committed with the code that changes it."""
-    rows = ConsumerConfig.describe()
-    tables = [
-        f"## {heading}\n\n{_table(chosen)}"
-        for origin, heading in _HEADINGS.items()
-        if (chosen := [row for row in rows if row.origin is origin])
-    ]
-    return _PAGE.format(
-        tables="\n\n".join(tables),
-        foreign="\n".join(["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in families())]),
-    )
-
-
-def _table(rows: list[Row]) -> str:
-    lines = ["| key | type | allowed | default | meaning |", "|---|---|---|---|---|"]
-    for row in rows:
-        type_ = f"{row.type}, {row.unit}" if row.unit else row.type
-        lines.append(f"| `{row.key}` | {type_} | {row.allowed} | {row.default} | {row.sentence} |")
-    return "\n".join(lines)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.connector_base import ConsumerConnector, Position, fetch_settings_of
+from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import (
     channel_settings_of,
@@ -72,6 +73,11 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        if "zookeeper.connect" not in config.given:
+            raise InvalidConfigException(
+                "zookeeper.connect is missing: this configuration is one of a member of a coordinator's group; make a "
+                "ConsumerConfig for a member that ZooKeeper keeps"
+            )
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)
         security = security_of(config)

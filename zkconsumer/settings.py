@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
+from types import EllipsisType
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
 T = TypeVar("T")
@@ -195,8 +196,10 @@ def choice(
 
 
 def default_of(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
-    """The value of a setting that was not given, beside those that stand above it."""
+    """The value of a setting that was not given, beside those that stand above it; None where there is no default."""
     match setting.default:
+        case EllipsisType():
+            return None
         case SameAs(key):
             return values.get(key)
         case TrueWith(key, value):

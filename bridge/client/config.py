@@ -1,11 +1,16 @@
-"""The settings of a member of a coordinator's group: Kafka's keys, ranges and defaults (those of 3.x).  Pure."""
+"""The settings of a member of a coordinator's group: Kafka's keys, ranges and defaults (those of 3.x).
+
+And the old consumer's settings for such a member, who needs no ZooKeeper.  Pure but for the reading of a file.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.settings import (
     JAVA_BLANKS,
@@ -60,15 +65,17 @@ class GroupSettings(SettingsTable):
     )
     client_rack = optional_text(
         "client.rack",
-        "Where this member runs; told to the leader, whose assignor may go by it (3.5).",
+        "Where this member runs; told to the leader, whose assignor may go by it (3.5). A leader that has one lets the "
+        "group form anew when replicas move to other racks.",
         lambda given: given,
         "any text",
     )
     session_timeout_ms = integer(
         "session.timeout.ms",
         45_000,
-        "How long the coordinator waits for a silent member before it gives its partitions to the others. Brokers "
-        "have limits: `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.",
+        "How long the coordinator waits for a silent member before it gives its partitions to the others. This member "
+        "stops handing out messages after two thirds of it. Brokers have limits: `group.min.session.timeout.ms` and "
+        "`group.max.session.timeout.ms`.",
         unit="ms",
         low=1,
     )
@@ -83,8 +90,8 @@ class GroupSettings(SettingsTable):
     max_poll_interval_ms = integer(
         "max.poll.interval.ms",
         300_000,
-        "How long the program may stay away between two calls; then this member leaves the group. It is also how long "
-        "the others wait for this member when the group forms anew (brokers from 0.10.1 on).",
+        "How long the others wait for this member when the group forms anew (brokers from 0.10.1 on; older ones wait "
+        "for `session.timeout.ms`). A program that reads for longer is not dropped: its streams speak for it.",
         unit="ms",
         low=1,
     )
@@ -127,10 +134,38 @@ class GroupSettings(SettingsTable):
         ]  # fmt: skip
 
 
+NEEDED_OF_THE_OLD = frozenset({"group.id", "bootstrap.servers"})
+
+
+class CoordinatorConsumerConfig(ConsumerConfig):
+    """The old consumer's settings for a member of a coordinator's group.
+
+    ``ConsumerConfig`` in all but this: ``bootstrap.servers`` must be given, and ``zookeeper.connect`` need not be.
+    A file that has it, or a ``ConsumerConfig``, does as well: it is not asked.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def is_needed(cls, setting: Setting[Any]) -> bool:
+        """See ``ConsumerConfig``."""
+        return setting.key in NEEDED_OF_THE_OLD
+
+
 SETTINGS: dict[str, Setting[Any]] = {
     setting.key: setting for setting in vars(GroupSettings).values() if isinstance(setting, Setting)
 }
 """Key -> setting, in the order of the table."""
+
+
+SAID_BY_THE_OLD = MappingProxyType(
+    {
+        "group.id": "group.id",
+        "enable.auto.commit": "auto.commit.enable",
+        "auto.commit.interval.ms": "auto.commit.interval.ms",
+    }
+)
+"""What both know: key -> the old consumer's key, which says it."""
 
 
 class GroupConfig(GroupSettings):

@@ -12,14 +12,16 @@ what is decided otherwise.  Its members share a group with any client that speak
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.config import SETTINGS, GroupConfig
+from bridge.client.config import SAID_BY_THE_OLD, GroupConfig
 from bridge.client.handing import Limits
 from bridge.client.membership import CoordinatorMembership, MembershipSettings
 from bridge.client.spread import Spread
+from bridge.client.taken_settings import without_effect
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connect
     from zkconsumer.types import Hooks
 
+log = logging.getLogger("zkconsumer.connector")
+
 COORDINATOR = "the group's coordinator"
 COMMIT_GRACE_MS = 1_000
 """On top of ``default.api.timeout.ms``, which bounds a commit in the machine."""
@@ -43,7 +47,9 @@ COMMIT_GRACE_MS = 1_000
 class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMembership]]):
     """A member of a coordinator's consumer group; a context manager.
 
-    ``config`` is the old consumer's, as it stands; ``bootstrap.servers`` must be in it, and no ZooKeeper is asked.
+    ``config`` is the old consumer's, as it stands, or a ``CoordinatorConsumerConfig``, which needs no
+    ``zookeeper.connect``; ``bootstrap.servers`` must be in it, and no ZooKeeper is asked.  What is set there and has no
+    effect here is a warning each (``migration_docs/reference/coordinator-config.md``).
     ``group`` are settings of the group in Kafka's own words (``session.timeout.ms``, ``group.instance.id`` …); what
     both know, ``group.id`` and automatic commits, is ``config``'s.  ``assignors``: how the group is divided, the best
     first; left out, the one that ``partition.assignment.strategy`` names.  All members must have one in common.
@@ -104,6 +110,8 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
             ),
         )  # fmt: skip
         super().__init__(config, consumer_id, member, clock)
+        for key, why in without_effect(config).items():
+            log.warning("setting-ignored key=%s why=%r", key, why)
 
         def fetching() -> int:
             live = {tp for tp, info in member.streams.infos.items() if info.is_live}
@@ -134,15 +142,10 @@ def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> Grou
 
     Raises ``InvalidConfigException`` for a key that is not known, or that is ``config``'s to say.
     """
-    shared = {
-        SETTINGS["group.id"].key: config.group_id,
-        SETTINGS["enable.auto.commit"].key: config.auto_commit_enable,
-        SETTINGS["auto.commit.interval.ms"].key: config.auto_commit_interval_ms,
-    }
-    twice = sorted(shared.keys() & group.keys())
+    twice = sorted(SAID_BY_THE_OLD.keys() & group.keys())
     if twice:
         raise InvalidConfigException(
             f"{', '.join(twice)}: leave it out of the group's settings, the old configuration says it already "
-            "(group.id, auto.commit.enable, auto.commit.interval.ms)"
+            f"({', '.join(SAID_BY_THE_OLD.values())})"
         )
-    return GroupConfig({**group, **shared})
+    return GroupConfig({**group, **{key: config.values[old] for key, old in SAID_BY_THE_OLD.items()}})

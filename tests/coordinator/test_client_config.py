@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from bridge import CoordinatorConsumerConfig
 from bridge.client.config import SETTINGS, GroupConfig
+from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN, without_effect
+from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
+from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.errors import InvalidConfigException
 
 
@@ -63,3 +69,45 @@ def test_all_problems_are_told_at_once() -> None:
 def test_every_setting_has_an_attribute_of_its_name() -> None:
     for key, setting in SETTINGS.items():
         assert setting.attribute == key.replace(".", "_")
+
+
+# --- the old consumer's settings ----------------------------------------------------------------------------------
+
+NEEDED = {"group.id": "g", "bootstrap.servers": "b:9092"}
+
+
+def test_a_coordinators_member_needs_brokers_and_no_zookeeper() -> None:
+    config = CoordinatorConsumerConfig.from_properties(NEEDED)
+    assert config.bootstrap_servers == "b:9092"
+    assert config.values["zookeeper.connect"] is None
+    assert CoordinatorConsumerConfig(group_id="g", bootstrap_servers="b:9092") == config
+    assert config.with_overrides({"auto.offset.reset": "smallest"}).values["zookeeper.connect"] is None
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(InvalidConfigException, match=r"bootstrap\.servers is missing"):
+        CoordinatorConsumerConfig.from_properties({"group.id": "g", "zookeeper.connect": "zk:2181"})
+
+
+def test_a_zookeeper_that_stands_there_is_read_as_ever() -> None:
+    given = {**NEEDED, "zookeeper.connect": "zk:2181/kafka"}
+    assert CoordinatorConsumerConfig.from_properties(given) == ConsumerConfig.from_properties(given)
+    with pytest.raises(InvalidConfigException, match=r"zookeeper\.connect=zk:x"):
+        CoordinatorConsumerConfig.from_properties({**NEEDED, "zookeeper.connect": "zk:x"})
+
+
+def test_a_member_that_zookeeper_keeps_needs_it_as_ever() -> None:
+    with pytest.raises(InvalidConfigException, match=r"zookeeper\.connect is missing"):
+        ConsumerConfig.from_properties(NEEDED)
+    with pytest.raises(InvalidConfigException, match="make a ConsumerConfig for a member that ZooKeeper keeps"):
+        ZookeeperConsumerConnector(CoordinatorConsumerConfig.from_properties(NEEDED))
+
+
+def test_every_old_setting_is_taken_or_not() -> None:
+    assert sorted([*AS_EVERYWHERE, *TAKEN, *NOT_TAKEN]) == sorted(OLD)
+
+
+def test_what_is_set_in_vain_is_named_but_not_how_zookeeper_is_reached() -> None:
+    given = {**NEEDED, "zookeeper.connect": "zk:2181", "zookeeper.auth": "digest:/f", "release.settle.ms": 5}
+    given |= {"zookeeper.session.timeout.ms": 6000, "auto.offset.reset": "smallest"}
+    named = without_effect(ConsumerConfig.from_properties(given))
+    assert named.keys() == {"release.settle.ms", "zookeeper.session.timeout.ms"}
+    assert "session.timeout.ms of the group stands in its place" in named["zookeeper.session.timeout.ms"]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bridge import CoordinatorConsumerConnector
+from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.connector import group_config_of
 from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException
+from bridge.client.taken_settings import AS_EVERYWHERE, TAKEN
 from bridge.testing.embedded_broker import EmbeddedBroker
 from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition, Whitelist
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
+    AuthenticationException,
     BrokerUnreachable,
     ConsumerTimeoutException,
     InvalidConfigException,
@@ -133,6 +135,55 @@ def test_the_streams_of_a_member_divide_its_share_as_the_old_consumers_threads_d
     connector.create_message_streams({"t": 3})
     threads = {tp.partition: thread.rpartition("-")[2] for tp, thread in connector.assignment.items()}
     assert threads == {0: "0", 1: "0", 2: "1", 3: "2"}
+
+
+class Seen(Mapping[str, Any]):
+    """The values of a configuration, and which of them were looked at."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values_, self.keys_ = values, set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_.add(key)
+        return self.values_[key]
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("a member asks for one setting at a time")
+
+    def __len__(self) -> int:
+        return len(self.values_)
+
+
+READ_IN_TROUBLE = {"offsets.channel.backoff.ms", "rebalance.fail.fast"}
+READ_WITH_THE_FILE = {"zookeeper.sync.time.ms", "ssl.truststore.type", "ssl.keystore.type"}
+
+
+def test_a_member_reads_those_of_the_old_settings_that_are_said_to_be_taken(broker: EmbeddedBroker) -> None:
+    login = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
+    config = config_of(broker, security_protocol="SASL_PLAINTEXT", **login)
+    seen = Seen(config.values)
+    object.__setattr__(config, "values", seen)
+    with pytest.raises(AuthenticationException):
+        CoordinatorConsumerConnector(config, QUICK)
+    config = config_of(broker)
+    seen.values_ = config.values
+    object.__setattr__(config, "values", seen)
+    fill(broker)
+    with CoordinatorConsumerConnector(config, QUICK) as connector:
+        [stream] = connector.create_message_streams({"t": 1})["t"]
+        read_until(stream, 20)
+        connector.commit_offsets()
+    assert seen.keys_ == {*AS_EVERYWHERE, *TAKEN} - READ_IN_TROUBLE - READ_WITH_THE_FILE
+
+
+def test_a_member_without_a_zookeeper_in_its_configuration(broker: EmbeddedBroker) -> None:
+    fill(broker)
+    config = CoordinatorConsumerConfig(
+        group_id="g", bootstrap_servers=broker.bootstrap, auto_offset_reset="smallest", consumer_timeout_ms=100
+    )
+    with CoordinatorConsumerConnector(config, QUICK) as connector:
+        [stream] = connector.create_message_streams({"t": 1})["t"]
+        assert sorted(read_until(stream, 20)) == everything()
 
 
 def test_a_filter_takes_up_a_topic_that_comes(broker: EmbeddedBroker, make: Make) -> None:

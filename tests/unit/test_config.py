@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.config import SETTINGS, TABLES, ConsumerConfig, render_reference
+from zkconsumer.config import SETTINGS, TABLES, ConsumerConfig
 from zkconsumer.errors import InvalidConfigException, UsageError
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import Origin, SameAs, secret
 
-PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "config.md"
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181"}
 
 
@@ -133,10 +132,6 @@ def test_a_secret_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_attributes_are_the_keys_with_underscores() -> None:
     assert {setting.attribute for setting in SETTINGS.values()} == {key.replace(".", "_") for key in SETTINGS}
     assert config().fetch_message_max_bytes == 1048576
-
-
-def test_the_reference_page_is_the_generated_one() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render_reference(), "run the command at the head of the page"
 
 
 def test_every_setting_is_described_once() -> None:

@@ -1,0 +1,69 @@
+"""The page ``migration_docs/reference/config.md``, from the tables of settings.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkconsumer.config import ConsumerConfig, Row
+from zkconsumer.foreign_keys import families
+from zkconsumer.settings import Origin
+
+_HEADINGS = {
+    Origin.ORIGINAL: """\
+Settings of the original
+
+As in 0.8 to 1.1, with the same defaults. Integers and booleans are trimmed; booleans are exactly `true` or `false`.""",
+    Origin.NEWER_CLIENTS: """\
+Settings of newer clients
+
+The original has none of these. Their names and their meaning are those of Kafka's newer clients and of its brokers.""",
+    Origin.OURS: "Settings of this program",
+}
+
+_PAGE = """\
+# Settings
+
+<!-- Generated: python tests/generate_docs.py --write -->
+
+`ConsumerConfig.from_properties("consumer.properties")` reads the files of the original as they stand;
+`ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181/kafka")` takes the same settings by keyword, with `_` for
+`.`. All problems are told at once.
+
+{tables}
+
+## Keys that are set aside
+
+One file often serves several programs. These keys are accepted and have no effect; `ConsumerConfig.ignored` names
+them. Any other unknown key is an error that names the nearest known one: the original only logged it.
+
+{foreign}
+
+## How files are read
+
+As `java.util.Properties` reads them: `#` and `!` begin comments; key and value are parted by `=`, `:` or a blank; a
+backslash at the end of a line joins the next one; `\\t`, `\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes; of two equal
+keys the later counts. A file that is not UTF-8 is taken for Latin-1.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    rows = ConsumerConfig.describe()
+    tables = [
+        f"## {heading}\n\n{table(chosen)}"
+        for origin, heading in _HEADINGS.items()
+        if (chosen := [row for row in rows if row.origin is origin])
+    ]
+    return _PAGE.format(
+        tables="\n\n".join(tables),
+        foreign="\n".join(["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in families())]),
+    )
+
+
+def table(rows: Iterable[Row]) -> str:
+    """These settings with all that is to be known of them."""
+    lines = ["| key | type | allowed | default | meaning |", "|---|---|---|---|---|"]
+    for row in rows:
+        type_ = f"{row.type}, {row.unit}" if row.unit else row.type
+        lines.append(f"| `{row.key}` | {type_} | {row.allowed} | {row.default} | {row.sentence} |")
+    return "\n".join(lines)
