@@ -23,7 +23,7 @@ from bridge.spark.rest import leave_to_rest
 from bridge.spark.shipping import ReadsInExecutors
 from bridge.spark.starts import choose, storage_for
 from bridge.spark.tasks import cut_into_tasks
-from bridge.spark.told import told_first
+from bridge.spark.told import told_before_frames
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
@@ -43,7 +43,7 @@ class ZkConsumerBatchReader(ReadsInExecutors, DataSourceReader):  # type: ignore
         self._options = options
         self._columns = columns
 
-    @told_first
+    @told_before_frames
     def partitions(self) -> list[RangePartition]:
         """The tasks of the batch; an empty list when there is nothing to read.
 

@@ -28,10 +28,11 @@ class ReadsInExecutors(metaclass=Shipped):
     """The executors' half of a reader, to be named before Spark's own class; pickled, nothing else of it is left."""
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The record batches of a ``RangePartition``; see ``bridge.spark.read``."""
+        """The record batches of a ``RangePartition``; raises, and begins, as ``bridge.spark.read`` says."""
         from bridge.spark.read import read_partition
+        from bridge.spark.told import each_told_before_frames
 
-        return read_partition(partition)
+        return each_told_before_frames(read_partition(partition))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[()]]:
         return ReadsInExecutors, ()

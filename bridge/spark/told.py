@@ -5,15 +5,19 @@ Spark puts its own lines, so the sentence is in the middle of what ``str(excepti
 cuts a long text off does not show it.
 
 In what a stream does for each batch Python's order is made use of: it prints the deepest cause of an exception first,
-so the error gets its own sentence as a cause without frames, and nothing of the trace is lost.  Elsewhere Spark
-throws causes away (``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled``, 4.2 and 4.3); for wrong options,
-whose frames tell nobody anything, the frames are left out.
+so the error gets its own sentence as a cause without frames, and nothing of the trace is lost.  When a batch is planned
+and in a task Spark throws causes away, with the frames of its own
+(``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled``, 4.2 and 4.3), but not notes, which Python prints
+behind the sentence: there the error goes on without its frames, and has them as a note.  For wrong options, whose
+frames tell nobody anything, they are left out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+import traceback
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -21,6 +25,11 @@ from zkconsumer.errors import InvalidConfigException, ZkConsumerError
 
 CHAIN_MAX = 50
 """So many causes of causes are looked at."""
+
+TRACE_HEAD = "Where it was raised:"
+
+NO_TRACES = "SPARK_HIDE_TRACEBACK"
+"""Spark sets it for its workers where nobody wants to see frames."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +52,29 @@ def told_first(call: Callable[P, R]) -> Callable[P, R]:
     return told
 
 
+def told_before_frames(call: Callable[P, R]) -> Callable[P, R]:
+    """The same where Spark throws causes away."""
+
+    @wraps(call)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except ZkConsumerError as error:
+            _frames_behind(error)
+            raise error.with_traceback(None) from error.__cause__
+
+    return told
+
+
+def each_told_before_frames(pieces: Iterator[R]) -> Iterator[R]:
+    """The pieces; an error among them as ``told_before_frames`` tells it."""
+    try:
+        yield from pieces
+    except ZkConsumerError as error:
+        _frames_behind(error)
+        raise error.with_traceback(None) from error.__cause__
+
+
 def head_for(group: str) -> None:
     """What is logged in this process, where nobody set logging up, begins with time, level and group, as the keeper's
     lines do.  Spark starts the processes that plan, and sets nothing up there: Python prints bare messages then."""
@@ -61,6 +93,12 @@ def _sentence_first(error: ZkConsumerError) -> None:
     if not isinstance(deepest, _Sentence):
         name = {"__module__": type(error).__module__, "__qualname__": type(error).__qualname__}
         deepest.__cause__ = type("_Same", (_Sentence,), name)(str(error))
+
+
+def _frames_behind(error: ZkConsumerError) -> None:
+    if not isinstance(error, InvalidConfigException) and not os.environ.get(NO_TRACES):
+        error.add_note(f"\n{TRACE_HEAD}\n{''.join(traceback.format_exception(error))}")
+    _sentence_first(error)
 
 
 class _Sentence(Exception):

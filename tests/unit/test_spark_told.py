@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 from bridge.spark.datasource import COLUMNS, RefusedStream, ZkConsumerDataSource
-from bridge.spark.told import head_for, told_first
+from bridge.spark.told import TRACE_HEAD, each_told_before_frames, head_for, told_before_frames, told_first
 from zkconsumer.errors import InvalidConfigException, WorldError
 
 FIRST = "zkconsumer.errors.WorldError: the brokers are silent: start them\n"
 
 
-@told_first
-def fail(error: Exception) -> None:
+def raise_behind_another(error: Exception) -> None:
     try:
         {}["inner"]
     except KeyError as inner:
         raise error from inner
+
+
+fail = told_first(raise_behind_another)
 
 
 def shown(error: BaseException) -> str:
@@ -57,6 +62,81 @@ def test_wrong_options_are_told_without_the_frames_that_found_them() -> None:
         ZkConsumerDataSource({"zookeper.connect": "zk:1"}).schema()
     assert "options.py" not in shown(caught.value)
     assert shown(caught.value).startswith("zkconsumer.errors.InvalidConfigException: the options of")
+
+
+WORKER = """
+def work(call, handle, out):
+    try:
+        list(call())
+    except BaseException as error:
+        handle(error, out)
+"""
+
+
+def as_a_worker_tells(call: Callable[[], object], monkeypatch: pytest.MonkeyPatch, **environ: str) -> str:
+    """What ``pyspark.util`` makes of the exception, below frames of Spark's own."""
+    import pyspark
+    from pyspark.serializers import read_int
+    from pyspark.util import handle_worker_exception
+
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    around: dict[str, Callable[..., None]] = {}
+    exec(compile(WORKER, str(Path(pyspark.__file__).parent / "worker.py"), "exec"), around)
+    out = io.BytesIO()
+    around["work"](call, handle_worker_exception, out)
+    out.seek(0)
+    assert read_int(out) < 0, "an exception was thrown"
+    return out.read(read_int(out)).decode()
+
+
+def pieces() -> Iterator[int]:
+    yield 1
+    raise_behind_another(WorldError("the brokers are silent: start them"))
+
+
+TELLERS = [told_before_frames(lambda: list(pieces())), lambda: each_told_before_frames(pieces())]
+
+
+@pytest.mark.parametrize("call", TELLERS, ids=["when a batch is planned", "in a task"])
+def test_where_spark_throws_causes_away_the_sentence_stands_before_our_frames(
+    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = as_a_worker_tells(call, monkeypatch, SPARK_SIMPLIFIED_TRACEBACK="1")
+    head, behind = text.split(f"\n{TRACE_HEAD}\n")
+    lines = head.splitlines(keepends=True)
+    assert (len(lines), lines[0], lines[3]) == (4, "Traceback (most recent call last):\n", FIRST)
+    assert "in told" in lines[1] or "in each_told" in lines[1]
+    assert "KeyError: 'inner'" in behind
+    assert "in pieces" in behind
+    assert behind.count(FIRST) == 1
+
+
+@pytest.mark.parametrize("call", TELLERS, ids=["when a batch is planned", "in a task"])
+def test_where_spark_shows_causes_the_sentence_is_the_first_line(
+    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert as_a_worker_tells(call, monkeypatch).startswith(FIRST)
+
+
+def test_who_wants_no_frames_of_workers_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert as_a_worker_tells(TELLERS[0], monkeypatch, SPARK_HIDE_TRACEBACK="1") == FIRST
+
+
+def test_a_task_that_is_left_half_way_is_closed() -> None:
+    closed = []
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.append(True)
+
+    task = each_told_before_frames(endless())
+    assert next(task) == 1
+    task.close()  # type: ignore[attr-defined]
+    assert closed == [True]
 
 
 def test_lines_of_the_planning_process_have_a_time_a_level_and_the_group() -> None:
