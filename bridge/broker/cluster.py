@@ -70,7 +70,7 @@ class Cluster:
             node.groups.shut_down()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files, and of the directory."""
         self.topics.close()
 
     def address(self, node_id: int, listener: str) -> BrokerAddress | None:

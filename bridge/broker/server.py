@@ -10,37 +10,21 @@ Nothing of the broker is touched by another thread, so nothing of it needs a loc
 from __future__ import annotations
 
 import asyncio
-import base64
-import errno
 import logging
-import os
-import socket
 import ssl
 import threading
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields, replace
 from typing import TypeVar
 
-from bridge.broker.catalogue import CatalogueFile, NoStore
+from bridge.broker.assembly import assemble
 from bridge.broker.cluster import Cluster
-from bridge.broker.config import read_broker_config
 from bridge.broker.connection import BrokerConnection, Budget
-from bridge.broker.data_folder import DataFolder
-from bridge.broker.listeners import Listener
-from bridge.broker.log.files import OpenFiles
 from bridge.broker.login import Login
-from bridge.broker.node import Node
-from bridge.broker.releases import release_named
+from bridge.broker.ports import BACKLOG, Port, bind_ports, close_ports
 from bridge.broker.settings import BrokerSettings
-from bridge.broker.timers import Handle
-from bridge.broker.topics import OFFSETS_TOPIC, Topics
+from bridge.broker.timers import LoopScheduler
 from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
-from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.config import GroupConfig, read_group_config
-from bridge.coordinator.group_coordinator import GroupCoordinator
-from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import Bug, PreconditionFailed, WorldError
 from zkconsumer.types import BrokerAddress
@@ -49,7 +33,6 @@ from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
 
-BACKLOG = 1024
 LOOK_MS = 1_000
 TLS_HANDSHAKE_S = 10.0
 CALL_TIMEOUT_MS = 30_000
@@ -57,23 +40,7 @@ STOP_TIMEOUT_MS = 10_000
 GOODBYE_S = 0.5
 """How long answers that are being sent may take once the broker stops."""
 
-WILDCARDS = ("", "0.0.0.0", "::")
-
 _log = logging.getLogger(__name__)
-
-
-class LoopScheduler:
-    """A ``Scheduler`` on an event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._wall_ahead_ms = SYSTEM_CLOCK.wall_ms() - SYSTEM_CLOCK.now_ms()
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms() + self._wall_ahead_ms
-
-    def call_in(self, delay_ms: int, action: Callable[[], None]) -> Handle:
-        return self._loop.call_later(delay_ms / 1000, action)
 
 
 class BrokerServer:
@@ -89,8 +56,7 @@ class BrokerServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
         self._cluster: Cluster | None = None
-        self._folder: DataFolder | None = None
-        self._sockets: list[tuple[Node, Listener, socket.socket]] = []
+        self._ports: list[Port] = []
         self._connections: set[BrokerConnection] = set()
         self._death: BaseException | None = None
         self._is_ready = threading.Event()
@@ -118,7 +84,6 @@ class BrokerServer:
         loop = asyncio.new_event_loop()
         try:
             self._build(loop)
-            self._bind()
         except BaseException:
             self._let_go()
             loop.close()
@@ -183,61 +148,20 @@ class BrokerServer:
 
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
         settings = self.settings
-        release, behaviour = release_named(settings.release), behaviour_of(settings.release)
-        group_config = read_group_config(settings.properties, behaviour.default_config())
-        config = read_broker_config(settings.properties, group_keys())
         self._tls = None if settings.tls is None else settings.tls.context()
-        if settings.data is not None:
-            self._folder = DataFolder(settings.data)
-        topics = Topics(
-            NoStore() if self._folder is None else CatalogueFile(self._folder.catalogue),
-            self._folder,
-            OpenFiles(settings.sync),
-            config,
-            release,
-            tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
-            base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
-            os.urandom,
-        )
-        offsets = topics.get(OFFSETS_TOPIC)
-        if offsets is not None:
-            # Groups are where their hash put them when the topic was made.
-            group_config = replace(group_config, offsets_topic_partitions=len(offsets.partitions))
-        self._cluster = Cluster(
-            topics,
-            release,
-            config,
-            group_config.offsets_topic_partitions,
-            lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
-            LoopScheduler(loop),
-            may=settings.may,
-        )
+        cluster = self._cluster = assemble(settings, LoopScheduler(loop))
         if settings.zookeeper is not None:
             store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)
-            door = ZooKeeperDoor(store, self._cluster, settings.listeners, lambda action: _post(loop, action))
-            self._cluster.offsets_in_zookeeper = door.offsets
+            door = ZooKeeperDoor(store, cluster, settings.listeners, lambda action: _post(loop, action))
+            cluster.offsets_in_zookeeper = door.offsets
             self._zookeeper = door
-            self._cluster.on_topics = door.write_topics
-
-    def _bind(self) -> None:
-        for number, node in enumerate(self.cluster.nodes.values()):
-            for listener in self.settings.listeners:
-                wanted = listener.of_node(number)
-                bound = _listen(wanted)
-                self._sockets.append((node, wanted, bound))
-                host = wanted.advertised_host or (socket.gethostname() if wanted.host in WILDCARDS else wanted.host)
-                port = wanted.advertised_port or int(bound.getsockname()[1])
-                node.addresses[wanted.name] = BrokerAddress(node.node_id, host, port)
+            cluster.on_topics = door.write_topics
+        self._ports = bind_ports(cluster.nodes.values(), settings.listeners)
 
     def _let_go(self) -> None:
-        for _, _, bound in self._sockets:
-            bound.close()
-        self._sockets.clear()
+        close_ports(self._ports)
         if self._cluster is not None:
             self._cluster.close()
-        if self._folder is not None:
-            self._folder.release()
-            self._folder = None
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
@@ -255,17 +179,7 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         budget = Budget(self.cluster.config.queued_max_request_bytes)
-        servers = []
-        for node, listener, bound in self._sockets:
-            servers.append(
-                await loop.create_server(
-                    self._connection(node, listener, budget),
-                    sock=bound,
-                    backlog=BACKLOG,
-                    ssl=self._tls if listener.has_tls else None,
-                    ssl_handshake_timeout=TLS_HANDSHAKE_S if listener.has_tls else None,
-                )
-            )
+        servers = [await self._listen(port, budget) for port in self._ports]
         self.cluster.start()
         self._is_serving = True
         self._is_ready.set()
@@ -287,9 +201,16 @@ class BrokerServer:
             connection.abort()
         await asyncio.sleep(0)
 
-    def _connection(self, node: Node, listener: Listener, budget: Budget) -> Callable[[], BrokerConnection]:
+    async def _listen(self, port: Port, budget: Budget) -> asyncio.Server:
+        listener = port.listener
         users = self.settings.users if listener.has_sasl else None
-        return lambda: BrokerConnection(node, listener.name, Login(users), budget, self._connections)
+        return await asyncio.get_running_loop().create_server(
+            lambda: BrokerConnection(port.node, listener.name, Login(users), budget, self._connections),
+            sock=port.socket,
+            backlog=BACKLOG,
+            ssl=self._tls if listener.has_tls else None,
+            ssl_handshake_timeout=TLS_HANDSHAKE_S if listener.has_tls else None,
+        )
 
     def _look_at_connections(self) -> None:
         now_ms = self.cluster.scheduler.now_ms()
@@ -315,26 +236,3 @@ def _post(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
     """Run this on the broker's thread, unless that has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(action)
-
-
-def group_keys() -> list[str]:
-    """The keys that are the coordinator's."""
-    return [column.metadata["kafka.key"] for column in fields(GroupConfig)]
-
-
-def new_member_id(client_id: str) -> str:
-    """As Kafka makes one: what the member calls itself, and a random rest."""
-    return f"{client_id}-{uuid.uuid4()}"
-
-
-def _listen(listener: Listener) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    try:
-        return socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        where = f"{listener.host or '*'}:{listener.port}"
-        if error.errno == errno.EADDRINUSE:
-            raise PreconditionFailed(
-                f"port {listener.port} is in use ({where}); stop what listens there, or take another port (0: any)"
-            ) from error
-        raise PreconditionFailed(f"{where} cannot be listened at: {error.strerror or error}") from error

@@ -159,8 +159,10 @@ class Topics:
         return self._next_producer_id - 1
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files, and of the directory."""
         self._files.close_all()
+        if self._folder is not None:
+            self._folder.release()
 
     def _save(self, catalogue: Catalogue) -> None:
         self._store.save(catalogue)

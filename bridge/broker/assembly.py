@@ -1,0 +1,65 @@
+"""From settings to a cluster with its logs open: what a broker is made of, without threads and sockets."""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from dataclasses import replace
+
+from bridge.broker.catalogue import CatalogueFile, NoStore
+from bridge.broker.cluster import Cluster
+from bridge.broker.config import read_broker_config
+from bridge.broker.data_folder import DataFolder
+from bridge.broker.log.files import OpenFiles
+from bridge.broker.releases import release_named
+from bridge.broker.settings import BrokerSettings
+from bridge.broker.timers import Scheduler
+from bridge.broker.topics import OFFSETS_TOPIC, Topics
+from bridge.coordinator.behaviour import behaviour_of
+from bridge.coordinator.config import group_keys, read_group_config
+from bridge.coordinator.group_coordinator import GroupCoordinator
+
+
+def assemble(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
+    """Read the settings, then take the directory and read the logs; ``Cluster.close`` lets go of them.
+
+    ``UsageError``: settings that cannot be.  ``PreconditionFailed``: the directory is in use, or a log is damaged.
+    """
+    release, behaviour = release_named(settings.release), behaviour_of(settings.release)
+    group_config = read_group_config(settings.properties, behaviour.default_config())
+    config = read_broker_config(settings.properties, group_keys())
+    folder = None if settings.data is None else DataFolder(settings.data)
+    try:
+        topics = Topics(
+            NoStore() if folder is None else CatalogueFile(folder.catalogue),
+            folder,
+            OpenFiles(settings.sync),
+            config,
+            release,
+            tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
+            base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            os.urandom,
+        )
+    except BaseException:
+        if folder is not None:
+            folder.release()
+        raise
+    offsets = topics.get(OFFSETS_TOPIC)
+    if offsets is not None:
+        # Groups are where their hash put them when the topic was made.
+        group_config = replace(group_config, offsets_topic_partitions=len(offsets.partitions))
+    return Cluster(
+        topics,
+        release,
+        config,
+        group_config.offsets_topic_partitions,
+        lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
+        scheduler,
+        may=settings.may,
+    )
+
+
+def new_member_id(client_id: str) -> str:
+    """As Kafka makes one: what the member calls itself, and a random rest."""
+    return f"{client_id}-{uuid.uuid4()}"

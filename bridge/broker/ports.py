@@ -1,0 +1,71 @@
+"""The ports of a broker: every node listens at every listener, all of them bound before anything is served."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bridge.broker.listeners import Listener
+from bridge.broker.node import Node
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.types import BrokerAddress
+
+BACKLOG = 1024
+"""How many connections may wait until they are accepted."""
+
+WILDCARDS = ("", "0.0.0.0", "::")
+"""Hosts that are every address of the machine, and that no client could be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One node at one listener."""
+
+    node: Node
+    listener: Listener
+    socket: socket.socket
+
+
+def bind_ports(nodes: Iterable[Node], listeners: Sequence[Listener]) -> list[Port]:
+    """Bind them all, and tell each node where clients reach it.
+
+    ``PreconditionFailed``: one is in use, or cannot be listened at; then none is bound.
+    """
+    ports: list[Port] = []
+    try:
+        for number, node in enumerate(nodes):
+            for listener in listeners:
+                port = Port(node, listener.of_node(number), _listen(listener.of_node(number)))
+                ports.append(port)
+                node.addresses[listener.name] = _address(port)
+    except BaseException:
+        close_ports(ports)
+        raise
+    return ports
+
+
+def close_ports(ports: Iterable[Port]) -> None:
+    """Nobody listens there any more."""
+    for port in ports:
+        port.socket.close()
+
+
+def _address(port: Port) -> BrokerAddress:
+    listener = port.listener
+    host = listener.advertised_host or (socket.gethostname() if listener.host in WILDCARDS else listener.host)
+    return BrokerAddress(port.node.node_id, host, listener.advertised_port or int(port.socket.getsockname()[1]))
+
+
+def _listen(listener: Listener) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    try:
+        return socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        where = f"{listener.host or '*'}:{listener.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise PreconditionFailed(
+                f"port {listener.port} is in use ({where}); stop what listens there, or take another port (0: any)"
+            ) from error
+        raise PreconditionFailed(f"{where} cannot be listened at: {error.strerror or error}") from error
