@@ -43,6 +43,7 @@ from zkconsumer.zk.requests import (
     SessionGone,
     SessionLost,
     SessionSuspended,
+    SetAcl,
     SetData,
     SetOp,
     Stat,
@@ -312,6 +313,67 @@ def test_without_a_login_there_is_nobody_whom_auth_could_mean(member: Member) ->
     assert member.ask(Create("/s", acl=SECURE_ACL)) == [invalid]
     assert member.ask(Create("/none/s", acl=SECURE_ACL))[0] == OtherError("/none/s", "InvalidAcl", -114)
     assert member.ask(Multi((CreateOp("/o"), CreateOp("/s", acl=SECURE_ACL)))) == [MultiFailed("/s", 1, invalid)]
+
+
+READ_AND_ADMIN = Acl(1 | 16, "world", "anyone")
+NEVER = 2**31 - 1
+
+
+def test_a_list_is_changed_by_whoever_may_administer(world: World, member: Member) -> None:
+    alice = Member(world.store(login=ALICE))
+    member.ask(Create("/l", b"1"), Create("/l/x"))
+    before, changed, after = alice.ask(
+        Get("/l"), SetAcl("/l", (Acl(31, "auth", ""), READ_AND_ADMIN)), Get("/l")
+    )
+    assert (changed, after) == (before.stat, before), "a list is no part of what a stat tells here"
+    assert set(alice.ask(GetAcl("/l"))[0]) == {Acl(31, "digest", ALICE_HASHED), READ_AND_ADMIN}
+    assert member.ask(SetData("/l", b"2"), Create("/l/y"), Delete("/l/x")) == [
+        NoAuth("/l"), NoAuth("/l/y"), NoAuth("/l/x")
+    ]  # fmt: skip
+    assert isinstance(member.ask(SetAcl("/l", (Acl(31, "world", "anyone"),)))[0], Stat), "taken back by world's right"
+    assert member.ask(Delete("/l/x"), GetAcl("/l")) == [None, (Acl(31, "world", "anyone"),)]
+
+
+def test_who_may_not_administer_changes_no_list(world: World, member: Member) -> None:
+    alice = Member(world.store(login=ALICE))
+    alice.ask(Create("/l", acl=SECURE_ACL))
+    open_to_all = (Acl(31, "world", "anyone"),)
+    refused = member.ask(SetAcl("/l", open_to_all), SetAcl("/l", open_to_all, NEVER), SetAcl("/none", open_to_all))
+    assert refused == [NoAuth("/l"), NoAuth("/l"), NoNode("/none")]
+    assert set(alice.ask(GetAcl("/l"))[0]) == {Acl(31, "digest", ALICE_HASHED), Acl(1, "world", "anyone")}
+
+
+def test_the_right_is_looked_at_before_the_version_of_the_list(world: World, member: Member) -> None:
+    """So a version that cannot be tells whether we have the right, and changes nothing."""
+    member.ask(Create("/l"))
+    only_read = (READ_AND_ADMIN,)
+    assert member.ask(SetAcl("/l", only_read, NEVER)) == [BadVersion("/l")]
+    assert member.ask(SetAcl("/l", only_read, 1)) == [BadVersion("/l")]
+    assert isinstance(member.ask(SetAcl("/l", only_read, 0))[0], Stat)
+    assert member.ask(SetAcl("/l", only_read, 0), SetAcl("/l", only_read, NEVER)) == [BadVersion("/l")] * 2
+    assert isinstance(member.ask(SetAcl("/l", only_read, 1))[0], Stat)
+
+
+def test_a_list_that_nobody_could_mean_is_refused_first(member: Member) -> None:
+    """Auth without a login stands for nobody."""
+    invalid = OtherError("/none", "InvalidAcl", -114)
+    assert member.ask(SetAcl("/none", (Acl(31, "auth", ""),)), SetAcl("/none", ())) == [invalid, invalid]
+
+
+def test_many_lists_are_changed_one_behind_the_other(member: Member) -> None:
+    names = [f"/l{number}" for number in range(500)]
+    member.ask(*map(Create, names))
+    assert all(isinstance(each, Stat) for each in member.ask(*(SetAcl(name, (READ_AND_ADMIN,)) for name in names)))
+    assert member.ask(*map(GetAcl, names)) == [(READ_AND_ADMIN,)] * 500
+
+
+def test_a_child_that_comes_and_goes_in_one_multi_wakes_who_watches_its_parent(member: Member, other: Member) -> None:
+    """And nobody ever sees it."""
+    member.ask(Create("/p"), Create("/p/a"))
+    other.ask(Children("/p", watch=True))
+    assert isinstance(member.ask(Multi((CreateOp("/p/nudge"), DeleteOp("/p/nudge"))))[0], MultiOk)
+    assert other.heard(1) == [WatchFired("/p", "children")]
+    assert other.ask(Children("/p"))[0].names == ["a"]
 
 
 def test_many_nodes_are_read_in_the_order_of_the_paths(member: Member) -> None:

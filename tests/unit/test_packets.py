@@ -34,6 +34,7 @@ from zkconsumer.zk.requests import (
     OtherError,
     Request,
     SessionGone,
+    SetAcl,
     SetData,
     SetOp,
     Stat,
@@ -82,6 +83,11 @@ OPEN = struct.pack("!ii", 1, 31) + string("world") + string("anyone")
             1,
             string("/k/a") + string("") + struct.pack("!ii", 1, 1) + string("digest") + string("u:x") + bytes(4),
         ),
+        (
+            SetAcl("/a", (Acl(17, "world", "anyone"),), 3),
+            7,
+            string("/k/a") + struct.pack("!ii", 1, 17) + string("world") + string("anyone") + struct.pack("!i", 3),
+        ),
         (SetData("/a", b"x", 3), 5, string("/k/a") + string("x") + struct.pack("!i", 3)),
         (Delete("/a"), 2, string("/k/a") + struct.pack("!i", -1)),
         (
@@ -126,6 +132,7 @@ def test_a_member_of_a_multi_is_written_as_when_it_stands_alone() -> None:
         (Get("/a"), struct.pack("!i", -1) + STAT_BYTES, Node(b"", STAT)),
         (Exists("/a"), STAT_BYTES, STAT),
         (SetData("/a", b""), STAT_BYTES, STAT),
+        (SetAcl("/a", ()), STAT_BYTES, STAT),
         (Children("/a"), struct.pack("!i", 2) + string("b") + string("a") + STAT_BYTES, ChildrenOf(["b", "a"], STAT)),
         (Children("/a"), struct.pack("!i", -1) + STAT_BYTES, ChildrenOf([], STAT)),
         (Create("/a"), string("/k/a"), "/a"),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from zkconsumer.admin.brokers import Brokers
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import WorldError
+from zkconsumer.errors import WorldError, ZkTimeoutException
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import Connect
 from zkconsumer.kafka.security import connect_of
@@ -32,6 +32,7 @@ from zkconsumer.zk.requests import (
     ConnectionLost,
     Exists,
     Get,
+    GetAcl,
     GetMany,
     Node,
     NoNode,
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 30_000
 """What the old tools ask ZooKeeper for (0.8 to 1.1)."""
+
+LONGEST_SESSION_ASKED_MS = 86_400_000
+"""More than any ZooKeeper grants: 20 ticks, 40 s, unless ``maxSessionTimeout`` says more."""
 
 ANSWER_TIMEOUT_MS = 30_000
 """How long ZooKeeper may take to answer one round of requests."""
@@ -90,7 +94,8 @@ class AdminSession:
         doors = doors or Doors()
         self.config = config
         self.clock = doors.clock
-        self._store = (doors.store or secured(config))(config.zookeeper_connect, SESSION_TIMEOUT_MS)
+        self._open_store = doors.store or secured(config)
+        self._store = self._open_store(config.zookeeper_connect, SESSION_TIMEOUT_MS)
         access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
         self.brokers = Brokers(
             access.find, access.connect, doors.clock, client_id=config.client_id, nobody=access.nobody
@@ -141,23 +146,48 @@ class AdminSession:
 
     # --- ZooKeeper ----------------------------------------------------------------------------------------------
 
-    def ask(self, requests: Sequence[Request]) -> list[Result]:
+    @property
+    def session_id(self) -> int | None:
+        """Our session there, None between two; whoever must not act for an earlier one names it to ``ask``."""
+        return self._store.session_id
+
+    def largest_session_timeout_ms(self) -> int:
+        """The longest session that ZooKeeper grants, by asking for a day: no member's node outlives it by more.
+
+        Whoever asks for long sessions also waits long for a server that is silent, so several are tried.  Raises
+        ``ZkTimeoutException`` when none answers.
+        """
+        for tries_left in reversed(range(READ_TRIES_MAX)):
+            store = self._open_store(self.config.zookeeper_connect, LONGEST_SESSION_ASKED_MS)
+            store.listen(lambda _: None)
+            try:
+                store.start(CONNECTION_TIMEOUT_MS // READ_TRIES_MAX)
+                return store.negotiated_timeout_ms
+            except ZkTimeoutException:
+                if not tries_left:
+                    raise
+            finally:
+                store.close(CLOSE_TIMEOUT_MS)
+        raise AssertionError("the last try returns or raises")
+
+    def ask(self, requests: Sequence[Request], in_session: int | None = None) -> list[Result]:
         """The results, in order, one a request; asked in rounds of ``ROUND_REQUESTS_MAX``.
 
-        Reads that a broken connection left without an answer are asked again.  Raises ``ZkTimeoutException``.
+        Reads that a broken connection left without an answer are asked again.  With ``in_session`` they are carried
+        out in that session or not at all (``SessionGone``).  Raises ``ZkTimeoutException``.
         """
         results: list[Result] = []
         for round_ in chunks(requests, ROUND_REQUESTS_MAX):
-            results += self._ask_round(round_)
+            results += self._ask_round(round_, in_session)
         return results
 
-    def _ask_round(self, requests: Sequence[Request]) -> list[Result]:
-        results = call(self._store, requests, ANSWER_TIMEOUT_MS)
+    def _ask_round(self, requests: Sequence[Request], in_session: int | None) -> list[Result]:
+        results = call(self._store, requests, ANSWER_TIMEOUT_MS, in_session)
         for _ in range(READ_TRIES_MAX - 1):
             again = [n for n, request in enumerate(requests) if _is_read(request) and _is_lost(results[n])]
             if not again:
                 break
-            answers = call(self._store, [requests[n] for n in again], ANSWER_TIMEOUT_MS)
+            answers = call(self._store, [requests[n] for n in again], ANSWER_TIMEOUT_MS, in_session)
             for n, result in zip(again, answers, strict=True):
                 results[n] = result
         return results
@@ -230,7 +260,7 @@ def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
 
 
 def _is_read(request: Request) -> bool:
-    return isinstance(request, Get | Exists | Children | GetMany)
+    return isinstance(request, Get | Exists | Children | GetMany | GetAcl)
 
 
 def _is_lost(result: Result) -> bool:

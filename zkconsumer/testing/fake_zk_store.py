@@ -41,6 +41,7 @@ from zkconsumer.zk.requests import (
     SessionGone,
     SessionLost,
     SessionSuspended,
+    SetAcl,
     SetData,
     SetOp,
     StoreError,
@@ -362,6 +363,9 @@ class FakeZkStore:
             case GetAcl(path):
                 acl = tree.get_acl(self._above(path), self._who)
                 return self._relative(acl) if isinstance(acl, StoreError) else acl
+            case SetAcl(path, acl, version):
+                changed = tree.change_acl(self._above(path), acl, version, self._who)
+                return self._relative(changed) if isinstance(changed, StoreError) else changed
             case Multi(ops):
                 return self._transact(ops)
             case Create(path, data, ephemeral, acl):

@@ -71,6 +71,7 @@ class _Znode:
     ephemeral_owner: int = 0
     version: int = 0
     cversion: int = 0
+    aversion: int = 0
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
@@ -204,6 +205,24 @@ class ZnodeTree:
     def set_acl(self, path: str, acl: tuple[Acl, ...]) -> None:
         """Change who may do what to a node that exists."""
         self._nodes[path].acl = acl
+        self._nodes[path].aversion += 1
+
+    def change_acl(self, path: str, acl: tuple[Acl, ...], version: int, who: Who) -> Stat | StoreError:
+        """The same for a client: the list is looked at first, then the node, the right to administer, and the version
+        of the list."""
+        self.zxid += 1
+        in_force = _in_force(acl, who)
+        if not in_force:
+            return error_of(_INVALID_ACL, path)
+        node = self._nodes.get(path)
+        if node is None:
+            return NoNode(path)
+        if not node.allows(PERM_ADMIN, who):
+            return NoAuth(path)
+        if version not in (ANY_VERSION, node.aversion):
+            return BadVersion(path)
+        self.set_acl(path, in_force)
+        return node.stat()
 
     def dump(self) -> dict[str, bytes]:
         """Data by path, sorted, without ``/``."""

@@ -44,6 +44,7 @@ from zkconsumer.zk.requests import (
     Request,
     Result,
     SessionGone,
+    SetAcl,
     SetData,
     SetOp,
     Stat,
@@ -67,6 +68,7 @@ class Opcode(IntEnum):
     GET_DATA = 4
     SET_DATA = 5
     GET_ACL = 6
+    SET_ACL = 7
     CHILDREN2 = 12
     CHECK = 13
     MULTI = 14
@@ -146,6 +148,8 @@ def encode(request: Request, chroot: str) -> Packet:
             return Opcode.CHILDREN2, _path(chroot, path) + _PATH_TAIL.pack(watch)
         case GetAcl(path):
             return Opcode.GET_ACL, _path(chroot, path)
+        case SetAcl(path, acl, version):
+            return Opcode.SET_ACL, _path(chroot, path) + _acl(acl) + _INT.pack(version)
         case GetMany(paths):
             header = _MULTI_HEADER.pack(Opcode.GET_DATA, False, -1)
             reads = [header + _path(chroot, path) + _PATH_TAIL.pack(False) for path in paths]
@@ -206,7 +210,7 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
     match request:
         case Get():
             return reader.read_node()
-        case Exists() | SetData():
+        case Exists() | SetData() | SetAcl():
             return reader.read_stat()
         case Children():
             names = [reader.read_text() for _ in range(reader.read_count())]

@@ -8,7 +8,7 @@ batch of requests has as many outcomes as members and each of them is somebody's
     Exists(path)         Stat, or None when missing   SetData(path, data)  Stat
     Children(path)       ChildrenOf                   Delete(path)         None
     GetMany(paths)       a list, Node or error each   Multi(ops)           MultiOk, or the error MultiFailed
-    GetAcl(path)         a tuple of Acl
+    GetAcl(path)         a tuple of Acl               SetAcl(path, acl)    Stat
 
 Paths are below the chroot: the store adds it, and takes it off again.  Versions are ZooKeeper's data versions; -1
 means any.
@@ -122,6 +122,19 @@ class GetAcl:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAcl:
+    """Another access control list for a node that exists -> its ``Stat``.  Wants the right to administer (``NoAuth``).
+
+    ``version`` is that of the *list*, which no result here tells; the right is looked at before it, so one that cannot be
+    tells, by ``BadVersion``, that we have the right, and changes nothing.  No member of a ``Multi``: servers have none.
+    """
+
+    path: str
+    acl: tuple[Acl, ...]
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
 class SetData:
     """New data for a node that exists -> its ``Stat`` after the write."""
 
@@ -183,7 +196,7 @@ class Multi:
     ops: tuple[Op, ...]
 
 
-Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | Create | SetData | Delete | Multi
+Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | Create | SetData | SetAcl | Delete | Multi
 
 
 # --- results ----------------------------------------------------------------------------------------------------

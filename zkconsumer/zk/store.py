@@ -67,7 +67,9 @@ class ZkStore(Protocol):
         """
 
 
-def call(store: ZkStore, requests: Sequence[Request], timeout_ms: int) -> list[Result]:
+def call(
+    store: ZkStore, requests: Sequence[Request], timeout_ms: int, session_id: int | None = None
+) -> list[Result]:
     """Submit and wait: for tools and tests, never for the control thread.
 
     Raises ``ZkTimeoutException`` when the answers did not come in time (they may still be executed).
@@ -79,7 +81,7 @@ def call(store: ZkStore, requests: Sequence[Request], timeout_ms: int) -> list[R
         box.append(results)
         settled.set()
 
-    store.submit(None, requests, done)
+    store.submit(session_id, requests, done)
     if not settled.wait(timeout_ms / 1000):
         raise ZkTimeoutException(f"ZooKeeper did not answer {len(requests)} requests within {timeout_ms} ms")
     return box[0]
