@@ -125,8 +125,9 @@ class GetAcl:
 class SetAcl:
     """Another access control list for a node that exists -> its ``Stat``.  Wants the right to administer (``NoAuth``).
 
-    ``version`` is that of the *list*, which no result here tells; the right is looked at before it, so one that cannot be
-    tells, by ``BadVersion``, that we have the right, and changes nothing.  No member of a ``Multi``: servers have none.
+    ``version`` is that of the *list*, which no result here tells; the right is looked at before it, so one that cannot
+    be tells, by ``BadVersion``, that we have the right, and changes nothing.  Servers have no such
+    member of a ``Multi``.
     """
 
     path: str
