@@ -15,7 +15,7 @@ keep working; each of them stands in one family all the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 class ZkConsumerError(Exception):
     """The base of every error of this package."""
 
+    exit_code: ClassVar[int] = 1
+    """What the command line ends with after it."""
+
 
 class UsageError(ZkConsumerError):
     """You asked for something that cannot be done; the text says what to change."""
+
+    exit_code = 2
 
 
 class PeerError(ZkConsumerError):
@@ -100,6 +105,8 @@ class ZkNotAuthorized(UsageError):
 
 class PreconditionFailed(UsageError):
     """What must hold before anything is changed does not hold, so nothing was changed; the text says what to do."""
+
+    exit_code = 4
 
 
 class AuthenticationException(UsageError):

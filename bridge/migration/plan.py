@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PlannedPartition:
     """One partition.
 
-    ``target``: the next offset, as it is to stand in Kafka; None with a ``refusal``.  ``why`` in a few words:
-    ``copied``, ``last + 1``, ``missing: earliest``, ``decided``, ``kept: Kafka's`` ...
+    ``target``: the next offset, as it is to stand in Kafka; None with a ``refusal``, or while the plan's convention is
+    not known.  ``why`` in a few words: ``copied``, ``last + 1``, ``missing: earliest``, ``decided`` ...
     """
 
     tp: TopicPartition
@@ -37,7 +37,8 @@ class Plan:
 
     ``digest`` (SHA-256, hex, over everything else) is what two operators compare, and what the file is checked by.
     ``refusals`` are sentences about the whole group, each with what to do; with one of them, or one of a partition, the
-    plan can be looked at and not applied.  ``warnings`` stop nothing.
+    plan can be looked at and not applied.  ``warnings`` stop nothing.  ``convention`` is None, beside a refusal, where
+    there is neither evidence nor a decision.
     """
 
     migration_id: str
@@ -46,7 +47,7 @@ class Plan:
     made_at_ms: int
     seen: Seen
     decisions: Decisions
-    convention: OffsetConvention
+    convention: OffsetConvention | None
     convention_evidence: str
     partitions: tuple[PlannedPartition, ...]
     refusals: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from bridge.migration.provenance import Provenance, parse_provenance
 from zkconsumer.admin.stores import MISSING
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.groups import OwnerNode
+    from zkconsumer.admin.groups import OwnerKind
     from zkconsumer.admin.log_ranges import LogRange
     from zkconsumer.kafka.modern_groups import ModernGroup
     from zkconsumer.types import TopicPartition
@@ -36,20 +36,44 @@ class KafkaValue:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPartition:
-    """One partition of the group's topics.
+class SeenOwner:
+    """Who claims a partition: the text of the claim, and who made it."""
 
-    ``stored`` None: there is no offset znode (``version`` is ``MISSING``), or it holds none (``problem`` says why when
-    it is unreadable).  ``log`` is a sentence where the log's range is not known.
+    thread: str
+    kind: OwnerKind
+
+
+@dataclass(frozen=True, slots=True)
+class LastEntry:
+    """What stands at the last offset of a log: a record, or a marker that no consumer is given (a transaction's end).
+
+    ``at_ms`` is the record's timestamp, −1 where there is none.
+    """
+
+    is_record: bool
+    at_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPartition:
+    """One partition of the group's topics that exists.
+
+    ``stored`` None: there is no offset znode (``version`` is ``MISSING``), or it holds none that counts, and
+    ``problem`` says why: it is unreadable, or older than the topic.  ``written_ms``: when the znode was last written,
+    by ZooKeeper's clock.  ``is_ours``: its owner, a member of this library, wrote the value.  ``log`` is a sentence
+    where the log's range is not known.  ``last`` is looked at where it tells what the stored number means.
     """
 
     tp: TopicPartition
     stored: int | None = None
     version: int = MISSING
     problem: str = ""
-    owner: OwnerNode | None = None
+    written_ms: int = 0
+    is_ours: bool = False
+    owner: SeenOwner | None = None
     kafka: KafkaValue | None = None
     log: LogRange | str = ""
+    last: LastEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +89,29 @@ class SeenMember:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenBroker:
+    """One broker: whether it coordinates groups with members (0.9 and later), None when it does not answer.
+
+    ``words``: which releases it may be, or why that is not known.
+    """
+
+    name: str
+    has_groups: bool | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Everything that a plan is made from and compared with.
 
-    ``acls``: the access lists of every node that a fence would change, by path.  ``retention_ms``: how long Kafka keeps
-    the offsets of a group that does not commit; None where the brokers do not tell.  ``strategy_in_use`` is the
-    assignment that the owners show: ``range``, one of the roundrobins, ``none`` while nothing is owned, ``?`` when they
-    show neither.  ``legacy_kafka_commits``: evidence that old members store offsets in Kafka; empty when there is none.
+    ``orphans``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of every node that a
+    fence would change, by path; ``no_admin``: those that we may not change.  ``modern`` None: nobody tells, and
+    ``modern_problem`` says why; the same for Kafka's values and ``kafka_problem``.  ``retention_ms``: how long Kafka
+    keeps the offsets of a group that does not commit; None where the brokers do not tell; ``keeps_by_commit``: whether
+    that counts from each partition's own commit, also while the group has members (before 2.1, KIP-211).
+    ``strategy_in_use`` is the assignment that the owners show: ``range``, a roundrobin, or several ones in words;
+    ``none`` while nothing is owned, ``?`` when they show neither.  ``legacy_kafka_commits``: evidence that old members
+    store offsets in Kafka; ``last_writers``: znodes that only clients make which store the *last* offset.
     """
 
     group: str
@@ -79,16 +119,22 @@ class Seen:
     members: tuple[SeenMember, ...]
     partitions: Mapping[TopicPartition, SeenPartition]
     missing_topics: tuple[str, ...] = ()
+    orphans: tuple[TopicPartition, ...] = ()
     odd_nodes: tuple[str, ...] = ()
     acls: Mapping[str, tuple[Acl, ...]] = field(default_factory=dict)
+    no_admin: tuple[str, ...] = ()
     control: Control | None = None
     control_version: int | None = None
     control_problem: str = ""
     modern: ModernGroup | None = None
-    brokers: str = ""
+    modern_problem: str = ""
+    kafka_problem: str = ""
+    brokers: tuple[SeenBroker, ...] = ()
     retention_ms: int | None = None
+    keeps_by_commit: bool | None = None
     strategy_in_use: str = "none"
     legacy_kafka_commits: str = ""
+    last_writers: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
     """The subscriptions by regular expression, as text: topics may appear during the move."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from bridge.migration.errors import GaveUpWaiting, PartlyDone, PlanIsStale, VerificationFailed
 from zkconsumer.cli import main
+from zkconsumer.cli.main import Commands
+from zkconsumer.errors import PreconditionFailed, UsageError, WorldError, ZkConsumerError
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,23 @@ def test_without_an_address_every_command_says_how_to_give_it(words: str) -> Non
     done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 2
     assert "say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE" in done.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(WorldError, 1), (UsageError, 2), (PreconditionFailed, 4), (PlanIsStale, 4), (VerificationFailed, 5),
+     (PartlyDone, 6), (GaveUpWaiting, 7)],
+)  # fmt: skip
+def test_a_command_ends_with_the_exit_code_of_its_error(error: type[ZkConsumerError], code: int) -> None:
+    class Fails(Commands):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return ["fails"]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+            def fail() -> None:
+                raise error("that is how it is")
+
+            return click.Command("fails", callback=fail)
+
+    done = CliRunner().invoke(Fails("zkconsumer"), ["fails"])
+    assert (done.exit_code, done.stderr) == (code, "zkconsumer: that is how it is\n")

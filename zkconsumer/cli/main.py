@@ -4,7 +4,7 @@ Nothing heavy is imported before a command is chosen.  Other distributions add c
 ``zkconsumer.commands``: the name of the command, and ``module:attribute`` of a click command.
 
 Exit codes: 0 done, 1 something is wrong (commands add codes of their own), 2 the call is wrong, 4 a precondition does
-not hold and nothing was changed, 130 interrupted, 141 the reader of the output has gone.
+not hold and nothing was changed, 130 interrupted, 141 the reader of the output has gone.  An error names its own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 PLUG_INS = "zkconsumer.commands"
 
-EXIT_ERROR = 1
-EXIT_USAGE = 2
-EXIT_PRECONDITION = 4
+EXIT_ERROR = ZkConsumerError.exit_code
+EXIT_PRECONDITION = PreconditionFailed.exit_code
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -124,9 +123,7 @@ def _fail(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
     """Say what went wrong: the error's own words, or else the sentence of its class."""
     words = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
     click.echo(f"zkconsumer: {words}", err=True)
-    if isinstance(error, PreconditionFailed):
-        ctx.exit(EXIT_PRECONDITION)
-    ctx.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR)
+    ctx.exit(error.exit_code)
 
 
 def _forget_output() -> None:
