@@ -34,6 +34,7 @@ from bridge.client.commands import Callback, CommitDone, Invoke, StartFetching, 
 from bridge.client.commits import Commit, Commits, Refused, Why
 from bridge.client.config import GroupConfig
 from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
+from bridge.client.group_member import JoinStep
 from bridge.client.hand_back import HandBack
 from bridge.client.positions import PositionsDesk
 from bridge.client.subscription_state import SubscriptionState
@@ -227,6 +228,12 @@ class ConsumerRebalance(AbstractCoordinator):
             if told is not error:
                 told.__cause__ = error
             self.tell(told)
+
+    def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
+        """See ``GroupMember``.  What is lost is stopped now: a callback, or an answer, may be waited for meanwhile."""
+        if self.assigned and self.step is not JoinStep.RESTING:
+            self.outbox.say(StopFetching(self.assigned))
+        super().reset_state_and_rejoin(reason, keeps_member_id=keeps_member_id)
 
     def end(self, error: ZkConsumerError) -> None:
         """See ``AbstractCoordinator``; what was ours is somebody else's."""
