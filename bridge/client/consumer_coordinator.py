@@ -6,7 +6,8 @@ r"""A member of a consumer group: the door of the whole machine, and how it leav
       coordinator_lookup                       commits, fetches: questions to the coordinator
       group_member: heartbeats, leaving        positions: automatic commits
       abstract_coordinator: join, sync         hand_back: stop, commit, call
-      consumer_rebalance: divide, take up      subscription_state: topics, assignment, metadata
+      consumer_rebalance: give back, take up   leadership: what was divided, by what there was then
+                                               subscription_state: topics, assignment, metadata
 
 Callbacks of the program are commands (``Invoke``) with an answer (``CallbackDone``): heartbeats go on meanwhile.  A
 timer says only that it is time to look; what is due follows from the clock.
@@ -214,8 +215,8 @@ class ConsumerCoordinator(ConsumerRebalance):
             deadlines[TimerKind.AUTO_COMMIT] = self.positions.next_ms
         if self.hand_back is not None:
             deadlines[TimerKind.REBALANCE] = self.hand_back.until_ms
-        elif self.metadata_until_ms is not None:
-            deadlines[TimerKind.REBALANCE] = self.metadata_until_ms
+        elif self.leadership.metadata_until_ms is not None:
+            deadlines[TimerKind.REBALANCE] = self.leadership.metadata_until_ms
         if self._close_until_ms is not None:
             deadlines[TimerKind.CLOSE] = self._close_until_ms
         return deadlines

@@ -13,13 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
 
 from bridge.client.abstract_coordinator import AbstractCoordinator
 from bridge.client.assignments import (
     lookup_assignor,
-    perform_assignment,
-    read_subscriptions,
     select_rebalance_protocol,
 )
 from bridge.client.assignor import (
@@ -36,19 +33,15 @@ from bridge.client.config import GroupConfig
 from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
 from bridge.client.group_member import JoinStep
 from bridge.client.hand_back import HandBack
+from bridge.client.leadership import Leadership
 from bridge.client.positions import PositionsDesk
 from bridge.client.subscription_state import SubscriptionState
-from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, encode_subscription
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol
 
 REVOKED_REASON = "need to revoke partitions and re-join"
-
-
-Snapshot: TypeAlias = tuple[Mapping[str, int], Mapping[TopicPartition, frozenset[str]]]
-"""By what a leader divided: topic -> how many partitions; partition -> racks of its replicas."""
-
 
 class Exit(Enum):
     """Whether the member is on its way out."""
@@ -83,18 +76,14 @@ class ConsumerRebalance(AbstractCoordinator):
         self.subscriptions = SubscriptionState(self.outbox)
         self.positions = PositionsDesk(config, self.backoff, self.outbox)
         self.commits = Commits(self, self._commit_finished)
-        self.is_leader = False
+        self.leadership = Leadership(config, self.protocol, self.subscriptions, self.outbox)
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
-        self._assignment_snapshot: Snapshot | None = None
-        self._divided: Snapshot | None = None
-        """By what this process divided last, or let stand, whatever became of its membership since."""
         self._owned_generation = NO_GENERATION
         self._revoked_in: int | None = None
         """In which generation we last gave back what somebody else shall have in the next one."""
         self.hand_back: HandBack | None = None
         self._taking_up: _TakingUp | None = None
-        self.metadata_until_ms: int | None = None
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -119,7 +108,7 @@ class ConsumerRebalance(AbstractCoordinator):
         """Our subscription, once for each assignor: each may say something of its own."""
         topics = self.subscriptions.topics or frozenset()
         self.joined_topics = topics
-        self.metadata_until_ms = None
+        self.leadership.metadata_until_ms = None
         return [
             JoinGroupProtocol(
                 name=assignor.name,
@@ -138,15 +127,10 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def look_for_changes(self) -> None:
         """What the leader has divided may not be what there is now, nor what we joined with what we want now."""
-        snapshot = self._assignment_snapshot
-        if snapshot is not None and snapshot != self._snapshot():
+        if self.leadership.is_outdated:
             self.request_rejoin_if_necessary("cached metadata has changed")
         if self.joined_topics is not None and self.joined_topics != self.subscriptions.topics:
             self.request_rejoin_if_necessary("subscription has changed")
-
-    def _snapshot(self) -> Snapshot:
-        """What the group's topics are now; racks matter to who says where it runs (3.5, KIP-881)."""
-        return self.subscriptions.snapshot(), self.subscriptions.racks() if self.config.client_rack else {}
 
     # --- the leader -------------------------------------------------------------------------------------------------
 
@@ -155,34 +139,7 @@ class ConsumerRebalance(AbstractCoordinator):
     ) -> Mapping[str, bytes] | None:
         """Divide what all members together subscribe to; wait until all of it is known."""
         assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
-        subscriptions = read_subscriptions(members)
-        topics = {topic for subscription in subscriptions.values() for topic in subscription.topics}
-        if not self.subscriptions.group_subscribe(topics):
-            now_ms = self.outbox.now_ms
-            self.metadata_until_ms = self.metadata_until_ms or now_ms + self.config.max_poll_interval_ms
-            if now_ms < self.metadata_until_ms:
-                return None
-            self.metadata_until_ms = None
-            raise BrokerUnreachable(f"no broker told how many partitions the topics of {self.config.group_id} have")
-        self.metadata_until_ms = None
-        self.is_leader = True
-        partitions = self.subscriptions.snapshot()
-        shares: Mapping[str, bytes] = {}
-        if not subscriptions:
-            # A coordinator that divides by itself may name us as the leader and tell us of nobody: it watches, too.
-            self._assignment_snapshot = None
-            return shares
-        now = self._snapshot()
-        self._assignment_snapshot = now
-        if not skip_assignment:
-            shares = perform_assignment(assignor, self.protocol, partitions, subscriptions, self.subscriptions.racks())
-        elif self._divided is not None:
-            # The share that stands was divided by what there was then: what has changed since is a reason to rebalance,
-            # once; a coordinator may let it stand again.
-            self._assignment_snapshot = self._divided
-        self._divided = now
-        self.outbox.note("assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment)
-        return shares
+        return self.leadership.divide(assignor, members, skip_assignment=skip_assignment)
 
     # --- giving back ------------------------------------------------------------------------------------------------
 
@@ -193,9 +150,7 @@ class ConsumerRebalance(AbstractCoordinator):
         if not self.hand_back.advance():
             return False
         self.gave_back()
-        self.is_leader = False
-        self._assignment_snapshot = None
-        self.subscriptions.reset_group_subscription()
+        self.leadership.resign()
         return True
 
     def _to_give_back_first(self) -> frozenset[TopicPartition]:
@@ -275,8 +230,8 @@ class ConsumerRebalance(AbstractCoordinator):
         return True
 
     def _begin_taking_up(self, data: bytes) -> _TakingUp | None:
-        if not self.is_leader:
-            self._assignment_snapshot = None
+        if not self.leadership.is_leader:
+            self.leadership.follow()
         if not data:
             self.outbox.note("assignment-missing", generation=self.generation.generation_id)
         assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)

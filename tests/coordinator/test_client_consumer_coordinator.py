@@ -108,7 +108,7 @@ def test_a_leader_divides_and_takes_its_own_share(member: Member) -> None:
     assert shares(member) == {"me": (T[0], T[1])}
     assert callbacks(member.synced(T[:2])) == [(Callback.ASSIGNED, frozenset(T[:2]))]
     assert only(member.returned(), do.StartFetching).partitions == frozenset(T[:2])
-    assert member.machine.is_leader
+    assert member.machine.leadership.is_leader
     (told,) = member.machine.assignors[0].told  # type: ignore[attr-defined]
     assert told == (Assignment((T[0], T[1])), 1)
 
@@ -119,7 +119,7 @@ def test_a_follower_asks_for_its_share(member: Member) -> None:
     member.joined()
     assert member.sent(SYNC_GROUP).assignments == []
     assert callbacks(member.synced(T[:1])) == [(Callback.ASSIGNED, frozenset(T[:1]))]
-    assert not member.machine.is_leader
+    assert not member.machine.leadership.is_leader
 
 
 def test_a_leader_divides_what_others_subscribe_to_and_asks_for_it_first(member: Member) -> None:
