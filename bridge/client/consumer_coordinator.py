@@ -228,6 +228,9 @@ class ConsumerCoordinator(ConsumerRebalance):
         is_late = self._close_until_ms is not None and self.outbox.now_ms >= self._close_until_ms
         if not self._has_left and (self._let_go() or is_late):
             self._has_left = True
+            if self.state.is_rebalance_in_progress:
+                # The leader counts on us to give the rest back after this generation; see ``on_join_complete``.
+                self._revoked_in = self.generation.generation_id
             if self._leaves or self.exit is Exit.UNSUBSCRIBING:
                 closing = self.exit is Exit.CLOSING
                 self.maybe_leave_group("the consumer is being closed" if closing else "the consumer unsubscribed")

@@ -9,7 +9,7 @@ from bridge.client import events as ev
 from bridge.client.commands import Callback
 from bridge.client.events import Offset
 from tests.coordinator.client_member import HEARTBEAT_MS, CooperativeDealer, Member, T, every, only
-from zkconsumer.wire.schemas import HEARTBEAT, OFFSET_COMMIT
+from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 
 ILLEGAL_GENERATION, UNKNOWN_MEMBER = 22, 25
@@ -69,3 +69,19 @@ def test_a_close_that_is_late_stops_everything_as_it_leaves() -> None:
     said = member.wait(100)
     assert every(said, do.Stopped)
     assert only(said, do.StopFetching).partitions == frozenset(T[:3])
+
+
+def test_a_static_member_that_went_away_before_it_knew_its_share_lets_the_group_form_anew() -> None:
+    """It comes back into the same generation, in which nobody has what it was to give back in the second step."""
+    member = Member(CooperativeDealer(), group_instance_id="here")
+    member.join(T[:4])
+    member.beat(27)
+    member.joined(2)
+    member.hear(ev.Unsubscribed())
+    member.returned()
+    member.synced(T[:2])  # the answer to who it was; it concerns nobody any more
+    member.subscribe()
+    member.joined(2, "me again")
+    member.synced(T[:2])
+    member.returned()
+    assert member.sent(JOIN_GROUP).reason == "need to revoke partitions and re-join"
