@@ -15,6 +15,7 @@ from zkconsumer.zk.requests import GetMany, Node, Request, SessionConnected, Sto
 
 GROUP = "g1"
 QUERY = "5c1e0f0a111142228333944455556666"
+RUN = "00000000000000000000000000000001"
 TOPIC = "clicks"
 TIMEOUT_MS = 20_000
 WALL_MS = 1_416_246_370_000
@@ -98,7 +99,7 @@ def epochs(session: Session, partitions: Iterable[TopicPartition]) -> dict[Topic
 
 def claimant(session: Session, held: Mapping[TopicPartition, int], **more: Any) -> Claimant:
     """This session, as the query of the tests."""
-    how = {"group": GROUP, "query": QUERY, "wall_ms": WALL_MS} | more
+    how = {"group": GROUP, "query": QUERY, "run": RUN, "wall_ms": WALL_MS} | more
     return Claimant(session_id=session.session_id, held=held, **how)
 
 

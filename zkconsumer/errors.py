@@ -152,6 +152,10 @@ class GroupRewound(PeerError):
     """Somebody set the group back below what a Spark query claimed; say with ``onGroupRewind`` what shall be done."""
 
 
+class QueryRunsTwice(PeerError):
+    """A Spark query was started again, on its checkpoint or a copy of it, while this run lived; stop one of them."""
+
+
 class GroupNotExclusive(PeerError):
     """Others are members of a group that one Spark query was to take over alone; stop them, or join them."""
 

@@ -9,7 +9,7 @@ from bridge.spark.claims.procedure import FENCED
 from bridge.spark.membership import NO_OFFSET, Refused, Stand, Taken
 from tests.conformance.test_zk_conformance import World, servers, world
 from tests.fix_claims import GROUP, QUERY, TOPIC, SessionOf, epochs, run_claim, run_stands
-from zkconsumer.errors import GroupRewound, ZkNotAuthorized
+from zkconsumer.errors import GroupRewound, QueryRunsTwice, ZkNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Get, GetAcl, Node, Request, SetData
@@ -103,6 +103,19 @@ def test_what_an_original_member_reads_and_writes_late(query: SessionOf, scala: 
     assert refused == Refused("the group stands at 40, before the range: the next batch begins there")
     assert run_claim(query, 3, {P0: (40, 60)}, OnRewind.FOLLOW).result() == {P0: Taken(40, 60)}
     assert run_stands(query, P0, P2).result() == {P0: Stand(60, 60), P2: Stand(NO_OFFSET, None)}
+
+
+def test_of_two_lives_of_one_query_the_one_that_began_last_claims(query: SessionOf, scala: SessionOf) -> None:
+    query.claim(P0)
+    copy = scala
+    copy.claim(P1)
+    assert run_claim(query, 0, {P0: (100, 150)}, run="a").result() == {P0: Taken(100, 150)}
+    assert run_claim(copy, 1, {P1: (100, 150)}, run="b").result() == {P1: Taken(100, 150)}
+    with pytest.raises(QueryRunsTwice, match="the run that began last goes on"):
+        run_claim(query, 1, {P0: (150, 160)}, run="a").result()
+    assert offset(query) == 150
+    assert run_claim(copy, 2, {P1: (150, 160)}, run="b").result() == {P1: Taken(150, 160)}
+    assert run_claim(query, 1, {P0: (150, 160)}, run="started again").result() == {P0: Taken(150, 160)}
 
 
 def test_a_group_that_is_fenced_in_between(query: SessionOf) -> None:

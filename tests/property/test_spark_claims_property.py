@@ -53,6 +53,7 @@ class World:
         self.scala = {tp: Scala() for tp in PARTITIONS}
         self.log_end = dict.fromkeys(PARTITIONS, 0)
         self.query: Party | None = None
+        self.lives = 0
         self.is_losing = False
         self.logged: list[Batch] = []
         self.committed = -1
@@ -110,6 +111,7 @@ class World:
     def query_takes(self, tp: TopicPartition) -> None:
         if self.query is None:
             self.query = Party(self.server)
+            self.lives += 1
         if self.server.data(paths.owner(GROUP, tp)) is None:
             self.query.claim(tp)
 
@@ -182,7 +184,7 @@ class World:
         before = {tp: self._offset(tp) for tp in PARTITIONS}
         if fault in ("lost", "not done"):
             self._lose(query, is_done=fault == "lost")
-        by = claimant(query, epochs(query, PARTITIONS), on_rewind=self.on_rewind)
+        by = claimant(query, epochs(query, PARTITIONS), on_rewind=self.on_rewind, run=f"{self.lives}")
         try:
             answers = query.run(claim(by, batch.number, batch.ranges)).result()
         except ZkTimeoutException:

@@ -21,6 +21,7 @@ from bridge.client import errors as group_errors
 from bridge.client.config import SETTINGS as MODERN
 from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
 from bridge.spark.claims.records import Claim, Record, format_record
+from bridge.spark.claims.runs import format_runs
 from bridge.spark.option_table import GROUP, KAFKA, OWN
 from tests.generate_docs import (
     BASE,
@@ -434,5 +435,6 @@ def test_the_bytes_of_the_znodes_are_those_of_the_code() -> None:
         format_offset(42),
         format_control(Control("m1", 1, "planned", "zookeeper", "offline")),
         format_record(Record(tuple(Claim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)),
+        format_runs(("0d9a4c5a6c1b4d7f8b0e3a2f1c4d5e6f",)),
     }
     assert {data.decode() for data in written} | {thread.rpartition("-")[0]} == shown

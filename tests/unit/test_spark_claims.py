@@ -7,8 +7,9 @@ import pytest
 from bridge.spark.claims import OnRewind
 from bridge.spark.claims.procedure import FENCED
 from bridge.spark.claims.records import parse_record
+from bridge.spark.claims.runs import format_runs
 from bridge.spark.membership import NO_OFFSET, Refused, Stand, Taken
-from tests.fix_claims import GROUP, QUERY, TOPIC, WALL_MS, epochs, run_claim, run_stands
+from tests.fix_claims import GROUP, QUERY, RUN, TOPIC, WALL_MS, epochs, run_claim, run_stands
 from tests.fix_procedures import Party, party, server, stat_of
 from zkconsumer.core.events import StoredOffset
 from zkconsumer.errors import GroupRewound, MalformedZnode, WorldError, ZkNotAuthorized, ZkTimeoutException
@@ -41,8 +42,9 @@ def record_path(tp: TopicPartition = P0) -> str:
 
 @pytest.fixture
 def owner(server: FakeZooKeeper, party: Party) -> Party:
-    """Owns three partitions, at 100 each."""
+    """Owns three partitions, at 100 each; its run has entered itself (``test_spark_claims_runs.py``)."""
     party.claim(P0, P1, P2)
+    server.ensure(paths.claims_of_query(GROUP, QUERY), format_runs((RUN,)))
     for tp in (P0, P1, P2):
         server.ensure(paths.offset(GROUP, tp), b"100")
     return party
@@ -240,7 +242,9 @@ def test_an_ownership_that_is_not_the_one_we_know_of_is_refused(owner: Party) ->
 def test_rights_that_are_missing_stop_the_query_with_the_name_of_the_node(
     path: str, server: FakeZooKeeper, owner: Party
 ) -> None:
-    server.ensure("/zkconsumer")
+    server.remove(paths.claims_of_query(GROUP, QUERY))
+    server.remove(paths.claims(GROUP))
+    server.remove(paths.SPARK_CLAIMS)
     server.set_acl(path, (Acl(PERM_READ, "world", "anyone"), Acl(PERM_ALL, "digest", "smith:hash")))
     with pytest.raises(ZkNotAuthorized, match=f"this query cannot claim: NoAuth: only digest:smith may .*{path}; "):
         run_claim(owner, 0, {P0: (100, 110)}).result()

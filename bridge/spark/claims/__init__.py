@@ -2,6 +2,7 @@
 
     judge.py       what a batch may read, as one table; and where the next batch begins
     records.py     what the last batches claimed of a partition: the bytes of its znode
+    runs.py        which life of a query claims, when two have begun
     look.py        where the group stands, and what is read for a claim
     procedure.py   a claim, carried out in ZooKeeper by the member that owns the partitions
 """

@@ -1,12 +1,13 @@
 """A claim, step by step, as a generator of rounds of requests (see ``zkconsumer.zk.procedures``).
 
-    1  read records, owners and offsets of all partitions            one packet where the server reads many at once
+    1  read runs, records, owners and offsets of all partitions      one packet where the server reads many at once
+       enter our run, when it claims for the first time              (at the version just read; see ``runs``)
     2  what the judge takes, in one multi; for each partition:
            check  our owner node                (version 1; this procedure runs in the session that made it)
            set    the offset := end             (at the version just read; or create it: it did not exist)
            set    the record, this claim added  (at the version just read; or create it)
-       and, before all of them, check the control znode of a group that has one;
-       what the judge refuses, in another multi: set the record, the refusal in it
+       and, before all of them, check that our run is the last one, and the control znode of a group that has one;
+       what the judge refuses, in another multi: check our run, set the record, the refusal in it
 
 When a multi fails, everything is read again and each partition is judged alone, at most ``ROUNDS_MAX`` times; in the
 last one each partition has a multi of its own.  A multi whose answer was lost with the connection is never guessed: the
@@ -27,9 +28,10 @@ from itertools import islice
 from bridge.spark.claims.judge import OnRewind, Refuse, Replay, Rewound, Seen, Take, judge
 from bridge.spark.claims.look import MISSING, claimed_of, lost_of, offset_of, raise_for, read_nodes, record_of
 from bridge.spark.claims.records import Claim, Record, format_record
+from bridge.spark.claims.runs import Turn, entered, format_runs, parse_runs, turn_of
 from bridge.spark.membership import NO_OFFSET, Claimed, Refused, Taken, Wanted
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.errors import GroupRewound, WorldError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.errors import GroupRewound, QueryRunsTwice, WorldError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.denials import Denials
@@ -53,6 +55,7 @@ from zkconsumer.zk.requests import (
     ConnectionLost,
     Create,
     CreateOp,
+    Multi,
     MultiFailed,
     MultiOk,
     NoAuth,
@@ -70,18 +73,22 @@ from zkconsumer.zk.znodes import format_offset
 
 FENCED = "the control znode of the group changed: a migration is under way"
 
+OTHER_RUN = "another run of the query has begun"
+
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """Who claims.
 
-    ``held``: the partitions that are ours and not on their way out, with the czxid of our owner node.  ``births``: in
-    which transaction each topic's znode was made, where that is known and older offsets do not count
-    (``offsets.older.than.topic``).  ``acl`` is for the nodes that are made.  ``wall_ms`` goes into the records.
+    ``run``: the life of the query in which it claims, the same for all keepers of that life.  ``held``: the partitions
+    that are ours and not on their way out, with the czxid of our owner node.  ``births``: in which transaction each
+    topic's znode was made, where that is known and older offsets do not count (``offsets.older.than.topic``).  ``acl``
+    is for the nodes that are made.  ``wall_ms`` goes into the records.
     """
 
     group: str
     query: str
+    run: str
     session_id: int
     held: Mapping[TopicPartition, int]
     control_version: int | None = None
@@ -114,7 +121,8 @@ class ClaimReport:
 
 
 def claim(claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> Procedure[ClaimReport]:
-    """Claim the ranges of a batch, or find what it was told before: two packets when nothing stands in the way.
+    """Claim the ranges of a batch, or find what it was told before: two packets when nothing stands in the way, and
+    another one for the first claim of a run.
 
     To be run in the session of ``claimant.session_id``.  Raises ``UnsafeName`` for a query id that is no name.
     """
@@ -144,6 +152,8 @@ class _Claims:
         self._ranges = ranges
         self._control = control_check(claimant.group, claimant.control_version)
         self._is_fenced = False
+        self._runs: tuple[str, ...] = ()
+        self._runs_version = MISSING
         self._denials = Denials()
         self._planned: dict[TopicPartition, _Planned] = {}
         self._sent: dict[TopicPartition, _Planned] = {}
@@ -158,8 +168,10 @@ class _Claims:
             if not left or self._must_stop():
                 return
             yield from self._look(left)
-            if attempt < ROUNDS_MAX and not self._must_stop():
-                yield from self._write(singly=attempt == ROUNDS_MAX - 1)
+            if attempt < ROUNDS_MAX and self._planned and not self._must_stop():
+                may_write = yield from self._enter()
+                if may_write:
+                    yield from self._write(singly=attempt == ROUNDS_MAX - 1)
         self.report.unknown |= {tp: self._failed.get(tp, "it was never written") for tp in self._planned}
 
     def _must_stop(self) -> bool:
@@ -171,16 +183,19 @@ class _Claims:
         group = self._by.group
         records = [paths.claims_of_partition(group, self._by.query, tp) for tp in left]
         owners = [paths.owner(group, tp) for tp in left]
-        nodes = yield from read_nodes([*records, *owners, *(paths.offset(group, tp) for tp in left)])
+        query = paths.claims_of_query(group, self._by.query)
+        runs, *nodes = yield from read_nodes([query, *records, *owners, *(paths.offset(group, tp) for tp in left)])
         self._planned.clear()
         self.report.unknown.clear()
+        self._runs = parse_runs(runs.data) if isinstance(runs, Node) else ()
+        self._runs_version = runs.stat.version if isinstance(runs, Node) else MISSING
         for at, tp in enumerate(left):
-            found = nodes[at :: len(left)]
+            found = runs, *nodes[at :: len(left)]
             if (lost := lost_of(*found)) is not None:
                 self.report.unknown[tp] = words_of(lost)
                 continue
             try:
-                self._judge(tp, *found)
+                self._judge(tp, *found[1:])
             except ZkConsumerError as error:
                 self.report.error = error
                 return
@@ -223,17 +238,44 @@ class _Claims:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
+    def _enter(self) -> Procedure[bool]:
+        """See to it that our run is the last one; whether it is.  If not, look again, or the query must stop."""
+        by, path = self._by, paths.claims_of_query(self._by.group, self._by.query)
+        match turn_of(self._runs, by.run):
+            case Turn.CLAIM:
+                return True
+            case Turn.OVER:
+                self.report.error = QueryRunsTwice(twice_words(by.group, by.query))
+                return False
+        if self._runs_version == MISSING:
+            creates = [Create(above) for above in paths.parents(paths.claims(by.group))]
+            yield from make_parents([*creates, Create(paths.claims(by.group), acl=by.acl)], self._denials)
+        op = _write_op(path, format_runs(entered(self._runs, by.run)), self._runs_version, by.acl)
+        [answer] = yield [Multi((op,))]
+        match answer:
+            case MultiOk((written,)):
+                self._runs_version = written.version if isinstance(written, Stat) else FRESH_VERSION
+                return True
+            case MultiFailed(error=NoAuth()):
+                self._denials.note(op)
+            case MultiFailed(error=NoNode() | BadVersion() | NodeExists()) | ConnectionLost() | SessionGone():
+                self._failed |= dict.fromkeys(self._planned, words_of(answer))
+            case _:
+                self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(answer)}")
+        yield from self._explain_denials()
+        return False
+
     def _write(self, *, singly: bool) -> Procedure[None]:
         yield from self._make_parents()
         takes = [(tp, self._ops(tp, one)) for tp, one in self._planned.items() if isinstance(one.verdict, Take)]
         refusals = [(tp, self._ops(tp, one)) for tp, one in self._planned.items() if isinstance(one.verdict, Refuse)]
-        plans = [(plan, self._control) for plan in packed(takes, self._control, singly=singly)]
-        plans += [(plan, ()) for plan in packed(refusals, (), singly=singly)]
-        if not plans:
-            return
-        answers = yield [multi_of(plan, control) for plan, control in plans]
-        for (plan, control), answer in zip(plans, answers, strict=True):
-            self._take_answer(plan, len(control), answer)
+        is_last = CheckOp(paths.claims_of_query(self._by.group, self._by.query), self._runs_version)
+        plans: list[tuple[Plan, tuple[Op, ...]]] = []
+        for ops, checks in ((takes, (is_last, *self._control)), (refusals, (is_last,))):
+            plans += [(plan, checks) for plan in packed(ops, checks, singly=singly)]
+        answers = yield [multi_of(plan, checks) for plan, checks in plans]
+        for (plan, checks), answer in zip(plans, answers, strict=True):
+            self._take_answer(plan, checks, answer)
         yield from self._explain_denials()
 
     def _make_parents(self) -> Procedure[None]:
@@ -243,10 +285,7 @@ class _Claims:
         has_parents = {tp.topic for tp, one in self._planned.items() if one.record_version != MISSING} - again
         topics = {tp.topic for tp, one in self._planned.items() if one.record_version == MISSING} - has_parents
         creates: list[Create] = []
-        if topics:
-            creates += [Create(path) for path in paths.parents(paths.claims(group))]
-            creates += [Create(paths.claims(group), acl=acl), Create(paths.claims_of_query(group, query), acl=acl)]
-            creates += [Create(paths.claims_of_topic(group, query, topic), acl=acl) for topic in sorted(topics)]
+        creates += [Create(paths.claims_of_topic(group, query, topic), acl=acl) for topic in sorted(topics)]
         without = {
             tp.topic
             for tp, one in self._planned.items()
@@ -272,20 +311,22 @@ class _Claims:
             _write_op(record_path, data, planned.record_version, acl),
         ]
 
-    def _take_answer(self, plan: Plan, checked: int, answer: Result) -> None:
-        """``checked``: how many operations of the multi stand before the plan's."""
+    def _take_answer(self, plan: Plan, checks: tuple[Op, ...], answer: Result) -> None:
+        """``checks``: what stands in the multi before the plan; that our run is the last one stands first."""
         match answer:
             case MultiOk(results):
-                written = iter(results[checked:])
+                written = iter(results[len(checks) :])
                 for tp, ops in plan:
                     self._done(tp, list(islice(written, len(ops))))
-            case MultiFailed(failed=failed) if failed < checked:
+            case MultiFailed(failed=0, error=BadVersion() | NoNode()):
+                self._failed |= {tp: OTHER_RUN for tp, _ in plan}
+            case MultiFailed(failed=failed) if 0 < failed < len(checks):
                 self._is_fenced = True
                 self._failed |= {tp: FENCED for tp, _ in plan}
             case MultiFailed(failed=failed, error=error):
                 self._failed |= {tp: words_of(error) for tp, _ in plan}
                 if isinstance(error, NoAuth):
-                    self._denials.note([op for _, ops in plan for op in ops][failed - checked])
+                    self._denials.note([*checks, *(op for _, ops in plan for op in ops)][failed])
                 elif not isinstance(error, NoNode | BadVersion | NodeExists):
                     self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(error)}")
             case ConnectionLost() | SessionGone():
@@ -320,6 +361,16 @@ class _Claims:
 
 def _write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
     return CreateOp(path, data, acl=acl) if version == MISSING else SetOp(path, data, version)
+
+
+def twice_words(group: str, query: str) -> str:
+    """What an operator reads of a query that is run twice."""
+    return (
+        f"query {query} of group {group} was started again while this run of it lived: its checkpoint, or a copy of "
+        "it, is in use twice, and the run that began last goes on. Stop one of them. A copy of a checkpoint is the "
+        "same query: to read beside it, give a query a checkpointLocation and a sink of its own, with which it begins "
+        "where the group stands"
+    )
 
 
 def rewound_words(group: str, tp: TopicPartition, offset: int, claimed: int) -> str:

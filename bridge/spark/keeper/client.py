@@ -12,6 +12,7 @@ import os
 import select
 import subprocess
 import sys
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,10 +51,13 @@ class KeeperClient:
     """See ``GroupMembership``.  Nothing is started before the first call (or ``start``); one thread, one process."""
 
     def __init__(self, settings: KeeperSettings, *, clock: Clock = SYSTEM_CLOCK, python: str = "") -> None:
-        """``settings.consumer_id`` may be empty: then one is made.  Raises what ``KeeperSettings.config`` raises."""
+        """``settings.consumer_id`` and ``run`` may be empty: then they are made, and all keepers have the same.
+
+        Raises what ``KeeperSettings.config`` raises.
+        """
         config = settings.config()
         member = settings.consumer_id or make_consumer_id(config.group_id, config.consumer_id, clock)
-        self.settings = replace(settings, consumer_id=member)
+        self.settings = replace(settings, consumer_id=member, run=settings.run or uuid.uuid4().hex)
         self._clock = clock
         self._python = python or sys.executable
         self._pid = os.getpid()

@@ -235,7 +235,7 @@ class Service:
         def made() -> Procedure[ClaimReport]:
             session_id, held = self._turns.session_id(), self._lending.begin_claim(ranges)
             claimant = Claimant(
-                self._opened.group, query, session_id, held, self._membership.group.control_version,
+                self._opened.group, query, self._settings.run, session_id, held, self._membership.group.control_version,
                 OnRewind(self._settings.on_rewind), self._births(), self._opened.security.acl, self._clock.wall_ms(),
             )  # fmt: skip
             try:

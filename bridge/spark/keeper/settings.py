@@ -52,7 +52,8 @@ class KeeperSettings:
     ``pattern``: ``static`` with ``topics`` as names, or ``white_list`` / ``black_list`` with one regular expression.
     ``threads``: of each topic, or ``ALL_THREADS``; ``topic_threads``: of named topics with a number of their own.
     ``consumer_id``: the member's id, whole; a keeper that is started
-    instead of another one has the same.  ``takeover_wait_ms``: see ``TAKEOVER_WAIT_MS``.  ``metrics_listen``:
+    instead of another one has the same.  ``run``: this life of the query, a name of its own (``claims.runs``).
+    ``takeover_wait_ms``: see ``TAKEOVER_WAIT_MS``.  ``metrics_listen``:
     ``host:port`` that serves text for Prometheus, or ``LISTEN_NOWHERE``.  ``on_rewind``: ``onGroupRewind``.
     """
 
@@ -67,6 +68,7 @@ class KeeperSettings:
     takeover_wait_ms: int = TAKEOVER_WAIT_MS
     metrics_listen: str = LISTEN_NOWHERE
     log_level: str = "INFO"
+    run: str = ""
 
     def __repr__(self) -> str:
         """Without the properties: secrets are among them."""
