@@ -197,7 +197,12 @@ class BrokerConnection(asyncio.Protocol):
             case Unreadable.HANG_UP:
                 self._end("connection_ended", "a frame is no request that this release reads")
             case Admitted() as request:
-                self._handle(request)
+                try:
+                    self._handle(request)
+                except Exception as error:  # noqa: BLE001 (a mistake of ours ends here, with its words in the log)
+                    # Behind this call others wait for their answers: members of a group are answered one by one.
+                    _log.exception("request_failed client=%s api=%s", self._client_host, request.api.name)
+                    self._end("connection_ended", f"{request.api.name} v{request.version}: {type(error).__name__}")
 
     def _handle(self, request: Admitted) -> None:
         def reply(body: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
@@ -38,7 +38,7 @@ class State(Enum):
 class Login:
     """``users``: name → password; None: this listener asks nobody."""
 
-    users: Mapping[str, str] | None
+    users: Mapping[str, str] | None = field(repr=False)
     state: State = State.NEEDED
     principal: str = ANONYMOUS
 

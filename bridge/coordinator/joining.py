@@ -25,7 +25,10 @@ from zkconsumer.wire.schemas import JOIN_GROUP
 from zkconsumer.wire.schemas.join_group import MEMBER_ID_REQUIRED_FROM, NO_MEMBER, JoinGroupRequest
 
 NAME_BYTES_MAX = 0x7FFF
-"""The longest name of a protocol, or id of an instance, that a record of the log can hold."""
+"""The longest name of a protocol, or id of a member, that a message or a record of the log can hold."""
+
+MEMBER_ID_EXTRA_CHARS = 64
+"""How much longer a member id may be than what it is made of: the client id, or the instance id."""
 
 
 class Joining(StaticJoining):
@@ -40,6 +43,9 @@ class Joining(StaticJoining):
             refused = Errors.INVALID_SESSION_TIMEOUT
         if refused is Errors.NONE and not _has_storable_names(body):
             refused = Errors.INCONSISTENT_GROUP_PROTOCOL
+        if refused is Errors.NONE and not _fits(request.client_id + " " * MEMBER_ID_EXTRA_CHARS):
+            # The leader could not be told of such a member, and it is the leader whom that would harm.
+            refused = Errors.UNKNOWN_SERVER_ERROR
         if refused is not Errors.NONE:
             self.reply_join(parked, JoinGroupResult(refused, body.member_id))
             return
@@ -169,6 +175,9 @@ def _member(member_id: str, request: Request, body: JoinGroupRequest, protocols:
 
 
 def _has_storable_names(body: JoinGroupRequest) -> bool:
-    # A member id is made of the instance id and some characters more.
-    names = [body.protocol_type, *(protocol.name for protocol in body.protocols), (body.group_instance_id or "") * 2]
-    return all(len(name) <= NAME_BYTES_MAX // 4 or len(name.encode()) <= NAME_BYTES_MAX for name in names)
+    instance_id = (body.group_instance_id or "") + " " * MEMBER_ID_EXTRA_CHARS
+    return all(map(_fits, [body.protocol_type, *(protocol.name for protocol in body.protocols), instance_id]))
+
+
+def _fits(name: str) -> bool:
+    return len(name) <= NAME_BYTES_MAX // 4 or len(name.encode()) <= NAME_BYTES_MAX

@@ -294,6 +294,25 @@ def test_a_log_of_many_segments_reads_as_one(tmp_path: Path) -> None:
     assert reopened.end_of_epoch(2, 1) == EpochEnd(-1, -1)
 
 
+def test_a_segment_that_is_missing_in_the_middle_is_damage_and_no_gap_that_readers_jump_over(tmp_path: Path) -> None:
+    """A power cut, or a hand, can take a file away whose records were acknowledged."""
+    small = replace(SETTINGS, segment_bytes=200)
+    log = disk_log(tmp_path, settings_=small)
+    for at in range(20):
+        log.append_sent(sent(batch(b"%d" % at)), 0, WALL_MS)
+    first, second, third, *_ = sorted(tmp_path.iterdir())
+    whole = second.read_bytes()
+    second.unlink()
+    with pytest.raises(PreconditionFailed, match=f"segment {int(third.stem)}: the one before it ends at"):
+        disk_log(tmp_path, settings_=small)
+    second.write_bytes(b"")
+    with pytest.raises(PreconditionFailed, match="records in between are missing"):
+        disk_log(tmp_path, settings_=small)
+    second.write_bytes(whole)
+    first.unlink()
+    assert disk_log(tmp_path, settings_=small).start == int(second.stem), "what is deleted at the beginning is no gap"
+
+
 def test_the_oldest_segments_go_when_more_is_there_than_is_kept(tmp_path: Path) -> None:
     log = disk_log(tmp_path, settings_=replace(SETTINGS, segment_bytes=200, retention_bytes=500))
     for at in range(50):

@@ -45,7 +45,9 @@ def metadata(node: Node, call: Call) -> MetadataResponse:
     if wants_all:
         topics = [_row(topic) for topic in cluster.topics if node.may(call, Operation.DESCRIBE, topic.name)]
     else:
-        topics = [_asked(node, call, asked) for asked in body.topics]
+        # A topic that is named twice is told of once, as by real brokers: else a short question has an endless answer.
+        once = {(asked.name, asked.topic_id): asked for asked in body.topics}
+        topics = [_asked(node, call, asked) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port)

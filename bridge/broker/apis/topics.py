@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from bridge.broker.config import read_topic_config, topic_rows
@@ -66,12 +67,11 @@ class _Refused(Exception):
 
 def create_topics(node: Node, call: Call) -> CreateTopicsResponse:
     """Each is made or refused for itself; a name that comes twice is refused."""
-    names = [asked.name for asked in call.body.topics]
+    times = Counter(asked.name for asked in call.body.topics)
     rows = []
-    for name in dict.fromkeys(names):
-        asked = next(topic for topic in call.body.topics if topic.name == name)
+    for name, asked in {asked.name: asked for asked in call.body.topics}.items():
         try:
-            if names.count(name) > 1:
+            if times[name] > 1:
                 raise _Refused(INVALID_REQUEST, "the topic is named twice")
             rows.append(_create(node, call, asked))
         except _Refused as refused:

@@ -199,11 +199,18 @@ class PartitionLog:
         """The oldest segments go as long as what is left is still more than is to be kept."""
         keep = self.settings.retention_bytes
         while keep >= 0 and len(self._segments) > 1 and self.size - self._segments[0].size >= keep:
-            self._segments.pop(0).delete()
+            self._segments[0].delete()
+            del self._segments[0]
 
     def _open(self, told: Callable[[str], None]) -> None:
         found = self._storage.segments()
         for number_, (base_offset, file) in enumerate(found):
+            if number_ and base_offset != self.end:
+                raise PreconditionFailed(
+                    f"{self._name}, segment {base_offset}: the one before it ends at {self.end}, so records in between "
+                    "are missing; restore the files from a copy, or delete the topic's directory if its records are "
+                    "not needed"
+                )
             whole = file.whole()
             recovered = recover(whole, max(base_offset, self.end))
             whole.release()
