@@ -3,6 +3,8 @@
     /zkconsumer/groups/G              Control: id, epoch, phase, authority, strategy (``zkconsumer.zk.znodes``)
     /zkconsumer/groups/G/plan-0000    the plan, gzip, in pieces of at most ``CHILD_BYTES_MAX``
     /zkconsumer/groups/G/journal      who ran what when, gzip: what was *intended*, never believed over the world
+    /zkconsumer/groups/G/acls-0000    access lists of nodes that the plan did not see so, each piece for itself
+    /zkconsumer/groups/G/run          ephemeral: whose run it is; nobody else's begins meanwhile
     /zkconsumer/groups/G/abort        somebody asked a run to stop; deleted by the next run
     /zkconsumer/groups/G/members      dual: one ephemeral child a member, with the epoch that it acknowledges
 
@@ -20,6 +22,7 @@ from zkconsumer.zk.znodes import Control
 
 CHILD_BYTES_MAX = 512 * 1024
 JOURNAL = "journal"
+RUN = "run"
 ABORT = "abort"
 MEMBERS = "members"
 
@@ -28,9 +31,18 @@ _NEW_EPOCH = frozenset(
 )
 
 
+PLAN_PIECES = "plan-"
+ACL_PIECES = "acls-"
+
+
 def plan_piece(number: int) -> str:
     """The name of one piece of the plan."""
-    return f"plan-{number:04d}"
+    return f"{PLAN_PIECES}{number:04d}"
+
+
+def acl_piece(number: int) -> str:
+    """The name of one piece of the access lists that were found later than the plan."""
+    return f"{ACL_PIECES}{number:04d}"
 
 
 def first_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:

@@ -1,0 +1,207 @@
+"""The control znode as one run sees it, and how the run writes so that no stale run can.
+
+    look       what stands there
+    require    it stands there, it is of our migration, and in one of these phases; or ``PartlyDone``
+    transact   operations in one multi behind a check of the control znode's version: all of them, or none
+    run        an ephemeral child: whoever holds it is the only run
+
+Access lists are no part of a multi.  They are written in the session that holds ``run`` (``run_session``), or not at
+all: as long as that session lives no other run begins, and once it has ended nothing of it is carried out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.control import ABORT, RUN, phase_of, strategy_of
+from bridge.migration.errors import PartlyDone
+from zkconsumer.admin.groups import read_control
+from zkconsumer.admin.session import expect, words_of
+from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    Acl,
+    CheckOp,
+    ConnectionLost,
+    Exists,
+    GetAcl,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    Node,
+    NoNode,
+    Op,
+    SessionGone,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    from bridge.migration.phases import Phase, Strategy
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.zk.znodes import Control
+
+TRIES_MAX = 3
+"""How often something is written whose answer the connection took with it; each time after a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The control znode at one moment; ``version`` is what writes are bound to."""
+
+    control: Control
+    version: int
+
+    @property
+    def phase(self) -> Phase:
+        """Where the migration stands."""
+        return phase_of(self.control)
+
+    @property
+    def strategy(self) -> Strategy:
+        """How it moves."""
+        return strategy_of(self.control)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOf:
+    """Whose run it is: ``who`` in words, since when, and in which session."""
+
+    who: str
+    since_ms: int
+    session_id: int
+
+
+class Authority:
+    """One migration of one group, seen through one session.  One thread."""
+
+    def __init__(self, session: AdminSession, group: str, migration_id: str) -> None:
+        self.session = session
+        self.group = paths.check_group(group)
+        self.migration_id = migration_id
+        self.has_run = False
+        """Whether the run was ours at some time: then it must still be."""
+
+    def look(self) -> Held | None:
+        """What stands there, whoever's it is; None: nothing.
+
+        Raises ``PreconditionFailed`` for a node that this release cannot read, ``WorldError`` when ZooKeeper does not
+        tell.
+        """
+        control, version, problem = read_control(self.session, self.group)
+        if problem:
+            raise PreconditionFailed(
+                f"{paths.control(self.group)} cannot be read ({problem}): nobody can tell where the offsets of group "
+                f"{self.group} are kept. Find out who wrote it, and put it right by hand"
+            )
+        if control is None or version is None:
+            return None
+        try:
+            phase_of(control), strategy_of(control)
+        except ValueError as error:
+            raise PreconditionFailed(
+                f"{paths.control(self.group)} is of a later release ({error}): go on with that release"
+            ) from error
+        return Held(control, version)
+
+    def require(self, *phases: Phase) -> Held:
+        """What stands there, when it is ours and in one of these phases.
+
+        Raises ``PartlyDone`` when it is not: somebody else acts on this group.
+        """
+        held = self.look()
+        if held is not None and held.control.migration_id == self.migration_id and held.phase in phases:
+            return held
+        wanted = " or ".join(phase.value for phase in phases)
+        raise self.overtaken(held, f"migration {self.migration_id} in phase {wanted}")
+
+    def overtaken(self, held: Held | None, wanted: str) -> PartlyDone:
+        """What to raise when the control znode is not what this run left there."""
+        found = "is gone"
+        if held is not None:
+            found = f"says migration {held.control.migration_id} in phase {held.control.phase}"
+        return PartlyDone(
+            f"{paths.control(self.group)} {found}, and this run needs {wanted}: somebody else acts on group "
+            f"{self.group}, and this run stops. See: zkconsumer migrate status {self.group}"
+        )
+
+    def transact(self, held: Held, ops: Sequence[Op]) -> MultiOk | MultiFailed | None:
+        """All of these operations, if the control znode is still as ``held`` says; None: unknown, so look again.
+
+        What failed first is counted without the check.  Raises ``PartlyDone`` when the control znode has changed,
+        ``WorldError`` for an answer that nobody has a plan for.
+        """
+        check = CheckOp(paths.control(self.group), held.version)
+        [answer] = self.session.ask([Multi((check, *ops))])
+        match answer:
+            case MultiOk(results):
+                return MultiOk(results[1:])
+            case MultiFailed(_, 0, _):
+                raise self.overtaken(self.look(), f"it at version {held.version}, as it read it")
+            case MultiFailed(path, failed, error):
+                return MultiFailed(path, failed - 1, error)
+            case ConnectionLost() | SessionGone():
+                return None
+        raise WorldError(f"ZooKeeper refused {len(ops)} changes of group {self.group}: {words_of(answer)}")
+
+    # --- the run
+
+    def run(self) -> RunOf | None:
+        """Whose run there is; None: nobody's."""
+        node = self.session.get(paths.control_child(self.group, RUN))
+        return None if node is None else _run_of(node)
+
+    def run_session(self) -> int:
+        """The session that holds the run, which is ours.  Raises ``PartlyDone`` when it does not."""
+        run, session_id = self.run(), self.session.session_id
+        if run is None or session_id is None or run.session_id != session_id:
+            raise PartlyDone(
+                f"the session of this run with ZooKeeper has ended, so it must change nothing more of group "
+                f"{self.group}. What was done stands; run the same command again"
+            )
+        return session_id
+
+    def identity(self) -> tuple[Acl, ...]:
+        """Who we are for ZooKeeper, each with all rights, as the server writes it into lists.
+
+        Empty while the run is not ours, and for a session without a login.  Read from the list of ``run``, which was
+        made for ``auth``: no client knows what a server makes of a Kerberos principal.
+        """
+        run = self.run()
+        if run is None or run.session_id != self.session.session_id:
+            return ()
+        path = paths.control_child(self.group, RUN)
+        [acl] = self.session.ask([GetAcl(path)])
+        entries: tuple[Acl, ...] = () if isinstance(acl, NoNode) else expect(acl, tuple, path)
+        return tuple(one for one in entries if one.scheme != "world")
+
+    def is_aborted(self) -> bool:
+        """Whether somebody asked this run to stop: what ``Run`` asks between two steps.
+
+        False before the run is ours, since taking it deletes what was asked of another.  Raises ``PartlyDone`` when it
+        is ours no more.
+        """
+        if not self.has_run:
+            return False
+        self.run_session()
+        [stat] = self.session.ask([Exists(paths.control_child(self.group, ABORT))])
+        if isinstance(stat, StoreError):
+            raise WorldError(f"ZooKeeper does not tell whether the run is to stop: {words_of(stat)}")
+        return stat is not None
+
+
+def format_run(who: str, since_ms: int) -> bytes:
+    """The bytes of the child ``run``."""
+    return json.dumps({"who": who, "since_ms": since_ms}, ensure_ascii=True).encode()
+
+
+def _run_of(node: Node) -> RunOf:
+    """Whatever it holds, it is somebody's run."""
+    try:
+        read = json.loads(node.data)
+        who, since_ms = str(read["who"])[:200], int(read["since_ms"])
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        who, since_ms = "somebody", node.stat.ctime_ms
+    return RunOf(who, since_ms, node.stat.ephemeral_owner)

@@ -1,0 +1,266 @@
+"""The steps on the control znode: begin, take the run, go on to the next phase; and how a run is asked to stop.
+
+A step that only advances the control znode is what ends a phase: everything that belongs to it stands before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import TRIES_MAX, Authority, format_run
+from bridge.migration.control import (
+    ABORT,
+    ACL_PIECES,
+    JOURNAL,
+    PLAN_PIECES,
+    RUN,
+    first_control,
+    next_control,
+)
+from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, following, has_reached
+from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from zkconsumer.admin.session import SESSION_TIMEOUT_MS, words_of
+from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    Acl,
+    BadVersion,
+    ConnectionLost,
+    Create,
+    CreateOp,
+    Delete,
+    DeleteOp,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    NodeExists,
+    NoNode,
+    Op,
+    OtherError,
+    SessionGone,
+    SetData,
+    SetOp,
+    Stat,
+    StoreError,
+)
+from zkconsumer.zk.security import SECURE_ACL
+from zkconsumer.zk.znodes import format_control
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+
+RUN_PATIENCE_MS = SESSION_TIMEOUT_MS + 10_000
+"""How long the run of another is waited for: that of a process that died ends with its session, before this."""
+
+_AFTER: dict[Phase, tuple[Phase, ...]] = {
+    Phase.UNDOING: (Phase.UNDONE,),
+    Phase.RETURNING: (Phase.RETURNED, Phase.UNDONE),
+    Phase.RETURNED: (Phase.UNDONE,),
+}
+"""Where a migration stands that has passed one of these, which are not on the way forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginControl:
+    """The control znode of a new migration: made, or over that of one that has ended, whose children go with it."""
+
+    authority: Authority
+    strategy: Strategy
+
+    name = "control znode: planned"
+    changes = True
+
+    def describe(self) -> list[str]:
+        return [
+            f"write {paths.control(self.authority.group)}: migration {self.authority.migration_id}, phase planned, "
+            "authority zookeeper"
+        ]
+
+    def check(self) -> Standing:
+        held = self.authority.look()
+        if held is None:
+            return Todo()
+        group, found = self.authority.group, held.control
+        if found.migration_id != self.authority.migration_id:
+            if held.phase in ENDED:
+                return Todo()
+            return Refused(
+                PreconditionFailed(
+                    f"migration {found.migration_id} of group {group} is under way (phase {found.phase}). Look at it, "
+                    f"then finish it or roll it back: zkconsumer migrate status {group}"
+                )
+            )
+        if held.phase not in FORWARD[self.strategy] or held.strategy != self.strategy:
+            return Refused(
+                PreconditionFailed(
+                    f"migration {found.migration_id} of group {group} is on its way back, or was undone (phase "
+                    f"{found.phase}). Let that end (zkconsumer migrate rollback {group} --execute), then make a new "
+                    f"plan: zkconsumer migrate plan {group}"
+                )
+            )
+        return Done()
+
+    def do(self) -> None:
+        session, group = self.authority.session, self.authority.group
+        path = paths.control(group)
+        for _ in range(TRIES_MAX):
+            held = self.authority.look()
+            before = None if held is None else held.control
+            if before is not None and before.migration_id == self.authority.migration_id:
+                return
+            standing = self.check()
+            if isinstance(standing, Refused):
+                raise standing.error
+            data = format_control(first_control(self.authority.migration_id, self.strategy, before))
+            if held is None:
+                *_, answer = session.ask([*map(Create, paths.parents(path)), Create(path, data)])
+            else:
+                ops: list[Op] = [SetOp(path, data, held.version), *self._leftovers()]
+                [answer] = session.ask([Multi(tuple(ops))])
+            if isinstance(answer, str | MultiOk):
+                return
+            if not isinstance(answer, ConnectionLost | SessionGone | NodeExists | MultiFailed):
+                raise WorldError(f"{path} cannot be written: {words_of(answer)}")
+        raise WorldError(f"{path} was not written in {TRIES_MAX} tries: the connection broke. Run it again")
+
+    def _leftovers(self) -> list[Op]:
+        group = self.authority.group
+        listed = self.authority.session.children(paths.control(group))
+        names = sorted(listed.names) if listed else []
+        ours = [name for name in names if name.startswith((PLAN_PIECES, ACL_PIECES)) or name in (JOURNAL, ABORT)]
+        return [DeleteOp(paths.control_child(group, name)) for name in ours]
+
+
+@dataclass(slots=True)
+class HoldRun:
+    """Be the only run.  ``who`` for others to read: user, host, process.
+
+    The run of another is waited for, because that of a process that died ends with its session; one that lasts longer
+    is alive, and refuses us.
+    """
+
+    authority: Authority
+    who: str
+    _others: dict[int, int] = field(default_factory=dict)
+
+    name = "nobody else runs"
+    changes = False
+    """Ephemeral: it is gone with the session."""
+
+    def describe(self) -> list[str]:
+        return [f"hold {self._path} as long as this run lasts"]
+
+    @property
+    def _path(self) -> str:
+        return paths.control_child(self.authority.group, RUN)
+
+    def check(self) -> Standing:
+        run = self.authority.run()
+        if run is None:
+            return Todo()
+        if run.session_id == self.authority.session.session_id:
+            self.authority.has_run = True
+            return Done()
+        now_ms = self.authority.session.clock.now_ms()
+        since_ms = self._others.setdefault(run.session_id, now_ms)
+        if now_ms - since_ms < RUN_PATIENCE_MS:
+            return Waiting(f"the run of {run.who} to end")
+        return Refused(
+            PreconditionFailed(
+                f"{run.who} runs a command on group {self.authority.group} and is alive. Let it end, or ask it to "
+                f"stop: zkconsumer migrate abort {self.authority.group}"
+            )
+        )
+
+    def do(self) -> None:
+        session = self.authority.session
+        data = format_run(self.who, session.clock.wall_ms())
+        acl: tuple[Acl, ...] | None = SECURE_ACL
+        for _ in range(TRIES_MAX + 1):
+            held = self.authority.look()
+            if held is None or held.control.migration_id != self.authority.migration_id:
+                raise self.authority.overtaken(held, f"migration {self.authority.migration_id}")
+            answer = self.authority.transact(held, [CreateOp(self._path, data, ephemeral=True, acl=acl)])
+            match answer:
+                case MultiFailed(_, _, OtherError()) if acl is not None:
+                    acl = None  # nobody is logged in, so ``auth`` stands for nobody
+                    continue
+                case MultiFailed(_, _, NodeExists()) | MultiOk() | None:
+                    pass
+                case MultiFailed(_, _, error):
+                    raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
+            run = self.authority.run()
+            if run is not None and run.session_id == session.session_id:
+                self.authority.has_run = True
+                session.ask([Delete(paths.control_child(self.authority.group, ABORT))])
+                return
+            if run is not None:
+                raise PreconditionFailed(f"{run.who} began a run of this group a moment ago; let it end")
+        raise WorldError(f"{self._path} was not made: the connection broke again and again. Run it again")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTo:
+    """One phase on, in one conditional write; with ``switched`` and ``returned`` the authority moves."""
+
+    authority: Authority
+    phase: Phase
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        return f"control znode: {self.phase.value}"
+
+    def describe(self) -> list[str]:
+        return [f"write {paths.control(self.authority.group)}: phase {self.phase.value}"]
+
+    def check(self) -> Standing:
+        held = self.authority.look()
+        if held is None or held.control.migration_id != self.authority.migration_id:
+            wanted = f"migration {self.authority.migration_id}"
+            return Refused(self.authority.overtaken(held, wanted))
+        if held.phase is self.phase or self._is_past(held.strategy, held.phase):
+            return Done()
+        if self.phase in following(held.strategy, held.phase):
+            return Todo()
+        before = [phase.value for phase in Phase if self.phase in following(held.strategy, phase)]
+        return Refused(self.authority.overtaken(held, f"phase {' or '.join(before)}"))
+
+    def _is_past(self, strategy: Strategy, phase: Phase) -> bool:
+        if self.phase in FORWARD[strategy]:
+            return has_reached(strategy, phase, self.phase)
+        return phase in _AFTER.get(self.phase, ())
+
+    def do(self) -> None:
+        path = paths.control(self.authority.group)
+        for _ in range(TRIES_MAX):
+            standing = self.check()
+            if isinstance(standing, Refused):
+                raise standing.error
+            held = self.authority.look()
+            if isinstance(standing, Done) or held is None:
+                return
+            data = format_control(next_control(held.control, self.phase))
+            [answer] = self.authority.session.ask([SetData(path, data, held.version)])
+            if isinstance(answer, Stat):
+                return
+            if not isinstance(answer, ConnectionLost | SessionGone | BadVersion | NoNode):
+                raise WorldError(f"{path} cannot be written: {words_of(answer)}")
+        raise WorldError(f"{path} was not written in {TRIES_MAX} tries: the connection broke. Run it again")
+
+
+def request_abort(session: AdminSession, group: str, who: str) -> str:
+    """Ask the run of a group to stop at its next step; gives a sentence that says whose.  Changes nothing else.
+
+    Raises ``PreconditionFailed`` when nobody runs, ``WorldError``.
+    """
+    run = Authority(session, group, "").run()
+    if run is None:
+        raise PreconditionFailed(f"nobody runs a command on group {group} now; see zkconsumer migrate status {group}")
+    path = paths.control_child(group, ABORT)
+    [answer] = session.ask([Create(path, format_run(who, session.clock.wall_ms()))])
+    if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
+        raise WorldError(f"{path} cannot be made: {words_of(answer)}")
+    return f"the run of {run.who} stops before its next step"

@@ -1,0 +1,115 @@
+"""Who ran what when: a child of the control znode.  What was *intended*; never believed over the world.
+
+Written before the deed, so that after a crash it can be told what was under way, and which name a seat in the group
+has.  The newest ``ENTRIES_MAX`` entries are kept.  A journal that cannot be read is told, and begun anew: nothing rests
+on it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.control import CHILD_BYTES_MAX, JOURNAL
+from bridge.migration.pieces import Damaged, pack, unpack, write_child
+from zkconsumer.errors import Bug
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import CreateOp, Op, SetOp
+
+if TYPE_CHECKING:
+    from bridge.migration.authority import Authority
+    from zkconsumer.admin.session import AdminSession
+
+SCHEMA = "zkconsumer.migration.journal/1"
+ENTRIES_MAX = 1_000
+TEXT_CHARS_MAX = 500
+"""Of each text of an entry; a longer one is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One intention.  ``facts``: names and values for whoever goes on, such as the id of a member."""
+
+    at_ms: int
+    who: str
+    what: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a journal holds, oldest first; ``problem`` says why it cannot be read."""
+
+    entries: tuple[Entry, ...] = ()
+    problem: str = ""
+
+    def latest(self, what: str) -> Entry | None:
+        """The newest entry of that name."""
+        return next((entry for entry in reversed(self.entries) if entry.what == what), None)
+
+
+def read_journal(session: AdminSession, group: str) -> Entries:
+    """The journal of a group.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    node = session.get(paths.control_child(group, JOURNAL))
+    return Entries() if node is None else parse_journal(node.data)
+
+
+def parse_journal(data: bytes) -> Entries:
+    """Any bytes give entries, or the reason why there are none."""
+    try:
+        read = json.loads(unpack([data]))
+        if not isinstance(read, dict) or read.get("schema") != SCHEMA:
+            return Entries(problem="it is no journal of this release")
+        return Entries(tuple(map(_entry, read["entries"])))
+    except (Damaged, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        return Entries(problem=f"it cannot be read: {type(error).__name__}")
+
+
+def _entry(read: Mapping[str, object]) -> Entry:
+    at_ms, facts = read["at_ms"], read["facts"]
+    if not isinstance(at_ms, int) or not isinstance(facts, dict):
+        raise TypeError("no entry")
+    return Entry(at_ms, str(read["who"]), str(read["what"]), {str(key): str(value) for key, value in facts.items()})
+
+
+def format_journal(entries: tuple[Entry, ...]) -> bytes:
+    """The bytes for ZooKeeper: the newest entries, as many as one znode takes."""
+    kept = entries[-ENTRIES_MAX:]
+    while True:
+        rows = [
+            {"at_ms": e.at_ms, "who": e.who, "what": e.what, "facts": dict(e.facts)} for e in kept
+        ]
+        [first, *more] = pack(json.dumps({"schema": SCHEMA, "entries": rows}).encode())
+        if not more:
+            return first
+        if len(kept) == 1:
+            raise Bug(f"one entry of {CHILD_BYTES_MAX} bytes must not reach the journal")
+        kept = kept[len(kept) // 2 :]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Where a run writes down what it is about to do; ``who``: user, host, process."""
+
+    authority: Authority
+    who: str
+
+    def add(self, what: str, facts: Mapping[str, str] | None = None) -> None:
+        """One more entry.  Raises ``PartlyDone`` when the migration is another's now, ``WorldError``."""
+        clock = self.authority.session.clock
+        short = {key: value[:TEXT_CHARS_MAX] for key, value in (facts or {}).items()}
+        entry = Entry(clock.wall_ms(), self.who[:TEXT_CHARS_MAX], what[:TEXT_CHARS_MAX], short)
+
+        def op(path: str, before: bytes | None) -> Op:
+            if before is None:
+                return CreateOp(path, format_journal((entry,)))
+            read = parse_journal(before)
+            told = (Entry(entry.at_ms, self.who, f"the journal before this: {read.problem}"),) if read.problem else ()
+            return SetOp(path, format_journal((*read.entries, *told, entry)))
+
+        def is_done(found: bytes | None) -> bool:
+            return found is not None and entry in parse_journal(found).entries
+
+        write_child(self.authority, JOURNAL, op, is_done)

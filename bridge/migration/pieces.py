@@ -1,0 +1,177 @@
+"""What is too long for one znode: gzip, cut into children of the control znode.  The plan is kept so.
+
+    text --gzip--> plan-0000 plan-0001 ...     each at most ``CHILD_BYTES_MAX``, each written behind a check of the
+                                               control znode; read back and compared before anything is fenced
+
+Pieces that were not all written give no text, so a run that was cut off in the middle writes them again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import TRIES_MAX, Authority, Held
+from bridge.migration.control import CHILD_BYTES_MAX, PLAN_PIECES, plan_piece
+from bridge.migration.errors import VerificationFailed
+from bridge.migration.phases import Phase
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.admin.session import words_of
+from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, Op, SetOp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkconsumer.admin.session import AdminSession
+
+TEXT_BYTES_MAX = 256 * 1024 * 1024
+"""Of one text, unpacked: more than 100,000 partitions take by far, and what a znode may do to our memory."""
+
+PIECES_MAX = 10_000
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Damaged(Exception):
+    """Bytes that are no whole text; the reason in words."""
+
+
+def pack(text: bytes) -> list[bytes]:
+    """The pieces of a text, the same for the same text."""
+    packed = gzip.compress(text, mtime=0)
+    return [packed[at : at + CHILD_BYTES_MAX] for at in range(0, len(packed), CHILD_BYTES_MAX)]
+
+
+def unpack(pieces: Sequence[bytes]) -> bytes:
+    """The text of its pieces, in their order.  Raises ``Damaged``."""
+    reader = zlib.decompressobj(_GZIP)
+    text = b""
+    try:
+        text = reader.decompress(b"".join(pieces), TEXT_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise Damaged(f"no gzip: {error}") from error
+    if len(text) > TEXT_BYTES_MAX:
+        raise Damaged(f"more than {TEXT_BYTES_MAX} bytes")
+    if not reader.eof or reader.unused_data:
+        raise Damaged("a piece is missing, or there is one too many")
+    return text
+
+
+def read_pieces(session: AdminSession, group: str, prefix: str) -> dict[str, bytes]:
+    """Name -> bytes of the children of that name, in the order of their numbers."""
+    listed = session.children(paths.control(group))
+    names = sorted(name for name in (listed.names if listed else ()) if _is_piece(name, prefix))
+    found = session.get_many(paths.control_child(group, name) for name in names[:PIECES_MAX])
+    return {path.rpartition("/")[2]: node.data for path, node in found.items()}
+
+
+def _is_piece(name: str, prefix: str) -> bool:
+    number = name.removeprefix(prefix)
+    return name.startswith(prefix) and len(number) == 4 and number.isascii() and number.isdigit()
+
+
+def read_plan(session: AdminSession, group: str) -> bytes:
+    """The text of the plan that is kept.  Raises ``PreconditionFailed`` when there is none that is whole."""
+    pieces = read_pieces(session, group, PLAN_PIECES)
+    if not pieces:
+        raise PreconditionFailed(f"{paths.control(group)} keeps no plan; make one: zkconsumer migrate plan {group}")
+    try:
+        return unpack(list(pieces.values()))
+    except Damaged as error:
+        raise PreconditionFailed(
+            f"the plan at {paths.control(group)} cannot be read ({error}); go on with the plan's file instead: "
+            "zkconsumer migrate apply FILE --execute"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPlan:
+    """The plan beside the control znode, so that any machine can go on with it; ``text``: the bytes of its file."""
+
+    authority: Authority
+    text: bytes
+
+    name = "keep the plan"
+    changes = True
+
+    def describe(self) -> list[str]:
+        count = len(pack(self.text))
+        return [f"write the plan to {paths.control(self.authority.group)}, {count} piece{'s' if count > 1 else ''}"]
+
+    def check(self) -> Standing:
+        held = self.authority.require(*Phase)
+        pieces = read_pieces(self.authority.session, self.authority.group, PLAN_PIECES)
+        try:
+            kept: bytes | None = unpack(list(pieces.values())) if pieces else None
+            damage = "it is not there"
+        except Damaged as error:
+            kept, damage = None, str(error)
+        if kept is None:
+            return Todo() if held.phase is Phase.PLANNED else Refused(self._damaged(held, damage))
+        if _digest(kept) == _digest(self.text):
+            return Done()
+        return Refused(
+            PreconditionFailed(
+                f"migration {self.authority.migration_id} of group {self.authority.group} was begun with another plan "
+                "than this file. Go on with that one: "
+                f"zkconsumer migrate apply --resume {self.authority.group} --execute"
+            )
+        )
+
+    def _damaged(self, held: Held, why: str) -> VerificationFailed:
+        return VerificationFailed(
+            f"the plan of migration {self.authority.migration_id}, which is in phase {held.phase.value}, was damaged "
+            f"at {paths.control(self.authority.group)} ({why}): somebody else writes there"
+        )
+
+    def do(self) -> None:
+        wanted = {plan_piece(number): piece for number, piece in enumerate(pack(self.text))}
+        found = read_pieces(self.authority.session, self.authority.group, PLAN_PIECES)
+        for name in [name for name in found if name not in wanted]:
+            write_child(self.authority, name, lambda path, _: DeleteOp(path), lambda data: data is None)
+        for name, piece in wanted.items():
+            if found.get(name) != piece:
+                keep_child(self.authority, name, piece, Phase.PLANNED)
+
+
+def keep_child(authority: Authority, name: str, data: bytes, *phases: Phase) -> None:
+    """A child of the control znode with these bytes.  Raises as ``write_child`` does."""
+
+    def op(path: str, before: bytes | None) -> Op:
+        return CreateOp(path, data) if before is None else SetOp(path, data)
+
+    write_child(authority, name, op, lambda found: found == data, *phases)
+
+
+def write_child(
+    authority: Authority,
+    name: str,
+    op: Callable[[str, bytes | None], Op],
+    is_done: Callable[[bytes | None], bool],
+    *phases: Phase,
+) -> None:
+    """One write of a child, from what it holds now (None: it is missing), until it is as wanted.
+
+    Raises ``PartlyDone`` when the migration is not in one of ``phases`` (none given: in any), ``WorldError``.
+    """
+    path = paths.control_child(authority.group, name)
+    answer: object = None
+    for _ in range(TRIES_MAX):
+        held = authority.require(*(phases or Phase))
+        node = authority.session.get(path)
+        before = None if node is None else node.data
+        if is_done(before):
+            return
+        answer = authority.transact(held, [op(path, before)])
+        if answer is not None and not isinstance(answer, MultiFailed):
+            return
+    why = words_of(answer.error) if isinstance(answer, MultiFailed) else "the connection broke again and again"
+    raise WorldError(f"{path} was not written: {why}. Run it again")
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

@@ -1,0 +1,471 @@
+"""The control znode, whose run it is, the kept plan, the journal, an abort: one wins, and no stale run writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.migration import control as ctl
+from bridge.migration import pieces as pieces_module
+from bridge.migration.authority import Authority, format_run
+from bridge.migration.control_steps import RUN_PATIENCE_MS, BeginControl, ControlTo, HoldRun, request_abort
+from bridge.migration.errors import GaveUpWaiting, PartlyDone, VerificationFailed
+from bridge.migration.journal import (
+    ENTRIES_MAX,
+    Entries,
+    Entry,
+    Journal,
+    format_journal,
+    parse_journal,
+    read_journal,
+)
+from bridge.migration.phases import Phase
+from bridge.migration.pieces import Damaged, KeepPlan, keep_child, pack, read_plan, unpack
+from bridge.migration.step import Done, Refused, Todo, Waiting
+from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, Group, Killed, at_every_cut, carry_out
+from zkconsumer.errors import Bug, PreconditionFailed, WorldError, ZkConsumerError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Create, Delete, Exists, MultiOk, NoAuth, SetData
+from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import Control, format_control, parse_control
+
+CONTROL = paths.control(GROUP)
+PLAN = b'{"schema":"zkconsumer.migration.plan/1"}'
+FORWARD = [Phase.FENCING, Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED]
+
+
+def begun(*phases: Phase, login: Any = "digest") -> Group:
+    """A group whose migration was begun, and has gone through these phases."""
+    group = Group() if login == "digest" else Group(login=login)
+    group.offset("clicks", 0)
+    with group.process() as authority:
+        carry_out(authority, [BeginControl(authority, "copy"), *(ControlTo(authority, phase) for phase in phases)])
+    return group
+
+
+def control_of(group: Group) -> Control:
+    return parse_control(group.zookeeper.data(CONTROL) or b"")
+
+
+# --- begin ------------------------------------------------------------------------------------------------------
+
+
+def forward(authority: Authority) -> None:
+    carry_out(authority, [
+        BeginControl(authority, "copy"),
+        HoldRun(authority, WHO),
+        KeepPlan(authority, PLAN),
+        *(ControlTo(authority, phase) for phase in FORWARD),
+    ])  # fmt: skip
+
+
+def test_a_migration_is_begun_kept_and_moved_on_and_may_be_cut_off_anywhere() -> None:
+    def make() -> Group:
+        group = Group()
+        group.offset("clicks", 0)
+        return group
+
+    at_every_cut(make, forward, writes_min=8)
+    group = make()
+    with group.process() as authority:
+        forward(authority)
+        assert control_of(group) == Control(MIGRATION, 3, "switched", "kafka", "copy")
+        assert read_plan(authority.session, GROUP) == PLAN
+        forward(authority)
+    assert control_of(group).epoch == 3, "once more changes nothing"
+
+
+@pytest.mark.parametrize("back", [
+    ([Phase.FENCING], [Phase.UNDOING, Phase.UNDONE]),
+    (FORWARD, [Phase.RETURNING, Phase.RETURNED, Phase.UNDONE]),
+])  # fmt: skip
+def test_the_way_back_may_be_cut_off_anywhere(back: tuple[list[Phase], list[Phase]]) -> None:
+    before, after = back
+
+    def run(authority: Authority) -> None:
+        carry_out(authority, [HoldRun(authority, WHO), *(ControlTo(authority, phase) for phase in after)])
+
+    at_every_cut(lambda: begun(*before), run, writes_min=1 + len(after))
+
+
+def test_a_later_migration_goes_over_one_that_has_ended_and_takes_its_pieces_away() -> None:
+    def make() -> Group:
+        group = begun(Phase.UNDOING, Phase.UNDONE)
+        for name in ("plan-0000", "plan-0001", "acls-0000", "journal", "abort"):
+            group.zookeeper.ensure(paths.control_child(GROUP, name), b"old")
+        return group
+
+    at_every_cut(make, forward, writes_min=5, migration="m2")
+    group = make()
+    with group.process(migration="m2") as authority:
+        carry_out(authority, [BeginControl(authority, "copy")])
+    assert control_of(group) == Control("m2", 3, "planned", "zookeeper", "copy")
+    assert [path for path in group.state() if path.startswith(CONTROL)] == [CONTROL]
+
+
+def test_another_migration_that_is_under_way_refuses_us() -> None:
+    """Exit code 4: nothing was changed."""
+    group = begun(Phase.FENCING)
+    before = group.state()
+    with group.process(migration="m2") as authority, pytest.raises(PreconditionFailed, match=r"m1 of.*fencing"):
+        carry_out(authority, [BeginControl(authority, "copy")])
+    assert group.state() == before
+
+
+@pytest.mark.parametrize("phases", [[Phase.UNDOING], [Phase.UNDOING, Phase.UNDONE]])
+def test_a_plan_that_was_undone_is_not_begun_again(phases: list[Phase]) -> None:
+    group = begun(*phases)
+    with group.process() as authority, pytest.raises(PreconditionFailed, match="make a new plan"):
+        carry_out(authority, [BeginControl(authority, "copy")])
+
+
+def test_another_strategy_under_the_same_name_is_refused() -> None:
+    with begun().process() as authority:
+        assert isinstance(BeginControl(authority, "dual").check(), Refused)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", format_control(Control("m1", 1, "resting", "zookeeper", "copy"))])
+def test_a_control_znode_that_cannot_be_read_is_never_written_over(data: bytes) -> None:
+    group = Group()
+    group.zookeeper.ensure(CONTROL, data)
+    with group.process() as authority:
+        for step in (BeginControl(authority, "copy"), ControlTo(authority, Phase.FENCING)):
+            with pytest.raises(PreconditionFailed, match=r"cannot be read|later release"):
+                carry_out(authority, [step])
+    assert group.zookeeper.data(CONTROL) == data
+
+
+def test_of_two_that_begin_at_once_one_wins() -> None:
+    group = Group()
+    with group.process() as ours, group.process(migration="m2") as theirs:
+        assert isinstance(BeginControl(ours, "copy").check(), Todo)
+        assert isinstance(BeginControl(theirs, "copy").check(), Todo)
+        BeginControl(theirs, "copy").do()
+        with pytest.raises(PreconditionFailed, match="m2 of group g1 is under way"):
+            BeginControl(ours, "copy").do()
+    assert control_of(group).migration_id == "m2"
+
+
+# --- on to the next phase ---------------------------------------------------------------------------------------
+
+
+def test_a_phase_that_cannot_follow_is_refused() -> None:
+    group = begun(Phase.FENCING)
+    with group.process() as authority:
+        for phase in (Phase.COPIED, Phase.SWITCHED, Phase.RETURNED, Phase.READY):
+            with pytest.raises(PartlyDone, match="in phase fencing"):
+                carry_out(authority, [ControlTo(authority, phase)])
+            with pytest.raises(PartlyDone):
+                ControlTo(authority, phase).do()
+
+
+def test_undone_is_not_past_what_came_before_it() -> None:
+    group = begun(*FORWARD, Phase.RETURNING, Phase.RETURNED, Phase.UNDONE)
+    with group.process() as authority:
+        assert isinstance(ControlTo(authority, Phase.SWITCHED).check(), Refused)
+        for phase in (Phase.RETURNING, Phase.RETURNED, Phase.UNDONE):
+            assert isinstance(ControlTo(authority, phase).check(), Done)
+
+
+def test_a_stale_run_cannot_write() -> None:
+    """K1: whatever it has in hand is bound to the control znode that it read."""
+    group = begun(Phase.FENCING)
+    with group.process() as stale, group.process() as other:
+        held = stale.require(Phase.FENCING)
+        carry_out(other, [ControlTo(other, Phase.UNDOING)])
+        with pytest.raises(PartlyDone, match=r"says migration m1 in phase undoing.*this run stops"):
+            stale.transact(held, [])
+        with pytest.raises(PartlyDone, match="needs migration m1 in phase fencing"):
+            stale.require(Phase.FENCING)
+        with pytest.raises(PartlyDone):
+            keep_child(stale, "journal", b"x", Phase.FENCING)
+        group.zookeeper.remove(CONTROL)
+        with pytest.raises(PartlyDone, match="is gone"):
+            stale.require(Phase.UNDOING)
+
+
+def test_an_old_tool_that_deletes_the_group_does_not_reach_the_control_znode() -> None:
+    group = begun()
+    group.zookeeper.remove(paths.offset(GROUP, TopicPartition("clicks", 0)))
+    for path in sorted((path for path in group.state() if path.startswith(paths.group_root(GROUP))), reverse=True):
+        group.zookeeper.remove(path)
+    with group.process() as authority:
+        assert isinstance(authority.transact(authority.require(Phase.PLANNED), []), MultiOk)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------
+
+
+def test_the_second_operator_waits_for_the_first_and_is_refused_while_that_is_alive() -> None:
+    group = begun()
+    with group.process() as first, group.process() as second:
+        carry_out(first, [HoldRun(first, WHO)])
+        with pytest.raises(PreconditionFailed, match=r"alice@host, process 1 runs a command.*migrate abort g1"):
+            carry_out(second, [HoldRun(second, "bob")])
+        with pytest.raises(PartlyDone, match="session of this run"):
+            second.run_session()
+        with pytest.raises(GaveUpWaiting, match=r"the run of alice.*nothing was changed"):
+            carry_out(second, [HoldRun(second, "bob")], timeout_ms=RUN_PATIENCE_MS // 2)
+        assert second.is_aborted() is False, "it holds nothing that could be aborted"
+
+
+def test_the_run_of_a_process_that_died_ends_with_its_session() -> None:
+    group = begun()
+    with group.process() as first:
+        carry_out(first, [HoldRun(first, WHO)])
+        with group.process() as second:
+            step = HoldRun(second, "bob")
+            assert step.check() == Waiting("the run of alice@host, process 1 to end")
+            group.zookeeper.expire(group.stores[-2], reconnects=False)
+            carry_out(second, [step])
+            run = second.run()
+            assert run is not None
+            assert (run.who, run.session_id) == ("bob", second.session.session_id)
+
+
+def test_whoever_came_first_between_look_and_write_has_the_run() -> None:
+    group = begun()
+    with group.process() as first, group.process() as second:
+        HoldRun(first, WHO).do()
+        with pytest.raises(PreconditionFailed, match="a moment ago"):
+            HoldRun(second, "bob").do()
+
+
+def test_a_run_whose_session_has_ended_changes_nothing_more() -> None:
+    group = begun()
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO)])
+        group.zookeeper.expire(group.stores[-1])
+        with pytest.raises(PartlyDone, match="session of this run with ZooKeeper has ended"):
+            carry_out(authority, [ControlTo(authority, Phase.FENCING)])
+    assert control_of(group).phase == "planned"
+
+
+def test_the_server_says_who_we_are() -> None:
+    group = begun()
+    with group.process() as authority:
+        assert authority.identity() == ()
+        carry_out(authority, [HoldRun(authority, WHO)])
+        [entry] = authority.identity()
+        assert (entry.perms, entry.scheme, entry.id.partition(":")[0]) == (31, "digest", "operator")
+
+
+def test_a_run_needs_no_login() -> None:
+    group = begun(login=None)
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO)])
+        assert authority.identity() == ()
+        assert authority.run_session() == authority.session.session_id
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"who":1}', b"[" * 100_000, b'{"who":"x","since_ms":1e999}'])
+def test_a_run_of_whatever_content_is_somebodys(data: bytes) -> None:
+    group = begun()
+    path = paths.control_child(GROUP, ctl.RUN)
+    call(group.member(), [Create(path, data, ephemeral=True)], 1_000)
+    with group.process() as authority:
+        assert HoldRun(authority, WHO).check() == Waiting("the run of somebody to end")
+
+
+# --- abort ------------------------------------------------------------------------------------------------------
+
+
+def test_an_abort_stops_the_run_before_its_next_step_and_not_the_run_after_that() -> None:
+    group = begun()
+    with group.process() as first, group.process() as other:
+        carry_out(first, [HoldRun(first, WHO)])
+        told = request_abort(other.session, GROUP, "bob")
+        assert told == "the run of alice@host, process 1 stops before its next step"
+        request_abort(other.session, GROUP, "bob")
+        with pytest.raises(PartlyDone, match="somebody aborted it"):
+            carry_out(first, [ControlTo(first, Phase.FENCING)])
+    with group.process() as again:
+        carry_out(again, [HoldRun(again, WHO), ControlTo(again, Phase.FENCING)])
+    assert control_of(group).phase == "fencing"
+
+
+def test_without_a_run_there_is_nothing_to_abort() -> None:
+    group = begun()
+    with group.process() as authority, pytest.raises(PreconditionFailed, match="nobody runs"):
+        request_abort(authority.session, GROUP, "bob")
+    assert group.zookeeper.data(paths.control_child(GROUP, ctl.ABORT)) is None
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=2_000))
+def test_a_text_comes_back_from_its_pieces(text: bytes) -> None:
+    assert unpack(pack(text)) == text
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_text_or_damaged(data: bytes) -> None:
+    try:
+        unpack([data])
+    except Damaged as error:
+        assert str(error)  # noqa: PT017
+
+
+def test_every_prefix_of_a_text_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces_module, "CHILD_BYTES_MAX", 10)
+    whole = pack(b"a plan of some length, in pieces of ten bytes")
+    assert len(whole) > 3
+    packed = b"".join(whole)
+    for end in range(len(packed)):
+        with pytest.raises(Damaged):
+            unpack([packed[:end]])
+    for wrong in (whole[1:], whole[:-1], [*whole, b"x"], [whole[1], whole[0], *whole[2:]]):
+        with pytest.raises(Damaged):
+            unpack(wrong)
+
+
+def test_a_text_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = pack(b"\0" * 1_000_000)
+    assert len(packed[0]) < 2_000
+    monkeypatch.setattr(pieces_module, "TEXT_BYTES_MAX", 1_000)
+    with pytest.raises(Damaged, match="more than 1000 bytes"):
+        unpack(packed)
+
+
+LONG = b"0123456789abcdef".hex().encode() * 3
+
+
+def test_a_long_plan_is_kept_in_pieces_and_may_be_cut_off_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces_module, "CHILD_BYTES_MAX", 12)
+    count = len(pack(LONG))
+
+    def make() -> Group:
+        group = begun()
+        for number in range(count + 3):  # of a plan that was longer, and cut off
+            group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece(number)), b"old")
+        return group
+
+    def run(authority: Authority) -> None:
+        carry_out(authority, [HoldRun(authority, WHO), KeepPlan(authority, LONG)])
+        assert read_plan(authority.session, GROUP) == LONG
+
+    at_every_cut(make, run, writes_min=count + 3)
+
+
+def test_another_plan_of_the_same_migration_is_refused() -> None:
+    """The file was edited, or is an older one: exit code 4."""
+    group = begun()
+    with group.process() as authority:
+        carry_out(authority, [KeepPlan(authority, PLAN)])
+        with pytest.raises(PreconditionFailed, match=r"another plan than this file.*--resume g1"):
+            carry_out(authority, [KeepPlan(authority, PLAN + b" ")])
+        assert read_plan(authority.session, GROUP) == PLAN
+
+
+def test_a_plan_that_was_damaged_after_the_fence_is_told_and_not_written_again() -> None:
+    group = begun()
+    with group.process() as authority:
+        carry_out(authority, [KeepPlan(authority, PLAN), ControlTo(authority, Phase.FENCING)])
+        group.zookeeper.remove(paths.control_child(GROUP, ctl.plan_piece(0)))
+        with pytest.raises(VerificationFailed, match="somebody else writes there"):
+            carry_out(authority, [KeepPlan(authority, PLAN)])
+        with pytest.raises(PreconditionFailed, match="keeps no plan"):
+            read_plan(authority.session, GROUP)
+        group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece(0)), b"x")
+        with pytest.raises(PreconditionFailed, match="go on with the plan's file"):
+            read_plan(authority.session, GROUP)
+
+
+def test_children_of_other_names_are_no_pieces() -> None:
+    group = begun()
+    for name in ("plan-1", "plan-00000", "plan-abcd", "plan-"):
+        group.zookeeper.ensure(f"{CONTROL}/{name}", b"x")
+    with group.process() as authority:
+        carry_out(authority, [KeepPlan(authority, PLAN)])
+        assert read_plan(authority.session, GROUP) == PLAN
+
+
+def test_what_zookeeper_refuses_is_told() -> None:
+    group = begun()
+    group.zookeeper.set_acl(CONTROL, ())
+    with group.process() as authority, pytest.raises(WorldError, match="NoAuth"):
+        carry_out(authority, [BeginControl(authority, "copy")])
+
+
+@pytest.mark.parametrize("request_", [Create, SetData, Delete, Exists])
+def test_a_refusal_of_one_request_is_told_or_passed(request_: type) -> None:
+    """Nothing here loops for ever, or ends in something else than an error that says who must act."""
+    group = begun()
+    with group.process() as authority:
+        group.zookeeper.refuse_next(lambda one: isinstance(one, request_), NoAuth)
+        try:
+            carry_out(authority, [HoldRun(authority, WHO), ControlTo(authority, Phase.FENCING)])
+        except ZkConsumerError as error:
+            assert not isinstance(error, Bug), error  # noqa: PT017
+
+
+# --- the journal ------------------------------------------------------------------------------------------------
+
+
+def test_entries_come_back_the_newest_last_and_may_be_cut_off_anywhere() -> None:
+    def run(authority: Authority) -> None:
+        journal = Journal(authority, WHO)
+        journal.add("take the seat", {"member": "x", "instance": "y"})
+        journal.add("copy")
+
+    at_every_cut(begun, run, writes_min=2)
+    group = begun()
+    with group.process() as authority:
+        run(authority)
+        read = read_journal(authority.session, GROUP)
+    wall_ms = group.clock.wall_ms()
+    assert read.entries == (
+        Entry(wall_ms, WHO, "take the seat", {"member": "x", "instance": "y"}), Entry(wall_ms, WHO, "copy")
+    )  # fmt: skip
+    assert read.latest("take the seat") == read.entries[0]
+    assert read.latest("pay") is None
+
+
+def test_the_oldest_entries_go() -> None:
+    many = tuple(Entry(number, "w", "x") for number in range(ENTRIES_MAX + 5))
+    assert parse_journal(format_journal(many)).entries == many[5:]
+
+
+def test_long_entries_push_older_ones_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces_module, "CHILD_BYTES_MAX", 300)
+    many = tuple(Entry(number, "w", "".join(chr(33 + (n * number) % 90) for n in range(200))) for number in range(9))
+    kept = parse_journal(format_journal(many)).entries
+    assert kept == many[-len(kept):]  # fmt: skip
+    assert 0 < len(kept) < 9
+
+
+@given(st.binary(max_size=200) | st.text().map(lambda text: b"".join(pack(text.encode()))))
+def test_any_bytes_are_a_journal_or_have_a_problem(data: bytes) -> None:
+    read = parse_journal(data)
+    assert read.problem or read.entries == ()
+
+
+@pytest.mark.parametrize("text", [b"[]", b"{}", b'{"schema":"zkconsumer.migration.journal/1"}', b"[" * 100_000])
+def test_what_is_no_journal_is_told(text: bytes) -> None:
+    assert parse_journal(pack(text)[0]).problem
+
+
+def test_every_prefix_of_a_journal_is_told_and_written_over() -> None:
+    whole = format_journal((Entry(1, "w", "x"),))
+    for end in range(len(whole)):
+        assert parse_journal(whole[:end]) == Entries(problem="it cannot be read: Damaged")
+    group = begun()
+    group.zookeeper.ensure(paths.control_child(GROUP, ctl.JOURNAL), whole[:-1])
+    with group.process() as authority:
+        Journal(authority, WHO).add("copy")
+        texts = [entry.what for entry in read_journal(authority.session, GROUP).entries]
+    assert texts == ["the journal before this: it cannot be read: Damaged", "copy"]
+
+
+def test_a_killed_process_is_killed() -> None:
+    """The harness itself: nothing catches it, and what came before the write is done."""
+    group = begun()
+    with pytest.raises(Killed), group.process(Cut(1, "before")) as authority:
+        authority.session.ask([Exists("/"), Create("/a")])
+    assert group.zookeeper.data("/a") is None
+    assert format_run("a", 1) == b'{"who": "a", "since_ms": 1}'
