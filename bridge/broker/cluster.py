@@ -132,8 +132,10 @@ class Cluster:
             self.move_coordinator(partition, node_id)
             return
         led = self.topics.partition(topic, partition)
-        if led is None or node_id not in self.nodes:
-            raise UsageError(f"there is no partition {topic}/{partition}, or no node {node_id}")
+        if led is None:
+            raise UsageError(f"there is no partition {topic}/{partition}")
+        if node_id not in self.nodes:
+            raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
         self.topics.lead(led, node_id)
         self.fetches.changed(topic, partition)
         self.on_topics()

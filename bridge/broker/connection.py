@@ -24,6 +24,8 @@ from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSH
 
 if TYPE_CHECKING:
     from bridge.broker.node import Node
+    from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse
+    from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeResponse
 
 READ_AHEAD_BYTES = 64 * 1024
 """How much is read while a request is being answered."""
@@ -212,12 +214,10 @@ class BrokerConnection(asyncio.Protocol):
             reply(api_versions(self._node.cluster.release))
         elif request.api is SASL_HANDSHAKE:
             shook = self._login.handshake(request.body.mechanism, request.version)
-            reply(shook)
-            self._end_if(shook.error_code)
+            self._answer_login(request, shook, f"mechanism {request.body.mechanism[:40]!r}; there is PLAIN")
         elif request.api is SASL_AUTHENTICATE:
             said = self._login.authenticate(request.body.auth_bytes)
-            reply(said)
-            self._end_if(said.error_code)
+            self._answer_login(request, said, said.error_message or "")
         elif not self._login.is_in:
             self._end("connection_ended", f"{request.api.name} before the login")
         else:
@@ -234,8 +234,14 @@ class BrokerConnection(asyncio.Protocol):
                 )
             )
 
-    def _end_if(self, error_code: int) -> None:
-        if error_code and self._transport is not None:
+    def _answer_login(
+        self, request: Admitted, body: SaslHandshakeResponse | SaslAuthenticateResponse, why: str
+    ) -> None:
+        """The connection ends behind the answer to a login that was refused."""
+        if body.error_code:
+            _log.info("login_refused client=%s listener=%s why=%s", self._client_host, self._listener, why)
+        self._reply(request, body)
+        if body.error_code and self._transport is not None:
             self._transport.close()
 
     def _reply(self, request: Admitted, body: Any) -> None:

@@ -118,7 +118,9 @@ class Groups:
             case CancelTimer(key):
                 self._timers.cancel(key)
             case Note(what, fields):
-                _log.info("%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
+                # Fifty partitions without a group say nothing to whoever wants to see what groups do.
+                level = logging.DEBUG if what == "partition_loaded" and ("groups", 0) in fields else logging.INFO
+                _log.log(level, "%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
 
     def _append(self, partition: int, epoch: int, records: tuple[LogRecord, ...], token: Token) -> Appended:
         led = self._topics.partition(OFFSETS_TOPIC, partition)

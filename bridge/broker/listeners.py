@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from zkconsumer.errors import UsageError
+from zkconsumer.types import BrokerAddress
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX = 65_535
+
+WILDCARDS = ("", "0.0.0.0", "::")
+"""Hosts that are every address of the machine, and that no client could be told."""
 
 _LISTENER = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_]+)=)?(?P<protocol>[A-Z_]+)://\[?(?P<host>[^\]/]*)\]?:(?P<port>[0-9]{1,5})"
@@ -74,6 +79,30 @@ def with_advertised(listeners: list[Listener], texts: list[str]) -> list[Listene
             told[found["name"]], advertised_host=found["host"], advertised_port=int(found["port"])
         )
     return list(told.values())
+
+
+def bootstrap_servers(addresses: Iterable[BrokerAddress]) -> str:
+    """``HOST:PORT,…`` as clients take it, an address of IPv6 in brackets."""
+    return ",".join(
+        f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+        for address in addresses
+    )
+
+
+def check_ports(listeners: Iterable[Listener], nodes: int) -> None:
+    """``UsageError``: two listeners of this broker would listen at one port; each takes a port for every node."""
+    taken: dict[int, list[tuple[str, Listener]]] = {}
+    for number in range(nodes):
+        for listener in listeners:
+            wanted = listener.of_node(number)
+            words = f"listener {listener.name} of node {number}"
+            for other_words, other in taken.get(wanted.port, ()) if wanted.port else ():
+                if wanted.host == other.host or {wanted.host, other.host} & {*WILDCARDS}:
+                    raise UsageError(
+                        f"{other_words} and {words} would both listen at port {wanted.port}: each listener takes a "
+                        f"port for every node, so keep first ports {nodes} apart"
+                    )
+            taken.setdefault(wanted.port, []).append((words, wanted))
 
 
 def check_listeners(listeners: list[Listener]) -> None:

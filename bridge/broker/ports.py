@@ -7,16 +7,13 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridge.broker.listeners import Listener
+from bridge.broker.listeners import WILDCARDS, Listener
 from bridge.broker.node import Node
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import BrokerAddress
 
 BACKLOG = 1024
 """How many connections may wait until they are accepted."""
-
-WILDCARDS = ("", "0.0.0.0", "::")
-"""Hosts that are every address of the machine, and that no client could be told."""
 
 
 @dataclass(frozen=True, slots=True)

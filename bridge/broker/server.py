@@ -26,7 +26,7 @@ from bridge.broker.settings import BrokerSettings
 from bridge.broker.timers import LoopScheduler
 from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
 from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import Bug, PreconditionFailed, WorldError
+from zkconsumer.errors import Bug, PreconditionFailed, UsageError, WorldError
 from zkconsumer.types import BrokerAddress
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.store import ZkStore
@@ -65,8 +65,9 @@ class BrokerServer:
 
     @property
     def cluster(self) -> Cluster:
-        """What ``call`` works on; only on the broker's thread."""
-        assert self._cluster is not None, "the broker was started"
+        """What ``call`` works on; only on the broker's thread.  ``UsageError``: it was never started."""
+        if self._cluster is None:
+            raise UsageError("start the broker first: with EmbeddedBroker() as broker, or start()")
         return self._cluster
 
     @property
@@ -80,6 +81,8 @@ class BrokerServer:
 
     def start(self) -> None:
         """Everything that can go wrong does so here; a broker that did not start holds nothing."""
+        if self.is_alive:
+            raise UsageError("the broker runs already")
         self.settings.check()
         loop = asyncio.new_event_loop()
         try:
@@ -131,7 +134,10 @@ class BrokerServer:
             if found is None:
                 cluster.create_topic(name, partitions)
             elif len(found.partitions) != partitions:
-                raise PreconditionFailed(f"there is a topic {name} already, with {len(found.partitions)} partitions")
+                raise PreconditionFailed(
+                    f"there is a topic {name} already, with {len(found.partitions)} partitions and not {partitions}: "
+                    "take what there is, or another directory"
+                )
 
         self.call(make)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.broker.cluster import everybody_may
-from bridge.broker.listeners import Listener, check_listeners
+from bridge.broker.listeners import Listener, check_listeners, check_ports
 from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST, release_named
 from bridge.coordinator.calls import Authorizer
@@ -23,10 +23,10 @@ LOOPBACK = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
 class TlsFiles:
     """PEM files: our certificate and key (in one file, or two), and whose certificates clients must have, if any."""
 
-    certificate: Path
-    key: Path | None = None
+    certificate: Path | str
+    key: Path | str | None = None
     key_password: str = field(default="", repr=False)
-    client_ca: Path | None = None
+    client_ca: Path | str | None = None
 
     def context(self) -> ssl.SSLContext:
         """``InvalidConfigException``: a file cannot be used."""
@@ -35,15 +35,22 @@ class TlsFiles:
         try:
             # Never None: OpenSSL would ask for the password on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")
-            if self.client_ca is not None:
-                context.load_verify_locations(self.client_ca)
-                context.verify_mode = ssl.CERT_REQUIRED
         except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-            raise InvalidConfigException(
-                f"{self.certificate}: no certificate with its key in PEM ({reason})"
-            ) from error
+            files = f"{self.certificate}" if self.key is None else f"{self.certificate} and {self.key}"
+            raise InvalidConfigException(f"{files}: no certificate with its key in PEM ({_reason(error)})") from error
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except (OSError, ValueError) as error:
+                raise InvalidConfigException(
+                    f"{self.client_ca}: no certificate of an authority in PEM ({_reason(error)})"
+                ) from error
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class BrokerSettings:
     may: Authorizer = everybody_may
 
     def check(self) -> None:
-        """``UsageError`` for what cannot be."""
+        """``UsageError`` for what cannot be, and for what would have no effect."""
         release_named(self.release)
         check_listeners(list(self.listeners))
         if not 1 <= self.nodes <= NODES_MAX:
@@ -78,6 +85,21 @@ class BrokerSettings:
             raise UsageError("a broker without a listener is of no use")
         for listener in self.listeners:
             if listener.has_tls and self.tls is None:
-                raise UsageError(f"listener {listener.name} speaks TLS and needs a certificate")
+                raise UsageError(
+                    f"listener {listener.name} speaks TLS and needs a certificate (--tls-certificate FILE)"
+                )
             if listener.has_sasl and not self.users:
-                raise UsageError(f"listener {listener.name} asks for a login, and there is no user who could")
+                raise UsageError(
+                    f"listener {listener.name} asks for a login, and there is no user who could (--users FILE)"
+                )
+        if self.users and not any(listener.has_sasl for listener in self.listeners):
+            raise UsageError(
+                "there are users, and no listener asks for a login: everybody could do everything. Take a listener "
+                "SASL_PLAINTEXT://HOST:PORT or SASL_SSL://HOST:PORT"
+            )
+        if self.tls is not None and not any(listener.has_tls for listener in self.listeners):
+            raise UsageError("there is a certificate, and no listener speaks TLS: take one SSL://HOST:PORT")
+        check_ports(self.listeners, self.nodes)
+        for key, value in self.properties.items():
+            if not isinstance(value, str):
+                raise UsageError(f"{key} is {value!r}: properties are text, as in server.properties")

@@ -11,21 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from zkconsumer.errors import UsageError, WorldError
 
 if TYPE_CHECKING:
+    from bridge.broker.server import BrokerServer
     from bridge.broker.settings import BrokerSettings, TlsFiles
 
 PORT = 9092
-TOPIC = re.compile(r"([a-zA-Z0-9._-]{1,249}):([1-9][0-9]{0,3})")
+TOPIC = re.compile(r"([a-zA-Z0-9._-]{1,249}):([1-9][0-9]{0,3}|10000)")
 LOOK_S = 0.5
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+RELEASES = "0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1, 2.8.2, 3.9.1, 4.1.1"
+"""Those that can be emulated, for the help: the table of the releases is loaded only when a broker starts."""
 
 HELLO = (
     "This is a development broker: Kafka's protocol in one process, no replication, no transactions. "
     "Do not keep data in it that you cannot lose."
 )
+
+
+class _Ended(BaseException):
+    """A signal came before the broker had started."""
+
 
 file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
 
@@ -51,7 +61,7 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
 )
 @click.option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),
     metavar="DIR",
     help="Keep everything in this directory; without it, in memory.",
 )
@@ -62,7 +72,9 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
     show_default=True,
     help="When records go to the disk: both survive kill -9, every-append a power cut too.",
 )
-@click.option("--emulate", metavar="RELEASE", help="Speak and behave as this release of Kafka.  [default: 3.9.1]")
+@click.option(
+    "--emulate", metavar="RELEASE", help=f"Speak and behave as Kafka {RELEASES}.  [default: 3.9.1]"
+)
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 100), help="How many, in this process.")
 @click.option("--node-id", default=0, show_default=True, type=click.IntRange(0), help="The id of the first node.")
 @click.option(
@@ -72,19 +84,28 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
 )
 @click.option("--partitions", type=click.IntRange(1, 10_000), help="num.partitions: of topics made when asked for.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME:PARTITIONS", help="Make it. May be given repeatedly.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of Kafka's server.properties.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of Kafka's server.properties. May be given repeatedly.",
+)
 @click.option("--users", type=file_option, metavar="FILE", help="Lines NAME=PASSWORD, for SASL PLAIN.")
 @click.option("--tls-certificate", type=file_option, metavar="FILE", help="PEM; with its key, or beside --tls-key.")
 @click.option("--tls-key", type=file_option, metavar="FILE", help="The key, if it is in a file of its own; PEM.")
 @click.option("--tls-client-ca", type=file_option, metavar="FILE", help="Clients need a certificate of this authority.")
-@click.option("-v", "--verbose", is_flag=True, help="Log what groups do.")
-def broker(**options: Any) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Log what groups do, and who is refused.")
+@click.pass_context
+def broker(context: click.Context, /, **options: Any) -> None:
     """Run a development broker: Kafka's protocol in one process, on files or in memory.
 
-    Prints bootstrap.servers once it answers, and ends on Ctrl-C, SIGTERM or SIGHUP.
+    Prints bootstrap.servers once it answers, and ends on Ctrl-C, SIGTERM or SIGHUP. Exit codes: 0 ended by a signal,
+    2 the call is wrong, 4 a port or the directory cannot be used, or a log is damaged.
     """
     from bridge.broker.server import BrokerServer
 
+    _check_call(context)
     level = logging.INFO if options["verbose"] else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.ERROR)
@@ -92,15 +113,20 @@ def broker(**options: Any) -> None:
     server = BrokerServer(_settings(options))
     ended = threading.Event()
     signals: list[int] = []
+    is_started = False
 
     def on_signal(number: int, _: object) -> None:
         signals.append(number)
         ended.set()
+        if not is_started and len(signals) == 1:
+            # A start may wait for ZooKeeper, or read a large log: whoever ends it does not wait for that.
+            raise _Ended
 
     before = {number: signal.signal(number, on_signal) for number in ENDING}
     try:
-        server.start()
         try:
+            server.start()
+            is_started = True
             for name, partitions in topics.items():
                 server.make_topic(name, partitions)
             click.echo(HELLO, err=True)
@@ -108,16 +134,34 @@ def broker(**options: Any) -> None:
             while not ended.wait(LOOK_S):
                 if not server.is_alive:
                     raise WorldError("the broker's thread has ended; the log says why")
-            click.echo(f"stopped by {signal.Signals(signals[0]).name}", err=True)
+        except _Ended:
+            pass
         finally:
             server.stop()
+        click.echo(f"stopped by {signal.Signals(signals[0]).name}", err=True)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _addresses(server: Any, listener: str) -> str:
-    return ",".join(f"{address.host}:{address.port}" for address in server.addresses(listener))
+def _check_call(context: click.Context) -> None:
+    """``UsageError``: two options say two things about one matter, and one of them would be passed over."""
+    options = context.params
+    given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if options["listeners"] and given & {"host", "port"}:
+        raise UsageError("--listener says where to listen: leave --host and --port out")
+    if not options["host"]:
+        raise UsageError("--host is empty; 0.0.0.0 listens on every address of this machine")
+    if options["data"] == "":
+        raise UsageError("--data is empty; leave it out to keep everything in memory")
+    if options["partitions"] is not None and any(text.startswith("num.partitions=") for text in options["settings"]):
+        raise UsageError("--partitions is num.partitions: give one of the two")
+
+
+def _addresses(server: BrokerServer, listener: str) -> str:
+    from bridge.broker.listeners import bootstrap_servers
+
+    return bootstrap_servers(server.addresses(listener))
 
 
 def _names(settings: BrokerSettings) -> list[str]:
@@ -144,7 +188,9 @@ def _settings(options: dict[str, Any]) -> BrokerSettings:
     listeners = [read_listener(text) for text in options["listeners"]]
     if not listeners:
         listeners = [Listener("PLAINTEXT", "PLAINTEXT", options["host"], options["port"])]
-    properties = dict(_pair(text, "--set KEY=VALUE") for text in options["settings"])
+    properties: dict[str, str] = {}
+    for text in options["settings"]:
+        _add(properties, text, f"{text!r} is not --set KEY=VALUE", "--set gives {} twice")
     if options["partitions"] is not None:
         properties["num.partitions"] = str(options["partitions"])
     return BrokerSettings(
@@ -152,7 +198,7 @@ def _settings(options: dict[str, Any]) -> BrokerSettings:
         nodes=options["nodes"],
         first_node_id=options["node_id"],
         listeners=tuple(with_advertised(listeners, list(options["advertised"]))),
-        data=options["data"],
+        data=None if options["data"] is None else Path(options["data"]),
         sync=SyncPolicy(options["sync"]),
         properties=properties,
         users=_users(options["users"]),
@@ -178,14 +224,25 @@ def _users(file: Path | None) -> dict[str, str]:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
-    return dict(_pair(line, f"a line of {file}: NAME=PASSWORD") for line in lines if line.strip())
+    users: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            where = f"line {number} of {file}"
+            # Never with the line itself: it may be a password.
+            _add(users, line, f"{where} is not NAME=PASSWORD", f"{where}: there is a user {{}} already")
+    if not users:
+        raise UsageError(f"{file} has no user: write lines NAME=PASSWORD")
+    return users
 
 
-def _pair(text: str, what: str) -> tuple[str, str]:
+def _add(pairs: dict[str, str], text: str, if_none: str, if_twice: str) -> None:
     name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise UsageError(f"this is not {what}" if "PASSWORD" in what else f"{text!r} is not {what}")
-    return name.strip(), value
+    name = name.strip()
+    if not equals or not name:
+        raise UsageError(if_none)
+    if name in pairs:
+        raise UsageError(if_twice.format(name))
+    pairs[name] = value
 
 
 def _topics(values: tuple[str, ...]) -> dict[str, int]:
@@ -193,6 +250,8 @@ def _topics(values: tuple[str, ...]) -> dict[str, int]:
     for value in values:
         match = TOPIC.fullmatch(value)
         if match is None or match[1] in (".", ".."):
-            raise UsageError(f"{value!r} is not NAME:PARTITIONS")
+            raise UsageError(f"{value!r} is not NAME:PARTITIONS, as in clicks:4; a topic has 1 to 10000 partitions")
+        if match[1] in found:
+            raise UsageError(f"--topic names {match[1]} twice")
         found[match[1]] = int(match[2])
     return found

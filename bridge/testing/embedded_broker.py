@@ -13,13 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from bridge.broker.apis.topics import PARTITIONS_MAX
 from bridge.broker.cluster import Cluster, everybody_may
-from bridge.broker.listeners import Listener, read_listener
+from bridge.broker.listeners import Listener, bootstrap_servers, read_listener
 from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST
 from bridge.broker.server import BrokerServer
 from bridge.broker.settings import BrokerSettings, TlsFiles
-from bridge.broker.topics import OFFSETS_TOPIC, Partition
+from bridge.broker.topics import OFFSETS_TOPIC, Partition, is_legal_name
 from bridge.coordinator.calls import Authorizer
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
@@ -48,7 +49,7 @@ class EmbeddedBroker:
         *,
         release: str = NEWEST,
         nodes: int = 1,
-        data: Path | None = None,
+        data: Path | str | None = None,
         sync: SyncPolicy = SyncPolicy.SYSTEM,
         listeners: Iterable[str] = ("PLAINTEXT://127.0.0.1:0",),
         properties: Mapping[str, str] | None = None,
@@ -58,13 +59,15 @@ class EmbeddedBroker:
         zk_store: Callable[[str, int], ZkStore] = KazooStore,
         may: Authorizer = everybody_may,
     ) -> None:
+        if isinstance(listeners, str):
+            raise UsageError(f"listeners is a list of them: [{listeners!r}]")
         read: tuple[Listener, ...] = tuple(map(read_listener, listeners))
         self._server = BrokerServer(
             BrokerSettings(
                 release=release,
                 nodes=nodes,
                 listeners=read,
-                data=data,
+                data=None if data is None else Path(data),
                 sync=sync,
                 properties={**QUICK, **(properties or {})},
                 users=users or {},
@@ -99,14 +102,18 @@ class EmbeddedBroker:
     @property
     def bootstrap(self) -> str:
         """The nodes as ``bootstrap.servers`` has them."""
-        return ",".join(f"{address.host}:{address.port}" for address in self.addresses())
+        return bootstrap_servers(self.addresses())
 
     def call(self, action: Callable[[Cluster], T]) -> T:
         """Run something on the broker's thread, for what has no method here."""
         return self._server.call(action)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Make a topic.  ``UsageError``: there is one of this name."""
+        """Make a topic.  ``UsageError``: there is one of this name, or none such can be."""
+        if not is_legal_name(topic):
+            raise UsageError(f"{topic!r}: a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise UsageError(f"{partitions} partitions; a topic has 1 to {PARTITIONS_MAX}")
 
         def create(cluster: Cluster) -> None:
             if cluster.topics.get(topic) is not None:
@@ -127,7 +134,14 @@ class EmbeddedBroker:
         self.call(delete)
 
     def append(self, topic: str, partition: int, values: Iterable[bytes]) -> int:
-        """Store records without keys; gives the end of the log.  Readers that wait are woken."""
+        """Store records without keys; gives the end of the log.  Readers that wait are woken.
+
+        ``UsageError``: there is no such partition, or a value is not ``bytes``.
+        """
+        values = list(values)
+        for value in values:
+            if not isinstance(value, bytes):
+                raise UsageError(f"{value!r} is no record: append takes a list of bytes, such as [b'a', b'b']")
 
         def append(cluster: Cluster) -> int:
             found = _partition(cluster, topic, partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import struct
 import time
@@ -350,11 +351,17 @@ def test_a_reader_that_keeps_up_never_counts_as_slow(protocol: str, secure: Embe
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_wrong_password_and_another_mechanism_are_refused(protocol: str, secure: EmbeddedBroker) -> None:
+def test_a_wrong_password_and_another_mechanism_are_refused(
+    protocol: str, secure: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     with pytest.raises(SaslAuthenticationException, match="Invalid username or password"):
         ask(secure, protocol, password="wrong")
     with pytest.raises(UnsupportedSaslMechanismException, match="PLAIN"):
         ask(secure, protocol, mechanism="SCRAM-SHA-256")
+    password, mechanism = (line for line in caplog.messages if line.startswith("login_refused"))
+    assert password.endswith(f"listener={protocol} why=Authentication failed: Invalid username or password")
+    assert mechanism.endswith("why=mechanism 'SCRAM-SHA-256'; there is PLAIN")
 
 
 def test_nothing_is_answered_before_the_login_but_versions(secure: EmbeddedBroker) -> None:

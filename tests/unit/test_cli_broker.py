@@ -15,10 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.broker.data_folder import DataFolder
-from bridge.broker.listeners import Listener, read_listener, with_advertised
-from bridge.commands.broker import broker
+from bridge.broker.listeners import Listener, bootstrap_servers, read_listener, with_advertised
+from bridge.broker.releases import RELEASES as FROM_OLD_TO_NEW
+from bridge.commands.broker import RELEASES, broker
 from zkconsumer.cli.main import Commands
 from zkconsumer.errors import PreconditionFailed, UsageError
+from zkconsumer.types import BrokerAddress
+
+TLS = Path(__file__).parent.parent / "data" / "tls"
 
 PROGRAM = (
     "import click; from zkconsumer.cli.main import Commands; from bridge.commands.broker import broker\n"
@@ -51,7 +55,7 @@ def start() -> Iterator[Start]:
 
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 20)[0], "it said nothing"
+    assert select.select([process.stdout], [], [], 60)[0], "it said nothing"
     return process.stdout.readline()
 
 
@@ -62,7 +66,7 @@ def test_it_tells_where_it_listens_and_ends_cleanly_on_a_signal(number: signal.S
     host, port = line.strip().removeprefix("bootstrap.servers=").split(":")
     socket.create_connection((host, int(port)), 5).close()
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert out == ""
     assert err.startswith("This is a development broker")
@@ -73,7 +77,7 @@ def test_a_port_in_use_is_a_precondition_that_names_the_port(start: Start) -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = start("--port", str(port))
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 4
     assert f"port {port} is in use" in err
 
@@ -82,7 +86,7 @@ def test_a_directory_in_use_is_a_precondition_that_names_the_process(start: Star
     folder = DataFolder(tmp_path / "data")
     try:
         process = start("--port", "0", "--data", tmp_path / "data")
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     finally:
         folder.release()
     assert process.returncode == 4
@@ -111,6 +115,22 @@ def test_a_directory_with_other_people_s_files_is_left_alone(tmp_path: Path) -> 
         (["--tls-key", __file__], "need a --tls-certificate"),
         (["--tls-certificate", __file__, "--listener", "SSL://127.0.0.1:0"], "no certificate with its key in PEM"),
         (["--port", "65535", "--nodes", "2"], "node 1 would need port 65536"),
+        (["--host", ""], "--host is empty; 0.0.0.0 listens on every address"),
+        (["--data", ""], "--data is empty; leave it out"),
+        (["--listener", "PLAINTEXT://:0", "--port", "9192"], "leave --host and --port out"),
+        (["--topic", "a:1", "--topic", "a:2"], "--topic names a twice"),
+        (["--topic", "a:10001"], "a topic has 1 to 10000 partitions"),
+        (["--set", "num.partitions=1", "--partitions", "2"], "give one of the two"),
+        (["--set", "num.partitions=1", "--set", "num.partitions=2"], "--set gives num.partitions twice"),
+        (["--port", "0", "--tls-certificate", str(TLS / "broker.pem")], "a certificate, and no listener speaks TLS"),
+        (
+            ["--listener", "SSL://:0", "--tls-certificate", str(TLS / "broker.pem"), "--tls-client-ca", __file__],
+            "test_cli_broker.py: no certificate of an authority in PEM",
+        ),
+        (
+            ["--nodes", "3", "--listener", "PLAINTEXT://127.0.0.1:9092", "--listener", "B=PLAINTEXT://:9094"],
+            "listener B of node 0 and listener PLAINTEXT of node 2 would both listen at port 9094",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(words: list[str], expected: str) -> None:
@@ -119,12 +139,43 @@ def test_what_cannot_be_is_refused_in_words(words: list[str], expected: str) -> 
     assert expected in str(result.exception)
 
 
-def test_a_wrong_line_in_the_users_file_is_not_quoted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("ann=secret1\nsecret2\n", "line 2 of {} is not NAME=PASSWORD"),
+        ("ann=secret1\n\nann=secret2\n", "line 3 of {}: there is a user ann already"),
+        ("\n", "{} has no user: write lines NAME=PASSWORD"),
+        ("ann=secret1\n", "there are users, and no listener asks for a login: everybody could do everything"),
+    ],
+)
+def test_users_that_cannot_be_are_refused_without_their_passwords(lines: str, expected: str, tmp_path: Path) -> None:
     users = tmp_path / "users"
-    users.write_text("ann=secret1\nsecret2\n")
-    result = CliRunner().invoke(broker, ["--users", str(users)])
+    users.write_text(lines)
+    result = CliRunner().invoke(broker, ["--port", "0", "--users", str(users)])
     assert isinstance(result.exception, UsageError)
+    assert expected.format(users) in str(result.exception)
     assert "secret" not in str(result.exception)
+
+
+def test_the_help_names_every_release() -> None:
+    assert RELEASES.split(", ") == list(FROM_OLD_TO_NEW)
+
+
+def test_a_signal_ends_a_start_that_waits_for_zookeeper(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        process = start("--port", "0", "--zookeeper", f"127.0.0.1:{mute.getsockname()[1]}")
+        mute.settimeout(60)
+        waiting, _ = mute.accept()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+        waiting.close()
+    assert process.returncode == 0
+    assert err.endswith("stopped by SIGTERM\n")
+
+
+def test_an_address_of_ipv6_is_told_as_clients_take_it() -> None:
+    addresses = [BrokerAddress(0, "::1", 9092), BrokerAddress(1, "127.0.0.1", 9093)]
+    assert bootstrap_servers(addresses) == "[::1]:9092,127.0.0.1:9093"
 
 
 def test_listeners_have_names_and_may_be_advertised_elsewhere() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
+
+SENTENCE_MAX = 200
+"""As long as what the list of commands says about one may be; click's own limit cuts sentences in the middle."""
 
 
 class LazyGroup(click.Group):
@@ -22,6 +25,17 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return load(self._later[cmd_name]) if cmd_name in self._later else super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.described(ctx)))
+
+    def described(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+        """Each command with its first sentence: the whole of it, on as many lines as it takes."""
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            assert command is not None, "it is in the list"
+            yield name, command.get_short_help_str(SENTENCE_MAX)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from zkconsumer.cli.lazy import LazyGroup, load
+from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
@@ -68,18 +68,14 @@ class Commands(LazyGroup):
         plug_in = _plug_ins().get(cmd_name)
         return None if plug_in is None else _loaded(plug_in)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(self._described()))
-
-    def _described(self) -> Iterator[tuple[str, str]]:
+    def described(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
         for name, command in COMMANDS.items():
             yield name, command.help
         for name, plug_in in sorted(_plug_ins().items()):
             if name in COMMANDS:
                 continue
             try:
-                yield name, _loaded(plug_in).get_short_help_str(80)
+                yield name, _loaded(plug_in).get_short_help_str(SENTENCE_MAX)
             except UsageError as error:
                 yield name, f"({error})"
 

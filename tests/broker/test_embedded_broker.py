@@ -1,0 +1,68 @@
+"""``EmbeddedBroker`` in the hands of somebody who gives it what it does not take: an error that says what it takes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.testing import EmbeddedBroker
+from zkconsumer.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(nodes=2) as started:
+        started.create_topic("clicks", partitions=4)
+        yield started
+
+
+CALLS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda b: b.create_topic("a b"), "'a b': a topic's name has 1 to 249 of the characters"),
+    (lambda b: b.create_topic("a", partitions=0), "0 partitions; a topic has 1 to 10000"),
+    (lambda b: b.create_topic("a", config={"retention.ms": "1"}), "retention.ms cannot be set here"),
+    (lambda b: b.append("clicks", 0, ["a"]), r"'a' is no record: append takes a list of bytes"),
+    (lambda b: b.append("clicks", 0, b"abc"), r"97 is no record: append takes a list of bytes"),
+    (lambda b: b.move_leader("clicks", 4, 1), "there is no partition clicks/4"),
+    (lambda b: b.move_leader("clicks", 0, 9), "there is no node 9; there are 0, 1"),
+    (lambda b: b.start(), "the broker runs already"),
+    (lambda b: EmbeddedBroker().bootstrap, "start the broker first"),
+    (lambda b: EmbeddedBroker(listeners="PLAINTEXT://127.0.0.1:0"), "listeners is a list of them"),
+    (lambda b: EmbeddedBroker(properties={"num.partitions": 3}).start(), "num.partitions is 3: properties are text"),  # type: ignore[dict-item]
+    (lambda b: EmbeddedBroker(users={"ann": "x"}).start(), "there are users, and no listener asks for a login"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), CALLS, ids=[words for _, words in CALLS])
+def test_what_cannot_be_is_refused_in_words(
+    call: Callable[[EmbeddedBroker], object], words: str, broker: EmbeddedBroker
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        call(broker)
+    assert broker.log_end("clicks", 0) == 0, "nothing was changed, and it still answers"
+
+
+def test_the_directory_may_be_given_as_text(tmp_path: Path) -> None:
+    with EmbeddedBroker(data=str(tmp_path)) as broker:
+        broker.create_topic("clicks")
+        broker.append("clicks", 0, [b"a"])
+    with EmbeddedBroker(data=tmp_path) as broker:
+        assert broker.log_end("clicks", 0) == 1
+
+
+def test_fifty_partitions_without_a_group_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def loaded() -> list[int]:
+        return [record.levelno for record in caplog.records if record.getMessage().startswith("partition_loaded")]
+
+    with EmbeddedBroker() as broker:
+        broker.call(lambda cluster: cluster.create_offsets_topic())
+        deadline = time.monotonic() + 10
+        while len(loaded()) < 50 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert loaded() == [logging.DEBUG] * 50
