@@ -83,10 +83,14 @@ class StopFetching:
 
 @dataclass(frozen=True, slots=True)
 class StartFetching:
-    """These are ours in this generation; where from is asked by ``FetchAsked``."""
+    """These are ours in this generation; where from is asked by ``FetchAsked``.
+
+    ``new``: those of them that came into being under our eyes (``newcomers``).
+    """
 
     partitions: frozenset[TopicPartition]
     generation: int
+    new: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

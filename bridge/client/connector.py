@@ -90,6 +90,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
                 drain_ms=config.rebalance_drain_timeout_ms,
                 listener_ms=config.rebalance_listener_timeout_ms,
                 positions_ms=config.rebalance_backoff_ms,
+                new_from_beginning=config.new_partitions_from_beginning,
             ),
         )
         spread = Spread(

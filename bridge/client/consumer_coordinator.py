@@ -75,10 +75,12 @@ class ConsumerCoordinator(ConsumerRebalance):
                 self.subscriptions.subscribe(topics, pattern)
             case ev.Unsubscribed():
                 self.subscriptions.unsubscribe()
+                self.newcomers.forget()
                 if self.exit is Exit.NONE:
                     self.exit = Exit.UNSUBSCRIBING
             case ev.MetadataUpdated():
                 self.subscriptions.metadata_updated(event)
+                self.newcomers.learnt(self.subscriptions.own_counts())
             case ev.Responded():
                 self._responded(event)
             case ev.Failed():

@@ -34,6 +34,7 @@ from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
 from bridge.client.group_member import JoinStep
 from bridge.client.hand_back import HandBack
 from bridge.client.leadership import Leadership
+from bridge.client.newcomers import Newcomers
 from bridge.client.positions import PositionsDesk
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import ZkConsumerError
@@ -74,6 +75,7 @@ class ConsumerRebalance(AbstractCoordinator):
         self.assignors = tuple(assignors)
         self.protocol = select_rebalance_protocol(self.assignors)
         self.subscriptions = SubscriptionState(self.outbox)
+        self.newcomers = Newcomers()
         self.positions = PositionsDesk(config, self.backoff, self.outbox)
         self.commits = Commits(self, self._commit_finished)
         self.leadership = Leadership(config, self.protocol, self.subscriptions, self.outbox)
@@ -145,6 +147,8 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def on_join_prepare(self) -> bool:
         """Give back what may not be kept while the group forms anew; whether that is through."""
+        if self.generation.is_lost:
+            self.newcomers.forget()
         if self.hand_back is None:
             self.hand_back = self.new_hand_back(self._to_give_back_first())
         if not self.hand_back.advance():
@@ -225,7 +229,8 @@ class ConsumerRebalance(AbstractCoordinator):
             return False
         self._taking_up = None
         if taking_up.added and not self.generation.is_lost and self.exit is Exit.NONE:
-            self.outbox.say(StartFetching(taking_up.added, self._owned_generation))
+            new = taking_up.added & self.newcomers.new
+            self.outbox.say(StartFetching(taking_up.added, self._owned_generation, new))
         self._callback_failed(taking_up.error)
         return True
 
@@ -258,6 +263,8 @@ class ConsumerRebalance(AbstractCoordinator):
         assigned = frozenset(taking_up.assignment.partitions)
         taking_up.added = assigned - self.assigned
         self.subscriptions.assigned = assigned
+        by_pattern = self.subscriptions.pattern is not None
+        self.newcomers.taken_up(assigned, self.subscriptions.own_counts(), by_pattern=by_pattern)
         self._owned_generation = generation
         self.positions.restart()
         taking_up.call = self.outbox.new_number()

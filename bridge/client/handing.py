@@ -51,11 +51,15 @@ class Wait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long each may take, in ms; ``positions``: the pause before the coordinator is asked for offsets again."""
+    """How long each may take, in ms; ``positions``: the pause before the coordinator is asked for offsets again.
+
+    ``new_from_beginning``: ``new.partitions.from.beginning``.
+    """
 
     drain_ms: int
     listener_ms: int
     positions_ms: int
+    new_from_beginning: bool
 
 
 class Handing:
@@ -84,6 +88,8 @@ class Handing:
         self._held: dict[TopicPartition, str] = {}
         """What is being worked on, and by which thread; what is on its way out included."""
         self._placing: dict[TopicPartition, str] = {}
+        self._new: frozenset[TopicPartition] = frozenset()
+        """What of them came into being while we were in the group."""
         self._generation = UNKNOWN
         self._asked: dict[int, frozenset[TopicPartition]] = {}
         self._questions = 0
@@ -152,6 +158,7 @@ class Handing:
         self._generation = command.generation
         threads = self._threads(command.partitions)
         self._placing.update({tp: str(threads[tp]) for tp in command.partitions if tp in threads})
+        self._new = (self._new & self._placing.keys()) | command.new
         self._ask()
         self._move(threads)
 
@@ -171,7 +178,7 @@ class Handing:
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
         self.holder.start_fetching(
             do.StartFetching(
-                {tp: UNKNOWN if stored is None else stored.offset for tp, stored in known.items()},
+                {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},
                 {tp: self._placing[tp] for tp in known},
                 {tp: Source.NEITHER if stored is None else Source.KAFKA for tp, stored in known.items()},
                 dict.fromkeys(known, self._generation),
@@ -181,6 +188,10 @@ class Handing:
             self._held[tp] = self._placing.pop(tp)
             self._stored[tp] = UNKNOWN if stored is None else stored.offset
         self._announce()
+
+    def _start(self, tp: TopicPartition) -> int:
+        """Where to read one from of which nothing is committed."""
+        return do.BEGINNING if self._limits.new_from_beginning and tp in self._new else UNKNOWN
 
     def _ask(self) -> None:
         on_its_way = frozenset[TopicPartition]().union(*self._asked.values())

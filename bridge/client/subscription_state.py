@@ -72,6 +72,13 @@ class SubscriptionState:
         """Topic -> how many partitions, of those that the group reads and that exist."""
         return {topic: self._counts[topic] for topic in sorted(self._group_topics) if topic in self._counts}
 
+    def own_counts(self) -> dict[str, int | None]:
+        """How many partitions the topics have that this member reads: 0 where there is none, None while unknown."""
+        return {
+            topic: self._counts.get(topic, 0 if self._is_all_known or topic in self._answered else None)
+            for topic in self.topics or ()
+        }
+
     def racks(self) -> dict[TopicPartition, frozenset[str]]:
         """Where the partitions of the snapshot have replicas, as the brokers said last."""
         return {tp: racks for tp, racks in self._racks.items() if tp.topic in self._group_topics}

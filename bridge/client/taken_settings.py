@@ -21,6 +21,7 @@ AS_EVERYWHERE = frozenset(
         "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "sasl.mechanism", "sasl.username",
         "sasl.password", "sasl.jaas.config", "sasl.kerberos.service.name", "rebalance.drain.timeout.ms",
         "rebalance.listener.timeout.ms", "health.socket", "zookeeper.sync.time.ms",
+        "new.partitions.from.beginning",
     }
 )  # fmt: skip
 """Keys that mean what they mean for a member that ZooKeeper keeps."""
@@ -70,7 +71,6 @@ NOT_TAKEN = {
     "rebalance.offsets.timeout.ms": _NO_OWNER_NODES,
     "rebalance.debounce.ms": "the coordinator says when the group forms anew",
     "roundrobin.compatibility": "`roundrobin` is that of Kafka's newer clients",
-    "new.partitions.from.beginning": "a new partition begins where `auto.offset.reset` says",
     "offsets.older.than.topic": "brokers delete the offsets of a topic with it",
 }
 """Key -> why it has no effect here."""

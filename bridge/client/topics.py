@@ -72,11 +72,14 @@ class GroupTopics:
     def _tell(self) -> None:
         if self._subscription is not None and self._subscription.is_filter:
             self._subscribe()
-        names = self._finder.all_topics() if self._needed is None else self._needed
+        if self._needed is None:
+            asked, names = None, frozenset(self._finder.all_topics())
+        else:
+            asked = names = frozenset(name for name in self._needed if self._finder.has_answer(name))
         found = {name: self._finder.partitions(name) for name in names}
         counts = {name: len(partitions) for name, partitions in found.items() if partitions}
         racks = {TopicPartition(name, number): on for name in counts for number, on in self._finder.racks(name).items()}
-        self._feed(MetadataUpdated(counts, self._needed, racks))
+        self._feed(MetadataUpdated(counts, asked, racks))
 
     def _subscribe(self) -> None:
         assert self._subscription is not None, "there is a subscription"

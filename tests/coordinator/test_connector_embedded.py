@@ -197,6 +197,23 @@ def test_a_filter_takes_up_a_topic_that_comes(broker: EmbeddedBroker, make: Make
         connector.create_message_streams({"t": 1})
 
 
+@pytest.mark.parametrize("from_beginning", [True, False])
+def test_what_comes_into_being_while_we_are_there_is_read_from_its_beginning_also_with_largest(
+    broker: EmbeddedBroker, make: Make, from_beginning: bool
+) -> None:
+    fill(broker)
+    connector = make(auto_offset_reset="largest", new_partitions_from_beginning=from_beginning)
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t|new.*"))
+    broker.create_topic("new-1", 1)
+    broker.append("new-1", 0, [b"before it was ours"])
+    at = TopicPartition("new-1", 0)
+    start = 0 if from_beginning else 1
+    wait_until(lambda: at in connector.positions and connector.positions[at].offset == start, "where it begins")
+    wait_until(lambda: len(connector.assignment) == 5, "all of it")
+    broker.append("new-1", 0, [b"after"])
+    assert read_until(stream, 2 - start) == [(0, 0), (0, 1)][start:]
+
+
 class Listener:
     """Writes its calls down, and commits what is given back."""
 

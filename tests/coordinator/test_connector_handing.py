@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from zkconsumer.core.stores import Source
 from zkconsumer.core.view import STATIC, Subscription
 from zkconsumer.types import TopicPartition
 
-LIMITS = Limits(drain_ms=2_000, listener_ms=5_000, positions_ms=100)
+LIMITS = Limits(drain_ms=2_000, listener_ms=5_000, positions_ms=100, new_from_beginning=True)
 
 
 def tps(*numbers: int) -> frozenset[TopicPartition]:
@@ -32,14 +33,14 @@ def ordered(*numbers: int) -> tuple[TopicPartition, ...]:
 class World:
     """Holder, machine, listener, observer and clock of one ``Handing``; ``said`` is what it did, in order."""
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, limits: Limits = LIMITS, threads: int = 1) -> None:
         self.said: list[Any] = []
         self.waits: dict[Wait, int] = {}
         self.shares = 0
         self.listener: object | None = None
         self.handing = Handing(
             Spread("m", "range", exclude_internal_topics=True),
-            LIMITS,
+            limits,
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self.said.append,
@@ -93,6 +94,17 @@ def test_partitions_are_read_from_what_is_committed_and_the_rest_by_the_reset_po
     assert set(started.epochs.values()) == {1}
     assert share == "share"
     assert world.shares == 1
+
+
+@pytest.mark.parametrize("from_beginning", [True, False])
+def test_what_is_new_and_has_no_offset_is_read_from_its_beginning(from_beginning: bool) -> None:
+    world = World(replace(LIMITS, new_from_beginning=from_beginning))
+    world.handing.start_fetching(cmd.StartFetching(tps(0, 1, 2), 2, new=tps(1, 2)))
+    [asked] = world.taken()
+    world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 2): cev.Offset(7)}))
+    [started, _] = world.taken()
+    start = do.BEGINNING if from_beginning else -1
+    assert [started.positions[tp] for tp in ordered(0, 1, 2)] == [-1, start, 7]
 
 
 def test_positions_that_cannot_be_told_are_asked_for_again_after_a_pause() -> None:

@@ -147,6 +147,11 @@ class TopicFinder:
             known = self._known.get(topic)
             return None if known is None else known.partitions
 
+    def has_answer(self, topic: str) -> bool:
+        """Whether brokers have answered what they know of this topic; one that is missing may not have been asked."""
+        with self._changed:
+            return topic in self._known
+
     def racks(self, topic: str) -> Mapping[int, frozenset[str]]:
         """Partition -> the racks of its replicas, by the latest answer; empty where brokers have none."""
         with self._changed:

@@ -159,8 +159,8 @@ def show(command: do.Command) -> str:
             return f"call {callback.value} {_show(partitions)}".rstrip()
         case do.StopFetching(partitions):
             return f"stop {_show(partitions)}"
-        case do.StartFetching(partitions, generation):
-            return f"start {_show(partitions)} in generation {generation}"
+        case do.StartFetching(partitions, generation, new):
+            return f"start {_show(partitions)} in generation {generation}{f', new {_show(new)}' if new else ''}"
         case do.CollectPositions():
             return "collect positions"
         case do.CommitDone(_, error, refused):
