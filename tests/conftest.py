@@ -9,4 +9,5 @@ pytest_plugins = [
     "tests.fix_secured_zookeeper",
     "tests.fix_spark",
     "tests.fix_spark_clusters",
+    "tests.migration.fix_seat",
 ]

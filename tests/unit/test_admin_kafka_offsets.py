@@ -8,6 +8,7 @@ import pytest
 
 from tests.fix_admin import doors
 from zkconsumer.admin import kafka_offsets as module
+from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
@@ -86,7 +87,7 @@ def test_a_coordinator_that_is_never_ready_is_given_up(desk: Desk) -> None:
     desk.cluster.inject(GroupError("g1", 14), api=OFFSET_FETCH, times=None)
     with pytest.raises(KafkaException, match=r"g1 has no coordinator that answers \(COORDINATOR_LOAD_IN_PROGRESS"):
         desk.read()
-    assert len(desk.pauses) == module.TRIES_MAX - 1
+    assert len(desk.pauses) == Patience().tries_max - 1
 
 
 def test_a_right_that_is_missing_is_no_reason_to_wait(desk: Desk) -> None:
@@ -101,7 +102,7 @@ def test_no_broker_at_all_is_told_soon(desk: Desk) -> None:
         desk.cluster.stop_broker(broker_id)
     with pytest.raises(BrokerUnreachable):
         desk.read()
-    assert len(desk.pauses) == module.UNREACHABLE_MAX - 1
+    assert len(desk.pauses) == Patience().unreachable_max - 1
 
 
 def test_a_commit_whose_answer_is_lost_is_sent_again(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""A group's offsets in Kafka's own store, read and written by a tool: the coordinator is found, and found again.
+"""A group's offsets in Kafka's own store, read and written by a tool, over a ``CoordinatorLine``.
 
 Nothing is asked of a cluster that has no ``__consumer_offsets`` yet: the first question about a group makes that
 topic, and a tool that only looks must not.
@@ -14,13 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
+from zkconsumer.admin.coordinator_line import CoordinatorLine, Patience
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import chunks
 from zkconsumer.admin.stores import members_of, words_of_members
-from zkconsumer.base.threads import StopSignal
-from zkconsumer.errors import BrokerUnreachable, KafkaException
-from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, BrokerError, ErrorCode
+from zkconsumer.errors import KafkaException
+from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
 from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
 from zkconsumer.kafka.group_offsets import (
     MOVED,
@@ -44,20 +44,12 @@ if TYPE_CHECKING:
     from zkconsumer.admin.stores import WriteReport
     from zkconsumer.kafka.connection import Connection
     from zkconsumer.kafka.versions import ApiRanges
-    from zkconsumer.types import BrokerAddress
 
 COMMITS_MAX = 1_000
 """Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""
 
 FETCHES_MAX = 5_000
 """Partitions in one question."""
-
-TRIES_MAX = 8
-"""How often a coordinator is asked that loads its offsets, or moves; one that cannot even be found is looked for
-``coordinators.TRIES_MAX`` times each, so it takes 20 seconds at most."""
-
-UNREACHABLE_MAX = 3
-"""How often a broker may not answer meanwhile."""
 
 T = TypeVar("T")
 
@@ -69,11 +61,16 @@ class KafkaStore:
     (before 0.8.2) or refuse.
     """
 
-    def __init__(self, session: AdminSession, group: str, pause: Callable[[int], object] | None = None) -> None:
+    def __init__(
+        self,
+        session: AdminSession,
+        group: str,
+        pause: Callable[[int], object] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self._session = session
         self._group = paths.check_group(group)
-        self._pause = pause or StopSignal().wait
-        self._coordinator: BrokerAddress | None = None
+        self._line = CoordinatorLine(session, group, pause, patience)
 
     def exists(self) -> bool:
         """Whether this cluster has an offset store at all; asks whoever has the topics."""
@@ -197,34 +194,7 @@ class KafkaStore:
 
     def _settled(self, question: Callable[[Connection, ApiRanges], T]) -> T:
         """The coordinator's answer that is none of "not me" and "not yet"."""
-        error: ErrorCode | None = None
-        unreachable = 0
-        for attempt in range(TRIES_MAX):
-            if attempt:
-                self._pause(RETRY_PAUSE_MS)
-            try:
-                if self._coordinator is None:
-                    self._coordinator = coordinator_of(self._session.brokers, self._group, self._pause)
-                answer = self._session.brokers.ask(self._coordinator, question)
-            except BrokerError as refused:
-                if refused.code not in MOVED | WAIT:
-                    raise
-                if refused.code in MOVED:
-                    self._coordinator = None
-                error = refused.code
-                continue
-            except BrokerUnreachable:
-                self._coordinator = None
-                unreachable += 1
-                if unreachable == UNREACHABLE_MAX:
-                    raise
-                continue
-            error = _passing_error(answer)
-            if error is None:
-                return answer
-            if error in MOVED:
-                self._coordinator = None
-        raise KafkaException(f"group {self._group} has no coordinator that answers ({error}): look at {OFFSETS_TOPIC}")
+        return self._line.ask(question, _passing_error)
 
     def _all_partitions(self) -> list[TopicPartition]:
         return [

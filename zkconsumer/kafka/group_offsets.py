@@ -31,6 +31,7 @@ from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_DELE
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from zkconsumer.wire.schemas.offset_commit import (
+    NO_GENERATION,
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -74,6 +75,19 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = NO_EPOCH
     commit_timestamp_ms: int = -1
 
+
+class Committer(NamedTuple):
+    """Who commits: a member of the group in one generation; the defaults are somebody who is no member.
+
+    ``instance_id``: of a static member, at brokers from 2.3 on.
+    """
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+NO_MEMBER = Committer()
 
 Stored: TypeAlias = OffsetAndMetadata | ErrorCode | None
 """What is stored for one partition; None: nothing; or why it was not told."""
@@ -195,16 +209,24 @@ def commit_offsets(
     group: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_ms: int,
+    committer: Committer = NO_MEMBER,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Store these offsets, as somebody who is no member of a modern group; what became of each.
+    """Store these offsets; what became of each.
 
-    Error 25 for all of them: a modern group of this name is alive, and only its members may commit.  12: the note is
-    longer than the broker allows (4096 characters as shipped).  3: there is no such topic.  Errors of the whole group
+    Error 25 for all of them: a modern group of this name is alive, and only its members may commit; or the committer
+    is none of them any more.  22 and 27: it is not in this generation.  12: the note is longer than the broker allows
+    (4096 characters as shipped).  3: there is no such topic.  28: too much for one commit.  Errors of the whole group
     (``MOVED``, ``WAIT``) stand beside every partition.  How long the offsets are kept is the broker's matter.  Raises
     as ``fetch_offsets`` does; after an error of the connection nobody knows whether they were stored.
     """
     version = ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
-    body = OffsetCommitRequest(group_id=group, topics=commit_rows(offsets))
+    body = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=committer.generation_id,
+        member_id=committer.member_id,
+        group_instance_id=committer.instance_id,
+        topics=commit_rows(offsets),
+    )
     response = connection.request(OFFSET_COMMIT, version, body, timeout_ms)
     answered = commit_answered(response)
     missing = [tp for tp in offsets if tp not in answered]

@@ -1,0 +1,97 @@
+"""The steps about the modern group: nobody is in it, the seat is taken, the seat is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+
+if TYPE_CHECKING:
+    from bridge.migration.seat import Seat
+
+
+@dataclass
+class NoModernMembers:
+    """Nobody but a seat of this migration is in the modern group; waited for."""
+
+    seat: Seat
+    name: str = "nobody is in the modern group"
+    changes: bool = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"wait until the modern group {self.seat.group} has no members"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        found = self.seat.look()
+        return Waiting(f"{found.names} to leave the modern group") if found.others else Done()
+
+    def do(self) -> None:
+        """Never called: one waits for others."""
+        raise AssertionError("there is nothing to do but to wait")
+
+
+@dataclass
+class TakeSeat:
+    """We sit in the modern group (K5).
+
+    ``has_sat``: the control znode says that the seat was taken before.  Then a member of somebody else is an
+    interference and ends the run (exit code 5), while before it is only waited for.
+    """
+
+    seat: Seat
+    has_sat: bool
+    name: str = "take the seat in the modern group"
+    changes: bool = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"join the modern group {self.seat.group} as {self.seat.name}, so that nobody else can join or commit"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        try:
+            if self.seat.sitting is not None:
+                self.seat.beat()
+                return Done()
+            found = self.seat.look()
+        except (VerificationFailed, PartlyDone) as error:
+            return Refused(error)
+        if not found.others:
+            return Todo()
+        if not self.has_sat:
+            return Waiting(f"{found.names} to leave the modern group")
+        return Refused(
+            VerificationFailed(
+                f"the seat in group {self.seat.group} ended, and {found.names} came since: stop it, and find out who "
+                "started it; then run the same command again: it compares every offset before it goes on"
+            )
+        )
+
+    def do(self) -> None:
+        """See ``Step``."""
+        self.seat.sit()
+
+
+@dataclass
+class LeaveSeat:
+    """No seat of this migration is in the modern group."""
+
+    seat: Seat
+    name: str = "leave the seat in the modern group"
+    changes: bool = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"leave the modern group {self.seat.group}, so that others can join"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        return Todo() if self.seat.look().ours else Done()
+
+    def do(self) -> None:
+        """See ``Step``."""
+        self.seat.leave()

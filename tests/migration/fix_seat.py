@@ -1,0 +1,160 @@
+"""A broker with groups and a fake ZooKeeper, a tool's session on both, and a network that can be cut at every write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bridge.broker.releases import RELEASES as RELEASES_PLAYED
+from bridge.migration.seat import Seat
+from bridge.testing import EmbeddedBroker
+from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.base.threads import live_threads
+from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.kafka import versions
+from zkconsumer.kafka.connection import BlockingConnection, Connection
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.testing.world import ADDRESS
+from zkconsumer.wire.schemas import JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP, Api
+from zkconsumer.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
+
+GROUP = "g"
+MIGRATION = "m-1"
+DYNAMIC = "-dynamic"
+RELEASES = [*RELEASES_PLAYED, f"2.8.2{DYNAMIC}", f"4.1.1{DYNAMIC}"]
+"""Of brokers that have a coordinator.  ``-dynamic``: it refuses static members (error 35), as one does whose
+``inter.broker.protocol.version`` is older than 2.3, and gives member ids in two steps (KIP-394)."""
+FAILURES = [(number, where) for number in range(9) for where in ("before", "behind")]
+"""More writes than a seat ever makes, and where each of them may fail."""
+
+WRITES = (JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, OFFSET_COMMIT)
+
+
+class Killed(BaseException):
+    """The process of the migrator is no more."""
+
+
+@dataclass
+class Network:
+    """What stands between the migrator and the brokers.
+
+    ``cut``: the number of the write (from 0) at which the process dies, and whether ``before`` it is sent or
+    ``behind`` it (carried out, nothing heard).  ``drop``: the same, but only the connection breaks.  ``is_away``:
+    nobody answers any more.  ``refuses_static``: see ``RELEASES``.  ``writes``: what was sent.
+    """
+
+    cut: tuple[int, str] | None = None
+    drop: tuple[int, str] | None = None
+    is_away: bool = False
+    writes: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    refuses_static: bool = False
+
+    def connect(self, host: str, port: int, **how: Any) -> Connection:
+        return Cable(self, host, port, **how)
+
+
+class Cable(BlockingConnection):
+    """A connection on this network."""
+
+    def __init__(self, network: Network, host: str, port: int, **how: Any) -> None:
+        super().__init__(host, port, **how)
+        self._network = network
+
+    def request(self, api: Api[Any, Any], version: int, body: Any, timeout_ms: int, **how: Any) -> Any:
+        network = self._network
+        network.asked.append(api.name)
+        if network.refuses_static and isinstance(body, JoinGroupRequest) and body.group_instance_id is not None:
+            return JoinGroupResponse(error_code=35)
+        if api not in WRITES:
+            return super().request(api, version, body, timeout_ms, **how)
+        number = len(network.writes)
+        network.writes.append(api.name)
+        self._fail(number, "before")
+        answer = super().request(api, version, body, timeout_ms, **how)
+        self._fail(number, "behind")
+        return answer
+
+    def send(self, api: Api[Any, Any], version: int, body: Any, timeout_ms: int, **how: Any) -> Any:
+        if self._network.is_away:
+            raise BrokerUnreachable(f"{self}: nobody is there")
+        return super().send(api, version, body, timeout_ms, **how)
+
+    def _fail(self, number: int, where: str) -> None:
+        if self._network.cut == (number, where):
+            raise Killed
+        if self._network.drop == (number, where):
+            raise BrokerUnreachable(f"{self}: the connection broke")
+
+
+@dataclass
+class Desk:
+    """What a test has in hand.  ``pauses`` are not waited for; the clock moves instead."""
+
+    broker: EmbeddedBroker
+    zookeeper: FakeZooKeeper
+    clock: ManualClock
+    release: str
+    has_static: bool
+    pauses: list[int] = field(default_factory=list)
+    on_pause: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def process(self, network: Network | None = None) -> Iterator[AdminSession]:
+        """A process of the migrator, until it ends or is killed."""
+        store = lambda connect, timeout_ms: FakeZkStore(self.zookeeper, "", timeout_ms, None)  # noqa: E731
+        network = network or Network()
+        network.refuses_static = not self.has_static
+        doors = Doors(store, network.connect, self.clock)
+        with AdminSession.open(ADDRESS, None, doors) as session:
+            yield session
+
+    def seat(self, session: AdminSession, migration_id: str = MIGRATION, group: str = GROUP) -> Seat:
+        return Seat(session, group, migration_id, ["t"], pause=self.pause, patience=Patience(at_least_ms=60_000))
+
+    def pause(self, ms: int) -> None:
+        assert len(self.pauses) < 1_000, "it waits for ever"
+        self.pauses.append(ms)
+        self.clock.move(ms)
+        self.on_pause()
+
+
+MakeDesk = Callable[..., Desk]
+
+
+@pytest.fixture
+def make_desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDesk]:
+    """Makes desks; at the end nothing runs any more."""
+    monkeypatch.setattr(versions, "SILENCE_MS", 20)  # what a broker of 0.9 costs each process
+    before = live_threads()
+    with ExitStack() as stack:
+
+        def make(release: str = "3.9.1", *, partitions: int = 4, nodes: int = 1, **how: Any) -> Desk:
+            has_static = not release.endswith(DYNAMIC)
+            release = release.removesuffix(DYNAMIC)
+            zookeeper = FakeZooKeeper(delivery="thread")
+            stack.callback(zookeeper.stop)
+            store = lambda connect, timeout_ms: FakeZkStore(zookeeper, "", timeout_ms, None)  # noqa: E731
+            properties = {"offsets.topic.num.partitions": "2", **how.pop("properties", {})}
+            made = EmbeddedBroker(
+                release=release, nodes=nodes, properties=properties, zookeeper=ADDRESS, zk_store=store, **how
+            )
+            broker = stack.enter_context(made)
+            broker.create_topic("t", partitions)
+            return Desk(broker, zookeeper, ManualClock(), release, has_static)
+
+        yield make
+    assert live_threads() == before
+
+
+@pytest.fixture
+def desk(make_desk: MakeDesk) -> Desk:
+    """The newest broker that speaks to everybody."""
+    return make_desk()

@@ -1,0 +1,327 @@
+"""The seat in the modern group: taken, held, lost, taken back and left, on brokers of every age."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.seat import Seat
+from bridge.migration.seat_rules import subscription_of
+from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
+from bridge.migration.step import Done, Refused, Todo, Waiting
+from tests.broker.fix_talk import Talk
+from tests.migration.fix_seat import FAILURES, GROUP, RELEASES, Desk, Killed, MakeDesk, Network
+from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.consumer_protocol import decode_subscription
+from zkconsumer.wire.schemas import LEAVE_GROUP, SYNC_GROUP
+from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
+from zkconsumer.wire.schemas.sync_group import SyncGroupRequest
+
+T0 = TopicPartition("t", 0)
+HAS_STATIC = {"2.8.2", "3.9.1", "4.1.1"}
+SESSIONS_MS = {"0.9.0.1": 30_000} | dict.fromkeys(["0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1"], 300_000)
+
+
+def talk(desk: Desk, client_id: str = "stock") -> Talk:
+    return Talk(desk.broker.addresses()[0], client_id)
+
+
+def join_as_stock(desk: Desk) -> tuple[Talk, int, str]:
+    """A stock member that is in the group; its connection, generation and member id."""
+    stock = talk(desk)
+    while stock.find_coordinator(GROUP, version=0).error_code:
+        pass
+    joined = stock.join(GROUP, version=old(desk.release))
+    assert joined.error_code == 0
+    stock.ask(
+        SYNC_GROUP, 0, SyncGroupRequest(group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id)
+    )
+    return stock, joined.generation_id, joined.member_id
+
+
+def leave(desk: Desk, member: str) -> None:
+    with talk(desk) as stock:
+        assert stock.ask(LEAVE_GROUP, 0, LeaveGroupRequest(group_id=GROUP, member_id=member)).error_code == 0
+
+
+def old(release: str) -> int:
+    """The lowest version of JoinGroup, OffsetCommit (and Kafka's own store) that the broker speaks."""
+    return 2 if release.startswith("4.") else 0
+
+
+def committed(desk: Desk, partition: int = 0) -> int:
+    with talk(desk) as stock:
+        return stock.committed(GROUP, "t", partition, version=1)[0]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, release: str) -> None:
+    desk = make_desk(release)
+    with desk.process() as session, talk(desk) as stock:
+        seat = desk.seat(session)
+        seat.sit()
+        assert seat.sitting is not None
+        assert seat.sitting.config.session_timeout_ms == SESSIONS_MS.get(desk.release, 1_800_000)
+        assert seat.sitting.config.group_instance_id == (seat.name if release in HAS_STATIC else None)
+        assert stock.join(GROUP, version=old(release)).error_code == 23
+        assert stock.commit(GROUP, "t", 0, 5, version=2) == 25, "a simple commit, a stock reset"
+        assert {code.code for code in seat.commit({T0: OffsetAndMetadata(42, "mine")}).values()} == {0}
+        seat.beat()
+        seat.leave()
+        assert committed(desk) == 42
+        assert stock.commit(GROUP, "t", 0, 43, version=2) == 0, "the group is free again"
+        assert committed(desk) == 43
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_run_that_was_killed_finds_its_seat_again(make_desk: MakeDesk, release: str) -> None:
+    desk = make_desk(release)
+    with desk.process() as session:
+        desk.seat(session).sit()
+    with desk.process() as session, talk(desk) as stock:
+        seat = desk.seat(session)
+        assert TakeSeat(seat, has_sat=True).check() == Todo()
+        seat.sit()
+        assert len(seat.look().ours) == 1, "taken back, and no second member made"
+        assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}
+        assert stock.join(GROUP, version=old(release)).error_code == 23
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_killed_at_any_write_the_next_run_sits_and_leaves(make_desk: MakeDesk, release: str) -> None:
+    """S15 for the seat: at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
+    desk = make_desk(release)
+    for cut in FAILURES:
+        group = f"g-{cut[0]}-{cut[1]}"
+        with desk.process(Network(cut=cut)) as session, suppress(Killed):
+            seat = desk.seat(session, group=group)
+            seat.sit()
+            seat.leave()
+            break
+        with desk.process() as session:
+            seat = desk.seat(session, group=group)
+            seat.sit()
+            assert len(seat.look().ours) == 1, cut
+            assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}, cut
+            seat.leave()
+            assert LeaveSeat(seat).check() == Done(), cut
+    assert 3 <= cut[0] <= 5, "so many writes are made"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_answer_that_is_lost_makes_no_second_member(make_desk: MakeDesk, release: str) -> None:
+    desk = make_desk(release)
+    for drop in FAILURES[:10]:
+        with desk.process(Network(drop=drop)) as session:
+            seat = desk.seat(session, group=f"g-{drop[0]}-{drop[1]}")
+            seat.sit()
+            assert len(seat.look().ours) == 1, drop
+            seat.beat()
+            seat.leave()
+            assert not seat.look().ours, drop
+
+
+def test_the_seat_of_another_migration_is_somebody_else(desk: Desk) -> None:
+    with desk.process() as one, desk.process() as two:
+        desk.seat(one).sit()
+        other = desk.seat(two, "m-2")
+        assert TakeSeat(other, has_sat=False).check() == Waiting(
+            "zkconsumer-m-1 (zkconsumer-m-1, /127.0.0.1) to leave the modern group"
+        )
+        with pytest.raises(VerificationFailed, match=r"seat in group g is not free: zkconsumer-m-1 .* is alive there"):
+            other.sit()
+
+
+def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_ended_it_is_an_interference(
+    desk: Desk,
+) -> None:
+    stock, _, member = join_as_stock(desk)
+    with stock, desk.process() as session:
+        seat = desk.seat(session)
+        named = f"{member} (stock, /127.0.0.1)"
+        assert NoModernMembers(seat).check() == Waiting(f"{named} to leave the modern group")
+        assert TakeSeat(seat, has_sat=False).check() == Waiting(f"{named} to leave the modern group")
+        refused = TakeSeat(seat, has_sat=True).check()
+        assert isinstance(refused, Refused)
+        assert "came since: stop it" in str(refused.error)
+        assert getattr(refused.error, "exit_code", None) == 5
+
+
+def expire(desk: Desk, seat: Seat) -> None:
+    """The session of the seat ends; so the coordinator sees it."""
+    sitting = seat.sitting
+    with desk.process() as session:
+        desk.seat(session).leave()
+    seat.sitting = sitting
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release: str) -> None:
+    desk = make_desk(release)
+    with desk.process() as session:
+        seat = desk.seat(session)
+        seat.sit()
+        for lose in (seat.beat, lambda: seat.commit({T0: OffsetAndMetadata(1)})):
+            expire(desk, seat)
+            stock, generation, member = join_as_stock(desk)
+            with stock:
+                with pytest.raises(
+                    VerificationFailed, match=r"stock, /127\.0\.0\.1.* is alive there and may commit"
+                ) as it:
+                    lose()
+                assert it.value.exit_code == 5
+                assert member in str(it.value)
+                assert seat.sitting is None
+                assert stock.commit(GROUP, "t", 0, 7, generation, member, version=2) == 0, "it was not disturbed"
+            leave(desk, member)
+            seat.sit()
+
+
+def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: Desk) -> None:
+    with desk.process() as session:
+        seat = desk.seat(session)
+        seat.sit()
+        expire(desk, seat)
+        with pytest.raises(PartlyDone, match=r"nobody is in the group: the session ended.*compares every offset"):
+            seat.beat()
+        seat.sit()
+        seat.beat()
+
+
+def test_two_runs_of_one_migration_cannot_both_sit(desk: Desk) -> None:
+    with desk.process() as one, desk.process() as two:
+        first, second = desk.seat(one), desk.seat(two)
+        first.sit()
+        second.sit()
+        with pytest.raises(VerificationFailed, match="another run of this migration sits there now"):
+            first.commit({T0: OffsetAndMetadata(1)})
+        second.beat()
+
+
+@pytest.mark.parametrize("loading_ms", [0, 300])
+def test_a_coordinator_that_moves_is_found_again(make_desk: MakeDesk, loading_ms: int) -> None:
+    desk = make_desk(nodes=2)
+    desk.on_pause = lambda: time.sleep(0.05)
+    with desk.process() as session:
+        seat = desk.seat(session)
+        seat.sit()
+        for node in (1, 0, 1):
+            desk.broker.move_coordinator(GROUP, node, loading_ms=loading_ms)
+            seat.beat()
+            desk.broker.move_coordinator(GROUP, 1 - node, loading_ms=loading_ms)
+            assert {code.code for code in seat.commit({T0: OffsetAndMetadata(node)}).values()} == {0}
+        desk.broker.move_coordinator(GROUP, None)
+        desk.on_pause = lambda: desk.broker.move_coordinator(GROUP, 0) if len(desk.pauses) > 20 else None
+        desk.pauses.clear()
+        seat.beat()
+        assert len(desk.pauses) > 20
+
+
+@pytest.mark.parametrize("at", ["sit", "beat", "commit", "leave"])
+def test_brokers_that_are_away_for_a_while_are_waited_for(desk: Desk, at: str) -> None:
+    network = Network()
+    with desk.process(network) as session:
+        seat = desk.seat(session)
+        if at != "sit":
+            seat.sit()
+        network.is_away, gone_at_ms = True, desk.clock.now_ms()
+
+        def come_back() -> None:
+            network.is_away = desk.clock.now_ms() < gone_at_ms + 50_000
+
+        desk.on_pause = come_back
+        {
+            "sit": seat.sit,
+            "beat": seat.beat,
+            "commit": lambda: seat.commit({T0: OffsetAndMetadata(1)}),
+            "leave": seat.leave,
+        }[at]()
+        assert desk.clock.now_ms() - gone_at_ms >= 50_000
+        network.is_away, desk.on_pause = True, lambda: None
+        begun_ms = desk.clock.now_ms()
+        with pytest.raises((PartlyDone, BrokerUnreachable)):
+            seat.leave()
+        assert 60_000 <= desk.clock.now_ms() - begun_ms < 130_000, "not for ever"
+
+
+def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(desk: Desk) -> None:
+    with desk.process() as session:
+        seat = desk.seat(session)
+        seat.sit()
+        desk.broker.move_coordinator(GROUP, None)
+        desk.broker.move_coordinator(GROUP, 0)
+        seat.beat()
+        assert TakeSeat(seat, has_sat=True).check() == Done()
+
+
+def test_it_beats_when_it_is_due_and_not_before(desk: Desk) -> None:
+    network = Network()
+    with desk.process(network) as session:
+        seat = desk.seat(session)
+        seat.beat_if_due()
+        seat.sit()
+        seat.beat_if_due()
+        assert "Heartbeat" not in network.asked
+        assert seat.sitting is not None
+        assert seat.sitting.until_ms == desk.clock.now_ms() + 1_800_000
+        desk.clock.move(3_000)
+        seat.beat_if_due()
+        seat.beat_if_due()
+        assert network.asked.count("Heartbeat") == 1
+        assert seat.sitting.until_ms == desk.clock.now_ms() + 1_800_000
+
+
+def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_desk: MakeDesk) -> None:
+    desk = make_desk(properties={"group.max.session.timeout.ms": "20000"})
+    with (
+        desk.process() as session,
+        pytest.raises(PartlyDone, match=r"raise their group\.max.session.timeout\.ms to 300"),
+    ):
+        desk.seat(session).sit()
+
+
+def test_a_shorter_session_is_asked_for_where_the_longest_is_refused(make_desk: MakeDesk) -> None:
+    desk = make_desk(properties={"group.max.session.timeout.ms": "60000"})
+    with desk.process() as session:
+        seat = desk.seat(session)
+        seat.sit()
+        assert seat.sitting is not None
+        assert seat.sitting.config.session_timeout_ms == 30_000
+
+
+def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_desk: MakeDesk) -> None:
+    allowed = [True]
+
+    def may(principal: str, operation: object, resource: str, name: str) -> bool:
+        return allowed[0] or name != GROUP or str(operation).endswith(("DESCRIBE", "Describe"))
+
+    desk = make_desk(may=may)
+    with desk.process() as session:
+        seat = desk.seat(session)
+        assert seat.problem() == ""
+        allowed[0] = False
+        assert seat.problem().startswith("the brokers' ACLs do not let this user into the group")
+        with pytest.raises(
+            PartlyDone, match=r"GROUP_AUTHORIZATION_FAILED \(30\).*allow it READ and DESCRIBE on Group:g"
+        ):
+            seat.sit()
+
+
+def test_a_group_for_one_member_has_room_for_the_seat_that_comes_back(make_desk: MakeDesk) -> None:
+    desk = make_desk(properties={"group.max.size": "1"})
+    with desk.process() as session:
+        desk.seat(session).sit()
+    with desk.process() as session:
+        desk.seat(session).sit()
+
+
+def test_the_topics_that_a_seat_says_it_reads_are_bounded() -> None:
+    few = ["b", "a"]
+    assert decode_subscription(subscription_of(few)).topics == ("a", "b")
+    many = [f"{n:0249d}" for n in range(10_000)]
+    assert len(subscription_of(many)) < 66 * 1024

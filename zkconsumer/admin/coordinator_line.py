@@ -1,0 +1,115 @@
+"""A tool's line to the coordinator of one group: found, asked, and found again, until the patience ends.
+
+    ask(question)    what may be asked twice: looked for anew after "not me", again after "not yet" and after silence
+    once(question)   what may not: sent once, and whoever asked looks at the world before sending another
+
+Nothing is asked of a cluster that has no ``__consumer_offsets`` by this file's own doing; the first question about a
+group makes that topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
+from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
+from zkconsumer.kafka.group_offsets import MOVED, WAIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.types import BrokerAddress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When a question is given up: not before ``at_least_ms`` have passed, and then at the first of the two counts.
+
+    ``tries_max``: answers "not me" or "not yet"; a coordinator that cannot even be found is looked for
+    ``coordinators.TRIES_MAX`` times each, so the eight of a tool take 20 seconds at most.  ``unreachable_max``: how
+    often a broker may not answer.
+    """
+
+    tries_max: int = 8
+    unreachable_max: int = 3
+    at_least_ms: int = 0
+
+
+class CoordinatorLine:
+    """One group's coordinator.  One thread.
+
+    Both ways of asking raise ``BrokerUnreachable`` when no broker answers, ``KafkaException`` (``BrokerError`` with
+    the code) when they are too old or refuse, ``RemoteProtocolError`` for what no broker says.
+    """
+
+    def __init__(
+        self,
+        session: AdminSession,
+        group: str,
+        pause: Callable[[int], object] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._pause = pause or StopSignal().wait
+        self._patience = patience or Patience()
+        self._coordinator: BrokerAddress | None = None
+
+    def ask(
+        self,
+        question: Callable[[Connection, ApiRanges], T],
+        passing: Callable[[T], ErrorCode | None] = lambda answer: None,
+    ) -> T:
+        """The coordinator's answer; ``passing`` names the error in an answer after which the same is asked again."""
+        error: ErrorCode | None = None
+        tries = unreachable = 0
+        until_ms = self._session.clock.now_ms() + self._patience.at_least_ms
+        while True:
+            try:
+                answer = self._session.brokers.ask(self._found(), question)
+                error = passing(answer)
+                if error is None:
+                    return answer
+            except BrokerError as refused:
+                if refused.code not in MOVED | WAIT:
+                    raise
+                error = refused.code
+            except BrokerUnreachable:
+                self._coordinator = None
+                unreachable += 1
+                if unreachable >= self._patience.unreachable_max and self._session.clock.now_ms() >= until_ms:
+                    raise
+            if error in MOVED:
+                self._coordinator = None
+            tries += 1
+            if tries >= self._patience.tries_max and self._session.clock.now_ms() >= until_ms:
+                break
+            self._pause(RETRY_PAUSE_MS)
+        raise KafkaException(f"group {self._group} has no coordinator that answers ({error}): look at {OFFSETS_TOPIC}")
+
+    def once(self, question: Callable[[Connection, ApiRanges], T]) -> T:
+        """The coordinator's answer, whatever it is; after an error nobody knows whether it was carried out."""
+        broker = self._found()
+        try:
+            return question(*self._session.brokers.at(broker.host, broker.port))
+        except (BrokerUnreachable, RemoteProtocolError):
+            self._session.brokers.forget(broker.host, broker.port)
+            self._coordinator = None
+            raise
+
+    def lost(self) -> None:
+        """Somebody else coordinates the group now."""
+        self._coordinator = None
+
+    def _found(self) -> BrokerAddress:
+        if self._coordinator is None:
+            self._coordinator = coordinator_of(self._session.brokers, self._group, self._pause)
+        return self._coordinator
