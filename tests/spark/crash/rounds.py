@@ -44,6 +44,10 @@ TRIGGER_MS = 100
 FAULT_TIMEOUT_MS = 200_000
 TAKEOVER_TIMEOUT_MS = 40_000
 QUERY_TIMEOUT_MS = 100_000
+STOP_TIMEOUT_MS = 60_000
+"""An original member of 0.8.2 that stops waits for its fetchers' sockets (30 s, KAFKA-2241), and for a rebalance of its
+own that finds the partitions of another such member still owned (20 tries of a second)."""
+
 
 
 class Clusters:
@@ -308,7 +312,7 @@ def _take_over(plays: Sequence[Play]) -> None:
         wait_until(play.is_taken_over, f"peers take over from {play.name}", TAKEOVER_TIMEOUT_MS)
     for play in plays:
         if play.cell.peer == "middle":
-            play.scala.stop(*play.peers)
+            play.scala.stop(*play.peers, timeout_ms=STOP_TIMEOUT_MS)
 
 
 def _go_on(plays: Sequence[Play], driver: Driver) -> None:
@@ -324,7 +328,7 @@ def _end(plays: Sequence[Play], driver: Driver) -> None:
         sandbox.load.halt()
     for play in plays:
         if play.cell.peer != "middle":
-            play.scala.stop(*play.peers)
+            play.scala.stop(*play.peers, timeout_ms=STOP_TIMEOUT_MS)
     for play in plays:
         for partition in range(play.cell.partitions):
             play.sandbox.load.produce(play.name, partition, LAST_RECORDS, size=0)
