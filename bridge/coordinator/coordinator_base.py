@@ -104,7 +104,7 @@ class CoordinatorBase:
     def validate_current_member(self, group: GroupMetadata, member_id: str, group_instance_id: str | None) -> Errors:
         """Whether this is a member: a static one is fenced (82) once its place belongs to another member id.
 
-        A group that is going away just now (15 since 2.3: ask again; before 25) has none.
+        A group that is going away just now (15 since 2.3: ask again; before 25) has none, nor has one that is empty.
         """
         if group.is_(DEAD):
             return self.behaviour.dead_group_error

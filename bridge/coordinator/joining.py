@@ -132,8 +132,6 @@ class Joining(StaticJoining):
             self._do_pending_member_join_group(group, request, body, parked)
             return
         refused = self.validate_current_member(group, member_id, body.group_instance_id)
-        if refused is Errors.NONE and group.is_(EMPTY):
-            refused = Errors.UNKNOWN_MEMBER_ID
         if refused is not Errors.NONE:
             self.reply_join(parked, JoinGroupResult(refused, member_id))
             return

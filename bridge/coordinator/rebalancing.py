@@ -115,8 +115,8 @@ class Rebalancing(CoordinatorBase):
         group.delayed_join = None
         for lost in group.not_yet_rejoined_members():
             if not lost.is_static_member:
-                group.remove(lost.member_id)
-                self.remove_heartbeat_for_leaving_member(group, lost.member_id)
+                self._note_loss(group, lost.member_id, "it did not join again")
+                self.drop(group, lost.member_id)
         if group.members and not group.maybe_elect_new_joined_leader():
             self._wait_for_joins(group, DelayedJoin(group.rebalance_timeout_ms))
             return
@@ -207,6 +207,7 @@ class Rebalancing(CoordinatorBase):
         assert group.is_(COMPLETING_REBALANCE, STABLE), "a rebalance cancels the timer"
         late = list(group.pending_sync_members)
         for member_id in late:
+            self._note_loss(group, member_id, "it sent no SyncGroup")
             self.drop(group, member_id)
         self.prepare_rebalance(group, f"{len(late)} members sent no SyncGroup")
 
@@ -243,5 +244,8 @@ class Rebalancing(CoordinatorBase):
         if member_id in group.pending_members:
             self.remove_pending_member_and_update_group(group, member_id)
         elif group.has(member_id) and not group.get(member_id).has_satisfied_heartbeat:
-            self.note("member_is_lost", group=group.group_id, member=member_id)
+            self._note_loss(group, member_id, "it was not heard of")
             self.remove_member_and_update_group(group, group.get(member_id), "a member was not heard of")
+
+    def _note_loss(self, group: GroupMetadata, member_id: str, why: str) -> None:
+        self.note("member_is_lost", group=group.group_id, member=member_id, why=why)

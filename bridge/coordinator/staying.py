@@ -8,7 +8,6 @@ from bridge.coordinator.events import Request
 from bridge.coordinator.group_metadata import (
     COMPLETING_REBALANCE,
     DEAD,
-    EMPTY,
     PREPARING_REBALANCE,
     STABLE,
     GroupMetadata,
@@ -36,7 +35,7 @@ class Staying(Rebalancing):
         self.reply(Parked(request.token, request.version), HeartbeatResponse(error_code=refused))
 
     def _heartbeat(self, group: GroupMetadata | None, body: HeartbeatRequest) -> Errors:
-        if group is None or group.is_(EMPTY):
+        if group is None:
             return Errors.UNKNOWN_MEMBER_ID
         if group.is_(DEAD):
             return self.behaviour.dead_group_error

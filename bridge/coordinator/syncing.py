@@ -6,7 +6,7 @@ from bridge.coordinator.continuations import DeliverAssignment
 from bridge.coordinator.coordinator_base import LOADING_ANSWERS
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.events import Request
-from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, GroupMetadata
+from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, GroupMetadata
 from bridge.coordinator.member_metadata import MemberMetadata, Parked
 from bridge.coordinator.rebalancing import Rebalancing
 from bridge.coordinator.results import sync_response
@@ -52,8 +52,6 @@ class Syncing(Rebalancing):
             return Errors.INCONSISTENT_GROUP_PROTOCOL
         if body.protocol_name not in (None, group.protocol_name):
             return Errors.INCONSISTENT_GROUP_PROTOCOL
-        if group.is_(EMPTY):
-            return Errors.UNKNOWN_MEMBER_ID
         return Errors.REBALANCE_IN_PROGRESS if group.is_(PREPARING_REBALANCE) else Errors.NONE
 
     def _do_sync_group(

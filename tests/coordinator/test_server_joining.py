@@ -498,3 +498,48 @@ def test_a_member_of_another_group_is_no_member() -> None:
     (member,) = table.stable()
     table.stable(group="h")
     assert table.heartbeat(Member(member.member_id, 1, ""), "h") == 25
+
+
+# --- at the limits ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("session_ms", [CONFIG.group_min_session_timeout_ms, CONFIG.group_max_session_timeout_ms])
+def test_a_session_at_the_brokers_limit_is_taken(session_ms: int) -> None:
+    table = Table()
+    token = table.join(session_ms=session_ms)
+    table.move(2 * DELAY_MS)
+    assert table.joined(token).is_leader
+
+
+def test_an_instance_id_must_leave_room_for_the_member_id_that_is_made_of_it() -> None:
+    table = Table()
+    refused = table.join(instance_id="i" * 0x4000)
+    assert table.answer(refused).error_code == 23
+    taken = table.join(instance_id="i" * 0x3FFF)
+    table.move(2 * DELAY_MS)
+    assert table.joined(taken).is_leader
+
+
+def test_a_pending_member_that_comes_while_its_group_is_being_deleted_is_told_to_ask_again() -> None:
+    table = Table()
+    assert table.commit({("t", 0): 1}) == [0]
+    member_id = table.answer(table.join(version=4)).member_id
+    table.holds_appends = True
+    deletion = table.send_delete("g")
+    assert table.answer(table.join(member_id=member_id, version=4)).error_code == 15
+    table.holds_appends = False
+    table.settle()
+    assert [row.error_code for row in table.answer(deletion).results] == [0]
+    assert table.state() == "Dead"
+
+
+def test_of_a_member_that_does_not_join_again_nothing_is_left_but_a_line_in_the_log() -> None:
+    table = Table()
+    leader, follower = table.stable(2, session_ms=60_000)
+    again = table.join(member_id=leader.member_id, session_ms=60_000)
+    table.move(REBALANCE_MS)
+    assert table.joined(again).generation_id == leader.generation_id + 1
+    assert ("heartbeat", "g", follower.member_id) not in table.timers
+    assert [dict(note.fields) for note in table.notes if note.what == "member_is_lost"] == [
+        {"group": "g", "member": follower.member_id, "why": "it did not join again"}
+    ]
