@@ -12,6 +12,7 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.fix_sandbox import require_releases
 from tests.interop.probe.registry import numbers
 from tests.interop.probe.target import PARTITIONS, SETTINGS, Server, wait_coordinating
+from zkconsumer.kafka import versions
 from zkconsumer.testing.sandbox import Sandbox, zookeeper_release
 from zkconsumer.testing.sandbox.waiting import HOST
 
@@ -80,6 +81,15 @@ class ProbedServers:
         server = Server(kind.release, HOST, broker.port, TOPIC, is_kraft, is_real=True)
         wait_coordinating(server)
         return server
+
+
+@pytest.fixture
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection to a broker of 0.9 waits for an answer that never comes: let it not be half a second.
+
+    A broker that answers later than this is recognised all the same.
+    """
+    monkeypatch.setattr(versions, "SILENCE_MS", 25)
 
 
 class ModernClusters:

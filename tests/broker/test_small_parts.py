@@ -164,13 +164,21 @@ entries = st.builds(
     TopicEntry,
     st.binary(min_size=16, max_size=16),
     st.lists(
-        st.builds(LedPartition, st.integers(-1, 5), st.integers(0, 9), st.lists(st.integers(0, 5)).map(tuple))
+        st.builds(
+            LedPartition, st.integers(-1, 5), st.integers(0, 9), st.lists(st.integers(0, 5), max_size=3).map(tuple)
+        ),
+        max_size=3,
     ).map(tuple),
-    st.dictionaries(st.text(), st.text()),
+    st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
 )
 
 
-@given(st.builds(Catalogue, st.text(), st.dictionaries(st.text(), entries), st.integers(0, 2**63)))
+catalogues = st.builds(
+    Catalogue, st.text(), st.dictionaries(st.text(max_size=9), entries, max_size=3), st.integers(0, 2**63)
+)
+
+
+@given(catalogues)
 def test_a_catalogue_comes_back_as_it_was_saved(catalogue: Catalogue) -> None:
     assert decode(json.loads(json.dumps(encode(catalogue)))) == catalogue
 

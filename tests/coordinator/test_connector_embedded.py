@@ -327,6 +327,7 @@ def test_a_group_goes_on_when_its_coordinator_moves(make: Make) -> None:
             assert len(read_until(stream, 4)) == 4
 
 
+@pytest.mark.usefixtures("short_silence")
 @pytest.mark.parametrize("release", ["0.9.0.1", "0.10.2.2", "1.1.1", "4.1.1"])
 def test_brokers_of_every_age_keep_our_group(release: str) -> None:
     with EmbeddedBroker(release=release, properties={"offsets.topic.num.partitions": "5"}) as broker:

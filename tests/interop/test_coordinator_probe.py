@@ -5,7 +5,8 @@ What the probe says of a release was first seen on the real one; ours is held to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -60,11 +61,56 @@ def probed() -> Iterator[ProbedServers]:
     servers.close()
 
 
-@pytest.mark.parametrize(("kind", "name"), list(cases()))
-def test_a_coordinator_of_this_release(kind: ServerKind, name: str, probed: ProbedServers) -> None:
-    server: Server = probed.get(kind)
+def run_check(server: Server, name: str) -> None:
+    """One check in a group of its own."""
     probe = Probe.of(server, name)
     try:
         CHECKS[name].run(probe)
     finally:
         probe.close()
+
+
+class Waiting:
+    """The slow checks of one server, some at a time: what they wait for costs nobody anything."""
+
+    AT_ONCE = 4
+
+    def __init__(self, server: Server, names: list[str]) -> None:
+        self.server = server
+        self._pool = ThreadPoolExecutor(self.AT_ONCE)
+        self._checks = {name: self._pool.submit(run_check, server, name) for name in names}
+
+    def result(self, name: str) -> None:
+        """What the check raises is raised here."""
+        self._checks[name].result()
+
+    def close(self) -> None:
+        """What has not begun is left out."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def waiting(request: pytest.FixtureRequest, probed: ProbedServers) -> Iterator[Callable[[ServerKind], Waiting]]:
+    """Begins the slow checks of this run when the first of them is asked for."""
+    begun: dict[ServerKind, Waiting] = {}
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+
+    def of(kind: ServerKind) -> Waiting:
+        if kind not in begun:
+            names = [params["name"] for params in chosen if params.get("kind") == kind]
+            begun[kind] = Waiting(probed.get(kind), [name for name in names if CHECKS[name].is_slow])
+        return begun[kind]
+
+    yield of
+    for each in begun.values():
+        each.close()
+
+
+@pytest.mark.parametrize(("kind", "name"), list(cases()))
+def test_a_coordinator_of_this_release(
+    kind: ServerKind, name: str, probed: ProbedServers, waiting: Callable[[ServerKind], Waiting]
+) -> None:
+    if CHECKS[name].is_slow and not kind.is_real:
+        waiting(kind).result(name)
+    else:
+        run_check(probed.get(kind), name)

@@ -20,6 +20,8 @@ from zkconsumer.wire import consumer_protocol
 GROUP = "modern-one"
 RELEASES = ("0.9.0.1", "1.1.1", "3.9.1", "4.1.1")
 
+pytestmark = pytest.mark.usefixtures("short_silence")
+
 
 @pytest.fixture(params=RELEASES)
 def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
