@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader
 from bridge.spark.batch_ranges import ranges_of, stated_end, stated_start
 from bridge.spark.options import Assigned, Named, SourceOptions
 from bridge.spark.positions import FromGroup, listed
-from bridge.spark.range_reader import ReadSettings
+from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
 from bridge.spark.rest import leave_to_rest
 from bridge.spark.shipping import ReadsInExecutors

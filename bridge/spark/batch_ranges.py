@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, check_names_all, late_words, listed
-from bridge.spark.range_reader import OffsetRange
+from bridge.spark.ranges import OffsetRange
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from bridge.spark.logs import Logs
 from bridge.spark.plan import Log
-from bridge.spark.range_reader import GIVE_UP_MS
+from bridge.spark.ranges import GIVE_UP_MS
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import TopicPartition

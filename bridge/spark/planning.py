@@ -14,14 +14,16 @@ from collections.abc import Mapping, Sequence
 
 from bridge.spark import plan
 from bridge.spark.claims.judge import OnRewind
-from bridge.spark.claims.procedure import rewound_words
+from bridge.spark.claims.words import rewound_words
 from bridge.spark.doors import Doors, bootstrap_of
+from bridge.spark.limits import Limits
 from bridge.spark.membership import CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.options import Named, SourceOptions
+from bridge.spark.pace import Pace
 from bridge.spark.patience import PatientLogs
 from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, late_words
-from bridge.spark.range_reader import DataLost, OffsetRange
+from bridge.spark.ranges import DataLost, OffsetRange
 from zkconsumer.errors import GroupRewound, UsageError, WorldError
 from zkconsumer.types import BrokerAddress, TopicPartition
 
@@ -56,8 +58,7 @@ class Planner:
         self._to_freeze: frozenset[TopicPartition] = frozenset()
         self._has_begun = False
         self._refused: frozenset[TopicPartition] = frozenset()
-        self._bytes: dict[str, float] = {}
-        self._last_batch_ms: int | None = None
+        self._pace = Pace(options, doors.clock)
         self._told: set[str] = set()
         reset = options.config.auto_offset_reset
         self._rules = plan.Rules(
@@ -78,7 +79,7 @@ class Planner:
         member.planned(lent)
         if batch is not None:
             self._refused = frozenset()
-            self._last_batch_ms = self._doors.clock.now_ms()
+            self._pace.planned()
         return batch
 
     def taken(self, batch: BatchOffsets) -> dict[TopicPartition, tuple[int, int]]:
@@ -182,7 +183,7 @@ class Planner:
             log.warning("group-not-set partition=%s offset=%d why=%r", tp, resolved.seeks[tp], why)
             del kept[tp]
         self.ends = {tp: ends[tp] for tp in kept}
-        limits = plan.Limits() if is_unlimited else self._limits(kept, ends)
+        limits = Limits() if is_unlimited else self._limits(kept, ends)
         stats = Stats(holding.rebalances, self._lost(began, resolved))
         name = began.query if began is not None else self._doors.new_query()
         who = plan.Identity(self._options.config.group_id, name, self._options.commit)
@@ -273,26 +274,11 @@ class Planner:
             log.warning("group-set partitions=%d: %s%s", len(written), some, "…" if len(written) > SHOWN_MAX else "")
         return not_written
 
-    def _limits(self, positions: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> plan.Limits:
-        options = self._options
-        waited = self._last_batch_ms is None or (
-            self._doors.clock.now_ms() - self._last_batch_ms >= options.max_delay_ms
+    def _limits(self, kept: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> Limits:
+        first = {tp: at.offset for tp, at in kept.items()}
+        return self._pace.limits(
+            first, ends, lambda tp, offset: self._logs_here().sample(tp, offset), may_wait=not self._is_available_now
         )
-        min_offsets = None if waited or self._is_available_now else options.min_offsets
-        if options.max_bytes is not None:
-            self._sample(positions, ends)
-        return plan.Limits(options.max_offsets, min_offsets, options.max_bytes, dict(self._bytes))
-
-    def _sample(self, positions: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> None:
-        """One look at each topic that has something new, where most is to be read."""
-        most: dict[str, tuple[int, TopicPartition]] = {}
-        for tp, at in positions.items():
-            if ends[tp] > at.offset:
-                most[tp.topic] = max(most.get(tp.topic, (0, tp)), (ends[tp] - at.offset, tp))
-        for topic, (_, tp) in most.items():
-            sampled = self._logs_here().sample(tp, positions[tp].offset)
-            if sampled is not None:
-                self._bytes[topic] = plan.mean_bytes(self._bytes.get(topic), sampled)
 
     def _lost(self, began: BatchOffsets | None, resolved: plan.Resolved) -> int:
         before = began.stats.lost_offsets if began is not None else 0

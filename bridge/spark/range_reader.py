@@ -22,12 +22,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
 
 import numpy as np
 
 from bridge.spark.cluster import Cluster
 from bridge.spark.columns import Columns, Scanned, read_columns, scan
+from bridge.spark.ranges import FETCH_BYTES, DataLost, OffsetRange, ReadSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
     BrokerUnreachable,
@@ -35,7 +35,6 @@ from zkconsumer.errors import (
     MessageSizeTooLargeException,
     RemoteProtocolError,
     UnsupportedCodec,
-    WorldError,
 )
 from zkconsumer.kafka.connection import Connection, Pending
 from zkconsumer.kafka.error_codes import (
@@ -60,9 +59,6 @@ from zkconsumer.wire.schemas.fetch import (
     FetchTopic,
 )
 
-FETCH_BYTES = 8 * 1024 * 1024
-"""How much is asked for at most: enough to decode many batches at once."""
-
 FETCH_BYTES_MIN = 64 * 1024
 """How much is asked for at least, however short the rest of the range seems."""
 
@@ -75,11 +71,7 @@ BYTES_AN_OFFSET_FIRST = 1024
 FETCH_WAIT_MS = 500
 """How long a broker may wait for something to send."""
 
-REQUEST_TIMEOUT_MS = 30_000
 BACKOFF_MS = 200
-
-GIVE_UP_MS = 120_000
-"""How long no progress is made before the range is given up."""
 
 GAP_PATIENCE_MS = 10_000
 """How long a leader answers without a record, below what may be read, until that is taken for a gap: compaction may
@@ -89,44 +81,6 @@ and later) gives an empty one when they do not come in time."""
 _TROUBLE = (BrokerUnreachable, RemoteProtocolError)
 
 log = logging.getLogger("zkconsumer.spark")
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """The records of a partition with ``first`` <= offset < ``end``."""
-
-    tp: TopicPartition
-    first: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"{self.tp} [{self.first}, {self.end})"
-
-
-class DataLost(WorldError):
-    """Records that a query was to read are no longer in the log; raise the retention, or set failOnDataLoss=false."""
-
-    def __init__(self, lost: OffsetRange, log_first: int, log_end: int) -> None:
-        holds = f"{log_first} to {log_end - 1}" if log_first < log_end else "no record"
-        super().__init__(
-            f"{lost.tp}: offsets {lost.first} to {lost.end - 1} were to be read, but the log holds {holds}. "
-            "Retention, a deletion, or a leader that had not all records took them. Raise the topic's retention, or "
-            "set failOnDataLoss=false to go on without them"
-        )
-        self.lost = lost
-        self.log_first = log_first
-        self.log_end = log_end
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSettings:
-    """How to read; bytes and ms.  ``give_up_ms`` counts while no progress is made, not while nobody asks for more."""
-
-    fetch_bytes: int = FETCH_BYTES
-    check_crcs: bool = True
-    fail_on_data_loss: bool = True
-    request_timeout_ms: int = REQUEST_TIMEOUT_MS
-    give_up_ms: int = GIVE_UP_MS
 
 
 def read_range(

@@ -18,7 +18,8 @@ from pyspark.sql.datasource import InputPartition
 
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.cluster import CLUSTERS, Address, Clusters
-from bridge.spark.range_reader import OffsetRange, ReadSettings, read_range
+from bridge.spark.range_reader import read_range
+from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.rest import leave_to_rest
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.security import BrokerSecurity

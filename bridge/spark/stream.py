@@ -31,7 +31,7 @@ from bridge.spark.offsets import INITIAL, BatchOffsets, check_mode, decode, enco
 from bridge.spark.options import SourceOptions
 from bridge.spark.planning import Planner
 from bridge.spark.positions import nested
-from bridge.spark.range_reader import OffsetRange, ReadSettings
+from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition
 from bridge.spark.shipping import ReadsInExecutors
 from bridge.spark.tasks import cut_into_tasks

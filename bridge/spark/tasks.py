@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridge.spark.range_reader import OffsetRange
+from bridge.spark.ranges import OffsetRange
 
 
 def cut_into_tasks(

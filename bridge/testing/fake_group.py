@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bridge.spark.claims.judge import OnRewind, Refuse, Rewound, Seen, Take, judge
-from bridge.spark.claims.procedure import rewound_words
 from bridge.spark.claims.records import Claim, Record
+from bridge.spark.claims.words import rewound_words
 from bridge.spark.membership import (
     NO_OFFSET,
     Claimed,

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as Theirs
 
 from bridge.spark.cluster import Clusters
-from bridge.spark.range_reader import OffsetRange, ReadSettings
+from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition
 from zkconsumer.types import BrokerAddress, TopicPartition
 

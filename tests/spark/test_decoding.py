@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient
 
 from bridge.spark.cluster import Clusters
-from bridge.spark.range_reader import DataLost
+from bridge.spark.ranges import DataLost
 from bridge.spark.read import read_partition
 from tests.fix_sandbox import Clusters as Servers
 from tests.fix_sandbox import require_releases

@@ -33,7 +33,8 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 from bridge.spark import range_reader
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import Columns
-from bridge.spark.range_reader import DataLost, OffsetRange, ReadSettings, read_range
+from bridge.spark.range_reader import read_range
+from bridge.spark.ranges import DataLost, OffsetRange, ReadSettings
 
 TP = TopicPartition("clicks", 0)
 QUICK = ReadSettings(fetch_bytes=4096, request_timeout_ms=2_000, give_up_ms=5_000)

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition
 from bridge.spark.batch import ZkConsumerBatchReader, plan_batch
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.options import read_options
-from bridge.spark.range_reader import OffsetRange
+from bridge.spark.ranges import OffsetRange
 from bridge.spark.read import RangePartition, read_partition
 from bridge.spark.tasks import cut_into_tasks
 from zkconsumer.base.clock import SYSTEM_CLOCK

@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 
 from bridge.spark.claims.judge import OnRewind, Rewound
+from bridge.spark.limits import Limits, admitted, mean_bytes
 from bridge.spark.membership import FROM_BEGINNING, NO_OFFSET, CommitMode, Held, Holding, Stand
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.plan import (
     At,
     ByRule,
     Identity,
-    Limits,
     Log,
     Lost,
     Positions,
     Resolved,
     Rules,
-    admitted,
-    mean_bytes,
     needs_stands,
     next_batch,
     positions,

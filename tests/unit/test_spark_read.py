@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from bridge.spark.arrow import BATCH_ROWS, SCHEMA
 from bridge.spark.cluster import Address, Cluster, Clusters
-from bridge.spark.range_reader import OffsetRange, ReadSettings
+from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition, schema_of
 from zkconsumer.base.clock import SYSTEM_CLOCK
 

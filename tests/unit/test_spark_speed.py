@@ -26,7 +26,7 @@ from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import read_columns
 from bridge.spark.datasource import ZkConsumerDataSource
-from bridge.spark.range_reader import OffsetRange, ReadSettings
+from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition
 from zkconsumer.base.clock import SYSTEM_CLOCK
 

@@ -21,7 +21,7 @@ from bridge.spark.options import SourceOptions, read_options
 from bridge.spark.patience import SILENCE_MAX_MS
 from bridge.spark.plan import Log
 from bridge.spark.planning import BEYOND_END_TRIES, FIRST_SHARE_WAIT_MS, LAST_SHARE_WAIT_MS
-from bridge.spark.range_reader import DataLost
+from bridge.spark.ranges import DataLost
 from bridge.spark.stream import ZkConsumerStreamReader
 from bridge.testing.fake_group import FakeGroup, FakeLogs, FakeMembership, FakePeer
 from bridge.testing.micro_batches import AFTER_SINK, Checkpoint, MicroBatches

@@ -4,11 +4,15 @@
     records.py     what the last batches claimed of a partition: the bytes of its znode
     runs.py        which life of a query claims, when two have begun
     look.py        where the group stands, and what is read for a claim
+    writes.py      what is written of a partition, and who writes
+    words.py       what an operator reads when a query must stop
     procedure.py   a claim, carried out in ZooKeeper by the member that owns the partitions
 """
 
 from bridge.spark.claims.judge import OnRewind, next_position
 from bridge.spark.claims.look import StandsReport, stands
-from bridge.spark.claims.procedure import Claimant, ClaimReport, claim, rewound_words
+from bridge.spark.claims.procedure import ClaimReport, claim
+from bridge.spark.claims.words import rewound_words
+from bridge.spark.claims.writes import Claimant
 
 __all__ = ["ClaimReport", "Claimant", "OnRewind", "StandsReport", "claim", "next_position", "rewound_words", "stands"]

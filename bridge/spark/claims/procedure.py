@@ -25,11 +25,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from bridge.spark.claims.judge import OnRewind, Refuse, Replay, Rewound, Seen, Take, judge
+from bridge.spark.claims.judge import Refuse, Replay, Rewound, Seen, Take, judge
 from bridge.spark.claims.look import MISSING, claimed_of, lost_of, offset_of, raise_for, read_nodes, record_of
-from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.claims.runs import Turn, entered, format_runs, parse_runs, turn_of
-from bridge.spark.membership import NO_OFFSET, Claimed, Refused, Taken, Wanted
+from bridge.spark.claims.words import rewound_words, twice_words
+from bridge.spark.claims.writes import Claimant, Planned, ops_for, parents_of, write_op
+from bridge.spark.membership import Claimed, Refused, Taken, Wanted
 from zkconsumer.core.events import StoredOffset
 from zkconsumer.errors import GroupRewound, QueryRunsTwice, WorldError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.types import TopicPartition
@@ -49,12 +50,10 @@ from zkconsumer.zk.procedures import (
     words_of,
 )
 from zkconsumer.zk.requests import (
-    Acl,
     BadVersion,
     CheckOp,
     ConnectionLost,
     Create,
-    CreateOp,
     Multi,
     MultiFailed,
     MultiOk,
@@ -66,36 +65,12 @@ from zkconsumer.zk.requests import (
     Op,
     Result,
     SessionGone,
-    SetOp,
     Stat,
 )
-from zkconsumer.zk.znodes import format_offset
 
 FENCED = "the control znode of the group changed: a migration is under way"
 
 OTHER_RUN = "another run of the query has begun"
-
-
-@dataclass(frozen=True, slots=True)
-class Claimant:
-    """Who claims.
-
-    ``run``: the life of the query in which it claims, the same for all keepers of that life.  ``held``: the partitions
-    that are ours and not on their way out, with the czxid of our owner node.  ``births``: in which transaction each
-    topic's znode was made, where that is known and older offsets do not count (``offsets.older.than.topic``).  ``acl``
-    is for the nodes that are made.  ``wall_ms`` goes into the records.
-    """
-
-    group: str
-    query: str
-    run: str
-    session_id: int
-    held: Mapping[TopicPartition, int]
-    control_version: int | None = None
-    on_rewind: OnRewind = OnRewind.IGNORE
-    births: Mapping[str, int] = field(default_factory=dict)
-    acl: tuple[Acl, ...] | None = None
-    wall_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -131,17 +106,6 @@ def claim(claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted
     return claims.report
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What is to be written of a partition, and what the last look found of its nodes."""
-
-    verdict: Take | Refuse
-    record: Record
-    record_version: int
-    offset_version: int
-    claimed: int | None
-
-
 class _Claims:
     """One batch's claim; ``report`` gets every partition."""
 
@@ -155,8 +119,8 @@ class _Claims:
         self._runs: tuple[str, ...] = ()
         self._runs_version = MISSING
         self._denials = Denials()
-        self._planned: dict[TopicPartition, _Planned] = {}
-        self._sent: dict[TopicPartition, _Planned] = {}
+        self._planned: dict[TopicPartition, Planned] = {}
+        self._sent: dict[TopicPartition, Planned] = {}
         """Whose answer did not come: should the record now have our claim, then it was this."""
         self._failed: dict[TopicPartition, str] = {}
         """Why the last multi of a partition was not done."""
@@ -210,7 +174,7 @@ class _Claims:
         match judge(self._batch, self._ranges[tp], seen, self._by.on_rewind):
             case Take() | Refuse() as verdict:
                 record_version = record_node.stat.version if isinstance(record_node, Node) else MISSING
-                self._planned[tp] = _Planned(verdict, record, record_version, found.version, claimed)
+                self._planned[tp] = Planned(verdict, record, record_version, found.version, claimed)
             case Replay(first, end):
                 self.report.answers[tp] = Taken(first, end)
                 if tp in self._sent:
@@ -250,7 +214,7 @@ class _Claims:
         if self._runs_version == MISSING:
             creates = [Create(above) for above in paths.parents(paths.claims(by.group))]
             yield from make_parents([*creates, Create(paths.claims(by.group), acl=by.acl)], self._denials)
-        op = _write_op(path, format_runs(entered(self._runs, by.run)), self._runs_version, by.acl)
+        op = write_op(path, format_runs(entered(self._runs, by.run)), self._runs_version, by.acl)
         [answer] = yield [Multi((op,))]
         match answer:
             case MultiOk((written,)):
@@ -266,9 +230,12 @@ class _Claims:
         return False
 
     def _write(self, *, singly: bool) -> Procedure[None]:
-        yield from self._make_parents()
-        takes = [(tp, self._ops(tp, one)) for tp, one in self._planned.items() if isinstance(one.verdict, Take)]
-        refusals = [(tp, self._ops(tp, one)) for tp, one in self._planned.items() if isinstance(one.verdict, Refuse)]
+        again = {tp.topic for tp in self._failed}
+        if creates := parents_of(self._by, self._planned, again):
+            yield from make_parents(creates, self._denials)
+        ops_of = {tp: ops_for(self._by, self._batch, tp, one) for tp, one in self._planned.items()}
+        takes = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].verdict, Take)]
+        refusals = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].verdict, Refuse)]
         is_last = CheckOp(paths.claims_of_query(self._by.group, self._by.query), self._runs_version)
         plans: list[tuple[Plan, tuple[Op, ...]]] = []
         for ops, checks in ((takes, (is_last, *self._control)), (refusals, (is_last,))):
@@ -277,39 +244,6 @@ class _Claims:
         for (plan, checks), answer in zip(plans, answers, strict=True):
             self._take_answer(plan, checks, answer)
         yield from self._explain_denials()
-
-    def _make_parents(self) -> Procedure[None]:
-        """What is missing above the nodes to be made; nothing, where a partition of the topic has them already."""
-        group, query, acl = self._by.group, self._by.query, self._by.acl
-        again = {tp.topic for tp in self._failed}
-        has_parents = {tp.topic for tp, one in self._planned.items() if one.record_version != MISSING} - again
-        topics = {tp.topic for tp, one in self._planned.items() if one.record_version == MISSING} - has_parents
-        creates: list[Create] = []
-        creates += [Create(paths.claims_of_topic(group, query, topic), acl=acl) for topic in sorted(topics)]
-        without = {
-            tp.topic
-            for tp, one in self._planned.items()
-            if one.offset_version == MISSING and isinstance(one.verdict, Take)
-        }
-        if without:
-            creates.append(Create(paths.offsets(group), acl=acl))
-            creates += [Create(paths.offsets_of_topic(group, topic), acl=acl) for topic in sorted(without)]
-        if creates:
-            yield from make_parents(creates, self._denials)
-
-    def _ops(self, tp: TopicPartition, planned: _Planned) -> list[Op]:
-        record_path, acl = paths.claims_of_partition(self._by.group, self._by.query, tp), self._by.acl
-        if isinstance(planned.verdict, Refuse):
-            data = format_record(planned.record.with_refusal(self._batch))
-            return [_write_op(record_path, data, planned.record_version, acl)]
-        take = planned.verdict
-        claim_ = Claim(self._batch, take.first, take.end, self._by.held[tp], self._by.wall_ms)
-        data = format_record(planned.record.with_claim(claim_))
-        return [
-            CheckOp(paths.owner(self._by.group, tp), OUR_OWNER_VERSION),
-            _write_op(paths.offset(self._by.group, tp), format_offset(take.end), planned.offset_version, acl),
-            _write_op(record_path, data, planned.record_version, acl),
-        ]
 
     def _take_answer(self, plan: Plan, checks: tuple[Op, ...], answer: Result) -> None:
         """``checks``: what stands in the multi before the plan; that our run is the last one stands first."""
@@ -346,7 +280,7 @@ class _Claims:
         self.report.stored[tp] = StoredOffset(take.end, offset.version if isinstance(offset, Stat) else FRESH_VERSION)
         self._note_rewind(tp, planned)
 
-    def _note_rewind(self, tp: TopicPartition, planned: _Planned) -> None:
+    def _note_rewind(self, tp: TopicPartition, planned: Planned) -> None:
         take = planned.verdict
         if isinstance(take, Take) and take.rewound_from is not None and planned.claimed is not None:
             self.report.rewound[tp] = (take.rewound_from, planned.claimed)
@@ -357,27 +291,3 @@ class _Claims:
             self.report.error = ZkNotAuthorized(
                 f"this query cannot claim: {denial.words}; log in as their owner (zookeeper.auth), or open them"
             )
-
-
-def _write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
-    return CreateOp(path, data, acl=acl) if version == MISSING else SetOp(path, data, version)
-
-
-def twice_words(group: str, query: str) -> str:
-    """What an operator reads of a query that is run twice."""
-    return (
-        f"query {query} of group {group} was started again while this run of it lived: its checkpoint, or a copy of "
-        "it, is in use twice, and the run that began last goes on. Stop one of them. A copy of a checkpoint is the "
-        "same query: to read beside it, give a query a checkpointLocation and a sink of its own, with which it begins "
-        "where the group stands"
-    )
-
-
-def rewound_words(group: str, tp: TopicPartition, offset: int, claimed: int) -> str:
-    """What an operator reads with ``onGroupRewind=fail``."""
-    stands_at = "has no offset" if offset == NO_OFFSET else f"stands at {offset}"
-    return (
-        f"group {group} {stands_at} of {tp}, and this query claimed up to {claimed}: somebody set the group back, or "
-        "an original member wrote late. To read again from there: onGroupRewind=follow; to go on behind what was read: "
-        "onGroupRewind=ignore"
-    )

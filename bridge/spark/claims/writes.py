@@ -1,0 +1,94 @@
+"""What is written of a partition when a claim was judged, and what must be there before.  Pure.
+
+    Take     check our owner node; the offset := end; the record, this claim added
+    Refuse   the record, the refusal in it
+
+Every write names the version that was read, or makes a node that was not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from bridge.spark.claims.judge import OnRewind, Refuse, Take
+from bridge.spark.claims.look import MISSING
+from bridge.spark.claims.records import Claim, Record, format_record
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import OUR_OWNER_VERSION
+from zkconsumer.zk.requests import Acl, CheckOp, Create, CreateOp, Op, SetOp
+from zkconsumer.zk.znodes import format_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who claims.
+
+    ``run``: the life of the query in which it claims, the same for all keepers of that life.  ``held``: the partitions
+    that are ours and not on their way out, with the czxid of our owner node.  ``births``: in which transaction each
+    topic's znode was made, where that is known and older offsets do not count (``offsets.older.than.topic``).  ``acl``
+    is for the nodes that are made.  ``wall_ms`` goes into the records.
+    """
+
+    group: str
+    query: str
+    run: str
+    session_id: int
+    held: Mapping[TopicPartition, int]
+    control_version: int | None = None
+    on_rewind: OnRewind = OnRewind.IGNORE
+    births: Mapping[str, int] = field(default_factory=dict)
+    acl: tuple[Acl, ...] | None = None
+    wall_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is to be written of a partition, and what the last look found of its nodes."""
+
+    verdict: Take | Refuse
+    record: Record
+    record_version: int
+    offset_version: int
+    claimed: int | None
+
+
+def ops_for(by: Claimant, batch: int, tp: TopicPartition, planned: Planned) -> list[Op]:
+    """The operations of one partition, which belong into one multi."""
+    record_path = paths.claims_of_partition(by.group, by.query, tp)
+    if isinstance(planned.verdict, Refuse):
+        data = format_record(planned.record.with_refusal(batch))
+        return [write_op(record_path, data, planned.record_version, by.acl)]
+    take = planned.verdict
+    data = format_record(planned.record.with_claim(Claim(batch, take.first, take.end, by.held[tp], by.wall_ms)))
+    return [
+        CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
+        write_op(paths.offset(by.group, tp), format_offset(take.end), planned.offset_version, by.acl),
+        write_op(record_path, data, planned.record_version, by.acl),
+    ]
+
+
+def parents_of(by: Claimant, planned: Mapping[TopicPartition, Planned], again: Collection[str]) -> list[Create]:
+    """What is missing above the nodes to be made, the upper first; below the query's own node, which is there.
+
+    Nothing, where a partition of the topic has a record already.  ``again``: topics of which a write failed since.
+    """
+    has_record = {tp.topic for tp, one in planned.items() if one.record_version != MISSING}
+    without_record = {tp.topic for tp, one in planned.items() if one.record_version == MISSING}
+    creates = [
+        Create(paths.claims_of_topic(by.group, by.query, topic), acl=by.acl)
+        for topic in sorted(without_record - (has_record - set(again)))
+    ]
+    without_offset = {
+        tp.topic for tp, one in planned.items() if one.offset_version == MISSING and isinstance(one.verdict, Take)
+    }
+    if without_offset:
+        creates.append(Create(paths.offsets(by.group), acl=by.acl))
+        creates += [Create(paths.offsets_of_topic(by.group, topic), acl=by.acl) for topic in sorted(without_offset)]
+    return creates
+
+
+def write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
+    """A write at the version that was read; ``MISSING``: the node is made."""
+    return CreateOp(path, data, acl=acl) if version == MISSING else SetOp(path, data, version)
