@@ -55,7 +55,8 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
     first; left out, the one that ``partition.assignment.strategy`` names.  All members must have one in common.
 
     The constructor speaks to one broker, at most for ``zookeeper.connection.timeout.ms``: it raises
-    ``BrokerUnreachable``, an ``AuthenticationException``, or ``InvalidConfigException``.  The group is joined when
+    ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException`` (a broker before 0.9 keeps
+    no members), or ``InvalidConfigException``.  The group is joined when
     streams are created.  What ends the member later (an ACL, members without a common assignor, another process with
     this ``group.instance.id``) ends every stream with an error that says who must act.
 

@@ -32,7 +32,7 @@ class GroupMaxSizeReachedException(UsageError):
 
 
 class UnsupportedVersionException(UsageError):
-    """The brokers are too old for what is asked of them; the text says what to leave out."""
+    """The brokers are too old for what is asked of them; the text says what to leave out, or which release it takes."""
 
 
 class RebalanceCallbackFailed(UsageError):

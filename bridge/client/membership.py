@@ -18,6 +18,7 @@ from bridge.client import events as cev
 from bridge.client.commit_calls import CommitCall, CommitCalls, commit_said
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.errors import RebalanceCallbackFailed
+from bridge.client.group_ranges import with_groups
 from bridge.client.handing import Handing, Limits
 from bridge.client.network import Network
 from bridge.client.runtime import Answer, ClientControl
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from zkconsumer.core import events as ev
     from zkconsumer.core.view import Subscription
     from zkconsumer.errors import AuthenticationException
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
     from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.runtime.holder import Holder
     from zkconsumer.runtime.observing import Meters
@@ -147,12 +150,17 @@ class CoordinatorMembership:
     # --- what the program asks for ------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
-        """Speak to one broker; raises ``NoBrokerAnswers``, or the ``AuthenticationException`` in the way."""
+        """Speak to one broker; raises ``NoBrokerAnswers``, or the ``AuthenticationException`` in the way.
+
+        ``UnsupportedVersionException``: that broker knows no groups with members.
+        """
+
+        def question(connection: Connection, ranges: ApiRanges, limit_ms: int) -> None:
+            fetch_leaders(connection, ranges, [], limit_ms)
+            with_groups(connection, ranges, limit_ms)
+
         try:
-            self.any_broker.ask(
-                lambda connection, ranges, limit_ms: fetch_leaders(connection, ranges, [], limit_ms),
-                limit_ms=timeout_ms,
-            )
+            self.any_broker.ask(question, limit_ms=timeout_ms)
         except ZkConsumerError as error:
             self.close()
             raise getattr(error, "refused", None) or error from None

@@ -13,18 +13,18 @@ import queue
 import threading
 from collections import deque
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.client.commands import Connect, Disconnect, Send
 from bridge.client.errors import UnsupportedVersionException
 from bridge.client.events import Disconnected, Failed, Failure, Node, Responded
+from bridge.client.group_ranges import with_groups
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UsageError, WorldError
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.connection import PeerTrouble
-from zkconsumer.kafka.versions import ApiRanges, VersionRange, negotiate
-from zkconsumer.wire.schemas import APIS, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
+from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.wire.schemas import APIS
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -36,15 +36,6 @@ if TYPE_CHECKING:
 ANSWER_POLL_MS = 25
 """How long an answer is waited for before it is looked whether something else is to be sent: a JoinGroup is answered
 only when all members have joined, and what is sent meanwhile does not wait for that."""
-
-GROUPS_OF_0_9 = MappingProxyType(
-    {
-        **{api.key: VersionRange(0, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)},
-        OFFSET_COMMIT.key: VersionRange(0, 2),
-        OFFSET_FETCH.key: VersionRange(0, 1),
-    }
-)
-"""What a broker that cannot be asked knows of groups, if it is one of 0.9; one of 0.8 closes the connection on it."""
 
 IDLE_WAIT_MS = 1_000
 CONNECT_TIMEOUT_MS = 10_000
@@ -212,8 +203,14 @@ class Network:
         api = APIS[send.api_key]
         try:
             if line.ranges is None:
-                line.ranges = _with_groups(negotiate(line.connection, min(CONNECT_TIMEOUT_MS, send.timeout_ms)))
+                timeout_ms = min(CONNECT_TIMEOUT_MS, send.timeout_ms)
+                ranges = negotiate(line.connection, timeout_ms)
+                line.ranges = with_groups(line.connection, ranges, timeout_ms)
             version = line.ranges.pick(api, send.version_most)
+        except UnsupportedVersionException as error:
+            self._told(Failed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
+            self._end_line(Failure.DISCONNECTED)
+            return
         except (*PeerTrouble, ConnectorClosed) as error:
             if line.ranges is None:
                 refused = error if isinstance(error, AuthenticationException) else None
@@ -254,7 +251,3 @@ class Network:
                     return
         except (*PeerTrouble, ConnectorClosed):
             self._end_line(Failure.DISCONNECTED)
-
-
-def _with_groups(ranges: ApiRanges) -> ApiRanges:
-    return ApiRanges({**ranges.ranges, **GROUPS_OF_0_9}, is_assumed=True) if ranges.is_assumed else ranges

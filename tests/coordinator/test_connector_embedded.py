@@ -12,7 +12,7 @@ import pytest
 from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.connector import group_config_of
-from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException
+from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException, UnsupportedVersionException
 from bridge.client.taken_settings import AS_EVERYWHERE, TAKEN
 from bridge.testing.embedded_broker import EmbeddedBroker
 from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition, Whitelist
@@ -27,6 +27,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.metadata import fetch_topics
+from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 
 QUICK = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 100, "retry.backoff.ms": 20}
@@ -325,6 +326,15 @@ def test_a_group_goes_on_when_its_coordinator_moves(make: Make) -> None:
             connector.commit_offsets()
             fill(broker, 1)
             assert len(read_until(stream, 4)) == 4
+
+
+@pytest.mark.parametrize("release", ["0.8.1.1", "0.8.2.2"])
+def test_brokers_that_keep_no_members_are_named_at_once(release: str) -> None:
+    cluster = FakeCluster(release=release)
+    address = cluster.address(0)
+    config = CoordinatorConsumerConfig(group_id="g", bootstrap_servers=f"{address.host}:{address.port}")
+    with pytest.raises(UnsupportedVersionException, match=r"older than 0\.9.*must upgrade"):
+        CoordinatorConsumerConnector(config, QUICK, connect=cluster.connect)
 
 
 @pytest.mark.usefixtures("short_silence")

@@ -17,6 +17,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.any_broker import AnyBroker
 from zkconsumer.kafka.connection import ConnectionFailed, Pending, Reason
+from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.schemas import API_VERSIONS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP
@@ -245,6 +246,21 @@ def test_what_a_version_cannot_say_is_told_in_words(network: Network, told: Told
     assert "group_instance_id" in str(failed.error)
     network.perform(heartbeat(2))
     assert told.next().request == 2
+
+
+def test_a_coordinator_that_keeps_no_members_is_named(told: Told) -> None:
+    """As when brokers are upgraded one by one, and one of 0.8 keeps the offsets of the group."""
+    cluster = FakeCluster(release="0.8.2.2")
+    asks = AnyBroker(cluster.connect, lambda: [cluster.address(0)], "c", 1_000)
+    network = Network("m", "c", cluster.connect, asks, SYSTEM_CLOCK, told, lambda *_: None)
+    network.start()
+    network.perform(Connect(Node(7, cluster.address(0))))
+    network.perform(join(1))
+    failed = told.next()
+    assert failed.failure is Failure.UNSUPPORTED
+    assert "older than 0.9" in str(failed.error)
+    network.ask_to_stop()
+    assert network.join(5_000)
 
 
 def test_any_broker_is_asked_for_the_coordinator(network: Network, told: Told, broker: FakeBroker) -> None:
