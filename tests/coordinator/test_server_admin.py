@@ -7,6 +7,7 @@ import pytest
 from bridge.coordinator.behaviour import behaviour_of
 from tests.coordinator.server_table import RANGE, REBALANCE_MS, SESSION_MS, Table
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
+from zkconsumer.wire.schemas.leave_group import LeavingMember
 
 # --- looking ---------------------------------------------------------------------------------------------------------
 
@@ -352,3 +353,12 @@ def test_the_time_of_a_rebalance_does_not_matter_to_a_group_that_is_described() 
     table.move(2 * REBALANCE_MS)
     described = table.describe()
     assert (described.group_state, described.protocol_type, described.members) == ("Empty", "consumer", [])
+
+
+def test_who_leaves_a_group_that_is_being_deleted_is_told_so_once_for_all() -> None:
+    table = Table()
+    assert table.commit({("t", 0): 1}) == [0]
+    table.holds_appends = True
+    table.send_delete("g")
+    answer = table.leave(LeavingMember(member_id="a"), LeavingMember(member_id="b"))
+    assert (answer.error_code, answer.members) == (15, [])

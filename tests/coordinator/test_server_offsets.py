@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.events import LogRecord
 from bridge.coordinator.records import OffsetAndMetadata, offset_record
 from tests.coordinator.server_table import Member, Table, commit_errors
@@ -307,3 +308,10 @@ def test_one_transaction_may_store_offsets_of_several_groups() -> None:
     table = loaded(stored(1, PRODUCER), stored(2, PRODUCER, group=other), COMMIT_MARKER)
     assert table.fetch() == {("t", 0): (1, "", 0)}
     assert table.fetch(group=other) == {("t", 0): (2, "", 0)}
+
+
+@pytest.mark.parametrize("release", ["2.0.1", "4.1.1"])
+def test_an_offset_may_ask_to_be_kept_longer_than_time_can_be_counted(release: str) -> None:
+    table = Table(behaviour_of(release))
+    assert table.commit(T0, version=2, retention_ms=2**63 - 1) == [0]
+    assert table.restart().fetch([("t", 0)])["t", 0][0] == 5

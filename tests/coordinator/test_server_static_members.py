@@ -456,3 +456,30 @@ def test_a_static_leader_that_comes_back_late_finds_its_group() -> None:
     table.move(3 * REBALANCE_MS)
     answer = table.answer(table.join(member_id=leader.member_id, instance_id="leader", session_ms=LONG_MS))
     assert (answer.error_code, answer.generation_id, answer.leader) == (0, 2, leader.member_id)
+
+
+# --- whose session runs ----------------------------------------------------------------------------------------------
+
+
+def sessions(table: Table) -> set[str]:
+    """The member ids that the group waits for a sign of."""
+    return {key[2] for key in table.timers if key[:2] == ("heartbeat", "g")}
+
+
+def test_the_session_of_the_old_self_ends_and_that_of_the_new_one_begins_before_the_log_has_it() -> None:
+    table = Table()
+    leader, follower = static_group(table, session_ms=LONG_MS)
+    table.holds_appends = True
+    rejoin(table, "follower", session_ms=LONG_MS)
+    new_id = table.group().static_members["follower"]
+    assert new_id != follower.member_id
+    assert sessions(table) == {leader.member_id, new_id}
+
+
+def test_a_change_that_could_not_be_written_gives_the_old_self_its_session_back() -> None:
+    table = Table()
+    leader, follower = static_group(table, session_ms=LONG_MS)
+    table.holds_appends = True
+    rejoin(table, "follower", session_ms=LONG_MS)
+    table.settle(10)
+    assert sessions(table) == {leader.member_id, follower.member_id}

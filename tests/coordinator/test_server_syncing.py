@@ -260,3 +260,14 @@ def test_a_rebalance_that_begins_anew_waits_for_no_syncs_of_the_one_before() -> 
     assert ("sync", "g") not in table.timers
     assert table.group().pending_sync_members == {}
     assert table.heartbeat(leader) == table.heartbeat(follower) == 27
+
+
+def test_who_syncs_when_the_group_is_stable_already_is_not_waited_for_any_more() -> None:
+    table = Table()
+    leader, follower = table.rebalanced(2, session_ms=LONG_MS)
+    assert error(table, table.sync(leader, {leader.member_id: b"l", follower.member_id: b"f"})) == 0
+    assert ("sync", "g") in table.timers
+    assert table.answer(table.sync(follower)).assignment == b"f"
+    assert ("sync", "g") not in table.timers
+    table.move(REBALANCE_MS)
+    assert table.heartbeat(follower) == 0
