@@ -19,31 +19,40 @@ from bridge.broker.topics import OFFSETS_TOPIC, Topics
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.config import group_keys, read_group_config
 from bridge.coordinator.group_coordinator import GroupCoordinator
+from zkconsumer.errors import PreconditionFailed
 
 
 def assemble(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
     """Read the settings, then take the directory and read the logs; ``Cluster.close`` lets go of them.
 
-    ``UsageError``: settings that cannot be.  ``PreconditionFailed``: the directory is in use, or a log is damaged.
+    ``UsageError``: settings that cannot be.  ``PreconditionFailed``: the directory is in use, or cannot be read or
+    written, or a log is damaged.
     """
     release, behaviour = release_named(settings.release), behaviour_of(settings.release)
     group_config = read_group_config(settings.properties, behaviour.default_config())
     config = read_broker_config(settings.properties, group_keys())
     folder = None if settings.data is None else DataFolder(settings.data)
+    files = OpenFiles(settings.sync)
     try:
         topics = Topics(
             NoStore() if folder is None else CatalogueFile(folder.catalogue),
             folder,
-            OpenFiles(settings.sync),
+            files,
             config,
             release,
             tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
             base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
             os.urandom,
         )
-    except BaseException:
+    except BaseException as error:
+        files.close_all()
         if folder is not None:
             folder.release()
+        if isinstance(error, OSError) and settings.data is not None:
+            raise PreconditionFailed(
+                f"{error.filename or settings.data} cannot be read or written: {error.strerror or error}; make room, "
+                "or give this user the right to it"
+            ) from error
         raise
     offsets = topics.get(OFFSETS_TOPIC)
     if offsets is not None:

@@ -70,6 +70,9 @@ class BrokerConnection(asyncio.Protocol):
         self._is_advancing = False
         self._is_write_paused = False
         self._is_read_paused = False
+        self._unsent_bytes = 0
+        """How much of an answer was not taken when the client last took something, at ``_took_ms``."""
+        self._took_ms = 0
         self._opened_ms = self._active_ms = self._scheduler.now_ms()
 
     # --- what asyncio calls -------------------------------------------------------------------------------------
@@ -103,8 +106,10 @@ class BrokerConnection(asyncio.Protocol):
         self._advance()
 
     def pause_writing(self) -> None:
+        assert self._transport is not None, "who writes has something to write to"
         self._is_write_paused = True
-        self._active_ms = self._scheduler.now_ms()
+        self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._active_ms = self._took_ms = self._scheduler.now_ms()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
@@ -117,12 +122,19 @@ class BrokerConnection(asyncio.Protocol):
         """End it when it has been idle, slow or without a login for too long.  A parked request is not idle."""
         still_ms = now_ms - self._active_ms
         if self._is_write_paused:
-            if still_ms > SLOW_READER_MS:
-                self._end("connection_ended", "the client does not read its answer")
+            self._look_at_reader(now_ms)
         elif not self._login.is_in and now_ms - self._opened_ms > LOGIN_MS:
             self._end("connection_ended", "nobody logged in")
         elif not self._is_busy and still_ms > idle_ms_max:
             self.close()
+
+    def _look_at_reader(self, now_ms: int) -> None:
+        """Who takes something now and then is waited for; what the client sends meanwhile says nothing of that."""
+        unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unsent_bytes < self._unsent_bytes:
+            self._unsent_bytes, self._took_ms = unsent_bytes, now_ms
+        elif now_ms - self._took_ms > SLOW_READER_MS:
+            self._end("connection_ended", "the client does not read its answer")
 
     def close(self) -> None:
         """End it; what was written is sent first, as far as the client reads it."""

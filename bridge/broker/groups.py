@@ -34,6 +34,9 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NOT_LEADER_OR_FOLLOWER
 from zkconsumer.wire.entries import Record
 
+LOAD_AGAIN_MS = 1_000
+"""How long until a partition that could not be read is read again."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -147,7 +150,12 @@ class Groups:
         try:
             for record in led.log.records():
                 records.append((record.offset, LogRecord(record.key or b"", record.value)))  # noqa: PERF401 (see below)
-        except (InvalidMessageException, UnsupportedCodec, OSError) as error:
+        except OSError as error:
+            # Nothing is known of the groups now, which is not the same as no offsets: they go on loading.
+            _log.error("offsets_not_read partition=%d error=%s: read again in %d ms", partition, error, LOAD_AGAIN_MS)
+            self._scheduler.call_in(LOAD_AGAIN_MS, lambda: self._load(partition, epoch))
+            return
+        except (InvalidMessageException, UnsupportedCodec) as error:
             # What was read before stands; the machine is told of it, so that the partition does not load for ever.
             _log.error("offsets_not_read partition=%d error=%s", partition, error)
         self.handle(Loaded(partition, epoch, records))

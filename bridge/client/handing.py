@@ -232,7 +232,7 @@ class Handing:
             self.holder.move_thread(do.MoveThread(targets, dict.fromkeys(targets, self._generation)))
         if not self._draining:
             self._wait(Wait.DRAIN, None)
-            self._advance()
+        self._advance()
 
     def collected(self, event: ev.PositionsCollected) -> None:
         """What is consumed of what goes on; what is at rest stands where it came to rest."""

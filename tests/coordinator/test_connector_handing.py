@@ -234,6 +234,17 @@ def test_what_falls_to_another_stream_is_brought_to_rest_and_then_moved() -> Non
     assert world.taken() == [do.MoveThread({TopicPartition("t", 1): "m-0"}, {TopicPartition("t", 1): 2})]
 
 
+def test_what_only_changes_its_thread_is_not_waited_for_before_something_is_given_back() -> None:
+    world = World(threads=2)
+    world.own({0: 0, 1: 0})
+    world.handing.start_fetching(cmd.StartFetching(tps(2, 3), 2))
+    world.handing.stop_fetching(cmd.StopFetching(tps(0)))
+    world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0)))
+    assert world.taken()[-2:] == [do.Drain(ordered(1)), do.Drain(ordered(0))]
+    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 5}))
+    assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(9)]
+
+
 def test_a_move_that_is_under_way_delays_no_commit_and_becomes_a_release() -> None:
     world = World(threads=2)
     world.own({0: 0, 1: 0})

@@ -1,0 +1,124 @@
+"""How long the broker waits for a client that reads slowly, and for a disk that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bridge.broker import groups
+from bridge.broker.config import BrokerConfig
+from bridge.broker.connection import SLOW_READER_MS, BrokerConnection, Budget
+from bridge.broker.log.partition_log import PartitionLog
+from bridge.broker.login import Login
+from bridge.testing import EmbeddedBroker
+from tests.broker.fix_talk import Talk
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.wire.entries import Record
+
+IDLE_MS = 600_000
+
+
+class Socket(asyncio.Transport):
+    """What was written and not taken by the client."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("c", 1)})
+        self.unsent_bytes = 0
+        self.is_aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Slow:
+    """A connection with a million bytes of an answer before it."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        cluster = SimpleNamespace(scheduler=SimpleNamespace(now_ms=lambda: self.now_ms), config=BrokerConfig())
+        self.socket = Socket()
+        node = cast("Any", SimpleNamespace(cluster=cluster))
+        self.connection = BrokerConnection(node, "PLAINTEXT", Login(None), Budget(1_000_000), set())
+        self.connection.connection_made(self.socket)
+        self.socket.unsent_bytes = 1_000_000
+        self.connection.pause_writing()
+
+    def minutes(self, count: int) -> Iterator[None]:
+        """Look at it as the server does, more than once in the time that a deaf client has."""
+        for _ in range(count * 3):
+            self.now_ms += SLOW_READER_MS // 3 + 1
+            yield
+            self.connection.look(self.now_ms, IDLE_MS)
+
+
+def test_a_client_that_sends_and_reads_nothing_is_ended() -> None:
+    slow = Slow()
+    for _ in slow.minutes(2):
+        slow.connection.data_received(b"x")
+    assert slow.socket.is_aborted, "one byte a minute would hold the answer for ever"
+
+
+def test_a_client_that_reads_slowly_gets_its_answer_however_long_that_takes() -> None:
+    slow = Slow()
+    for _ in slow.minutes(10):
+        slow.socket.unsent_bytes -= 1000
+    assert not slow.socket.is_aborted
+    for _ in slow.minutes(2):
+        pass
+    assert slow.socket.is_aborted, "it has stopped reading"
+
+
+def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that is told so begins where ``auto.offset.reset`` says; one that is told to wait, waits."""
+    with EmbeddedBroker(data=tmp_path) as broker, Talk(broker.addresses()[0]) as talk:
+        broker.create_topic("t")
+        while talk.find_coordinator("g").error_code or talk.commit("g", "t", 0, 5):
+            time.sleep(0.01)
+    refused: list[PartitionLog] = []
+    read = PartitionLog.records
+
+    def records(log: PartitionLog) -> Iterator[Record]:
+        if log.size and log not in refused:
+            refused.append(log)
+            raise OSError(errno.EMFILE, "too many open files")
+        return read(log)
+
+    monkeypatch.setattr(PartitionLog, "records", records)
+    monkeypatch.setattr(groups, "LOAD_AGAIN_MS", 50)
+    with EmbeddedBroker(data=tmp_path) as broker, Talk(broker.addresses()[0]) as talk:
+        told = [talk.committed("g", "t", 0)]
+        while told[-1] != (5, 0) and len(told) < 1000:
+            time.sleep(0.01)
+            told.append(talk.committed("g", "t", 0))
+    assert set(told) <= {(-1, 14), (5, 0)}
+    assert told[-1] == (5, 0)
+    assert len(refused) == 1
+
+
+def test_a_directory_that_cannot_be_written_is_told_and_nothing_is_held(tmp_path: Path) -> None:
+    with EmbeddedBroker(data=tmp_path) as broker:
+        broker.create_topic("t")
+    (tmp_path / "catalogue.draft").mkdir()
+    with pytest.raises(PreconditionFailed, match=r"catalogue.draft cannot be read or written: .*; make room"):
+        EmbeddedBroker(data=tmp_path).start()
+    (tmp_path / "catalogue.draft").rmdir()
+    with EmbeddedBroker(data=tmp_path):
+        pass
