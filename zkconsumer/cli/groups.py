@@ -80,7 +80,7 @@ def list_(
     modern: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
     """
     lines: list[GroupLine | ModernLine] = []
-    brokers = _brokers_alone(context, zookeeper, config_file, bootstrap_servers)
+    brokers = brokers_alone(context, zookeeper, config_file, bootstrap_servers)
     if brokers is None:
         session = open_session(context, zookeeper, config_file, bootstrap_servers)
         lines += list_groups(session)
@@ -108,7 +108,7 @@ def list_(
     print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
 
 
-def _brokers_alone(
+def brokers_alone(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
 ) -> Brokers | None:
     """The brokers, where neither an option nor the file names a ZooKeeper."""
@@ -183,7 +183,7 @@ def describe_(
     or modern: a member of the group that brokers coordinate under this name. CLIENT-ID stands in no znode. Members
     without partitions come last. A - is what is not there or not known; standard error says why.
     """
-    brokers = _brokers_alone(context, zookeeper, config_file, bootstrap_servers)
+    brokers = brokers_alone(context, zookeeper, config_file, bootstrap_servers)
     session = None if brokers is not None else open_session(context, zookeeper, config_file, bootstrap_servers)
     look = None if session is None else look_at(session, group, topics or None)
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics

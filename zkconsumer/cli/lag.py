@@ -8,26 +8,50 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from zkconsumer.admin.describe import Row, Storage, describe
-from zkconsumer.admin.look import Look, look_at, storage_of
+from zkconsumer.admin.describe import Row, describe
+from zkconsumer.admin.look import look_at, storage_of
+from zkconsumer.admin.modern import look_at_modern, modern_rows
+from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import NOTHING, cluster_options, open_session, output_option, table_lines, tell, when
-from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
+from zkconsumer.cli.common import (
+    NOTHING,
+    bootstrap_option,
+    cluster_options,
+    open_session,
+    output_option,
+    table_lines,
+    tell,
+    when,
+)
+from zkconsumer.cli.groups import brokers_alone, no_such_group, say_what_is_not_there
 from zkconsumer.errors import WorldError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from zkconsumer.admin.brokers import Brokers
     from zkconsumer.admin.session import AdminSession
 
 INTERVAL_S = 2.0
 SCHEMA = "zkconsumer/lag/1"
 HEADS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the group: a row for each partition, and what is not known."""
+
+    group: str
+    at_ms: int
+    rows: tuple[Row, ...]
+    words: tuple[str, ...]
+    next_step: str
 
 
 @click.command()
@@ -37,6 +61,7 @@ HEADS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSU
 @click.option("--interval", type=click.FloatRange(min=0.1), default=INTERVAL_S, show_default=True, metavar="S",
               help="Seconds between two looks.")
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def lag(
@@ -46,43 +71,81 @@ def lag(
     watch: bool,
     interval: float,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
     """Show how many records a group still has to read, for each partition and in all.
 
     The total counts the partitions whose lag is known, and says how many are not. With --watch and -o json every look
-    is one line.
+    is one line. With --bootstrap-server and without a ZooKeeper: of a group that brokers coordinate.
     """
-    session = open_session(context, zookeeper, config_file)
-    look = look_at(session, group, topics or None)
-    if look is None:
+    brokers = brokers_alone(context, zookeeper, config_file, bootstrap_servers)
+    session = None if brokers is not None else open_session(context, zookeeper, config_file, bootstrap_servers)
+    look: Callable[[], Seen | None]
+    if session is not None:
+        look, home = _old_group(session, group, topics), "ZooKeeper"
+    else:
+        assert brokers is not None, "there is a ZooKeeper, or there are brokers alone"
+        look, home = _modern_group(brokers, group, topics), "its coordinator"
+    first = look()
+    if first is None:
         no_such_group(context, session, group)
-    say_what_is_not_there(look, topics)
-    storage = storage_of(session)
     if not watch:
-        _say(look.words)
-        rows = _rows(look, storage, topics)
-        if output == "json":
-            click.echo(json.dumps(_json(look, rows), indent=2))
-        else:
-            click.echo("\n".join(_lines(rows)))
+        _say(first.words)
+        click.echo(json.dumps(_json(first), indent=2) if output == "json" else "\n".join(_lines(first.rows)))
         return
-    looks = _looks(session, group, topics, look, round(interval * 1000))
+    looks = _looks(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
-            click.echo(json.dumps(_json(each, _rows(each, storage, topics))))
+            click.echo(json.dumps(_json(each)))
             sys.stdout.flush()
     else:
-        _watch(looks, storage, topics)
+        _watch(looks)
 
 
-def _looks(
-    session: AdminSession, group: str, topics: Sequence[str], first: Look, interval_ms: int
-) -> Iterator[Look]:
+def _old_group(session: AdminSession, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
+    """Looks at a group in ZooKeeper; says at the first look which topics it does not know."""
+    storage = storage_of(session)
+    is_first = True
+
+    def look() -> Seen | None:
+        nonlocal is_first
+        found = look_at(session, group, topics or None)
+        if found is None:
+            return None
+        if is_first:
+            say_what_is_not_there(found, topics)
+            is_first = False
+        rows = describe(found.state, found.ends, found.kafka.offsets, storage, topics)
+        return _seen(group, found.state.read_at_ms, rows, found.words, "doctor")
+
+    return look
+
+
+def _modern_group(brokers: Brokers, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
+    """Looks at a group that brokers coordinate."""
+
+    def look() -> Seen | None:
+        found, trouble = look_at_modern(brokers, group)
+        if found is None:
+            if trouble:
+                raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
+            return None
+        return _seen(group, SYSTEM_CLOCK.wall_ms(), modern_rows(found, topics), found.words, "describe")
+
+    return look
+
+
+def _seen(group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_command: str) -> Seen:
+    partitions = tuple(row for row in rows if row.partition is not None)
+    return Seen(group, at_ms, partitions, tuple(words), f"zkconsumer groups {next_command} {group}")
+
+
+def _looks(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms: int) -> Iterator[Seen]:
     """The first look and the following ones; says on standard error what is not known when that changes."""
     said: tuple[str, ...] = ()
-    look: Look | None = first
+    look: Seen | None = first
     pause = StopSignal()
     while True:
         words: tuple[str, ...]
@@ -95,24 +158,24 @@ def _looks(
             yield look
         pause.wait(interval_ms)
         try:
-            look = look_at(session, group, topics or None)
-            words = () if look is not None else (f"the group {group} is gone from ZooKeeper",)
+            look = again()
+            words = () if look is not None else (gone,)
         except WorldError as error:
             look, words = None, (str(error),)
 
 
-def _watch(looks: Iterator[Look], storage: Storage, topics: Sequence[str]) -> None:
+def _watch(looks: Iterator[Seen]) -> None:
     """On a terminal with rich (the extra ``watch``) the table stays in place; otherwise tables follow each other."""
     live = _live()
     if live is None:
         for look in looks:
-            click.echo("\n".join([when(look.state.read_at_ms) or "", *_lines(_rows(look, storage, topics)), ""]))
+            click.echo("\n".join([when(look.at_ms) or "", *_lines(look.rows), ""]))
             sys.stdout.flush()
         return
     make_text, display = live
     with display:
         for look in looks:
-            lines = [when(look.state.read_at_ms) or "", *_lines(_rows(look, storage, topics)), *look.words]
+            lines = [when(look.at_ms) or "", *_lines(look.rows), *look.words]
             display.update(make_text("\n".join(lines)), refresh=True)
 
 
@@ -136,11 +199,6 @@ def _say(words: Sequence[str]) -> None:
         tell(each)
 
 
-def _rows(look: Look, storage: Storage, topics: Sequence[str]) -> list[Row]:
-    rows = describe(look.state, look.ends, look.kafka.offsets, storage, topics)
-    return [row for row in rows if row.partition is not None]
-
-
 def total(rows: Sequence[Row]) -> tuple[int, int]:
     """The lag of all partitions whose lag is known, and how many that is not of.
 
@@ -159,15 +217,15 @@ def _lines(rows: Sequence[Row]) -> list[str]:
     return [*table_lines(HEADS, cells), f"TOTAL {records if len(rows) > unknown else NOTHING}{beside}"]
 
 
-def _json(look: Look, rows: Sequence[Row]) -> dict[str, object]:
-    records, unknown = total(rows)
+def _json(look: Seen) -> dict[str, object]:
+    records, unknown = total(look.rows)
     return {
         "schema": SCHEMA,
-        "group": look.state.group,
-        "at_ms": look.state.read_at_ms,
+        "group": look.group,
+        "at_ms": look.at_ms,
         "total": records,
         "partitions_not_known": unknown,
-        "partitions": [row.to_json() for row in rows],
+        "partitions": [row.to_json() for row in look.rows],
         "not_known": list(look.words),
-        "next_steps": [f"zkconsumer groups doctor {look.state.group}"] if records or unknown else [],
+        "next_steps": [look.next_step] if records or unknown else [],
     }
