@@ -8,7 +8,8 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     what may happen in which order   phases.py           what the control znode and its children hold   control.py
     what a plan decides              decisions.py        how a commit of ours is told from another's     provenance.py
     one named action, idempotent     step.py             what ended it, and with which exit code         errors.py
-    the modern group kept empty      seat.py             its rules, its requests, its steps              seat_*.py
+    what is carried over, as values  copies.py           the steps that carry it                         mover.py
+    the modern group kept empty      seat.py, seat_*.py  the steps that read back and compare            verify.py
 
 The order rule, for every step: *before authority moves from A to B, B equals A for every partition, and all claims are
 fenced at the new epoch.*  A step looks at what it finds and not at what somebody wrote down that he would do, so to run

@@ -78,9 +78,7 @@ def format_journal(entries: tuple[Entry, ...]) -> bytes:
     """The bytes for ZooKeeper: the newest entries, as many as one znode takes."""
     kept = entries[-ENTRIES_MAX:]
     while True:
-        rows = [
-            {"at_ms": e.at_ms, "who": e.who, "what": e.what, "facts": dict(e.facts)} for e in kept
-        ]
+        rows = [{"at_ms": e.at_ms, "who": e.who, "what": e.what, "facts": dict(e.facts)} for e in kept]
         [first, *more] = pack(json.dumps({"schema": SCHEMA, "entries": rows}).encode())
         if not more:
             return first

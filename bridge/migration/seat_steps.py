@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from bridge.migration.seat import Seat
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class NoModernMembers:
     """Nobody but a seat of this migration is in the modern group; waited for."""
 
     seat: Seat
-    name: str = "nobody is in the modern group"
-    changes: bool = False
+
+    name = "nobody is in the modern group"
+    changes = False
 
     def describe(self) -> list[str]:
         """See ``Step``."""
@@ -34,7 +35,7 @@ class NoModernMembers:
         raise AssertionError("there is nothing to do but to wait")
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class TakeSeat:
     """We sit in the modern group (K5).
 
@@ -44,8 +45,9 @@ class TakeSeat:
 
     seat: Seat
     has_sat: bool
-    name: str = "take the seat in the modern group"
-    changes: bool = True
+
+    name = "take the seat in the modern group"
+    changes = True
 
     def describe(self) -> list[str]:
         """See ``Step``."""
@@ -76,13 +78,14 @@ class TakeSeat:
         self.seat.sit()
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class LeaveSeat:
     """No seat of this migration is in the modern group."""
 
     seat: Seat
-    name: str = "leave the seat in the modern group"
-    changes: bool = True
+
+    name = "leave the seat in the modern group"
+    changes = True
 
     def describe(self) -> list[str]:
         """See ``Step``."""

@@ -138,9 +138,7 @@ class Group:
         tree = self.zookeeper.tree
         left_out = (paths.control_child(GROUP, RUN),)
         return {
-            path: (data, frozenset(tree._nodes[path].acl))
-            for path, data in tree.dump().items()
-            if path not in left_out
+            path: (data, frozenset(tree._nodes[path].acl)) for path, data in tree.dump().items() if path not in left_out
         }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from bridge.broker.releases import RELEASES as RELEASES_PLAYED
+from bridge.migration.authority import Authority
+from bridge.migration.mover import Stores
 from bridge.migration.seat import Seat
 from bridge.testing import EmbeddedBroker
+from tests.migration.fix_cuts import Cut, CutStore, Killed
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import live_threads
@@ -22,8 +25,17 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import ADDRESS
+from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP, Api
 from zkconsumer.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
+from zkconsumer.wire.schemas.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import Control, format_control
 
 GROUP = "g"
 MIGRATION = "m-1"
@@ -37,17 +49,14 @@ FAILURES = [(number, where) for number in range(9) for where in ("before", "behi
 WRITES = (JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, OFFSET_COMMIT)
 
 
-class Killed(BaseException):
-    """The process of the migrator is no more."""
-
-
 @dataclass
 class Network:
     """What stands between the migrator and the brokers.
 
     ``cut``: the number of the write (from 0) at which the process dies, and whether ``before`` it is sent or
     ``behind`` it (carried out, nothing heard).  ``drop``: the same, but only the connection breaks.  ``is_away``:
-    nobody answers any more.  ``refuses_static``: see ``RELEASES``.  ``writes``: what was sent.
+    nobody answers any more.  ``refuses_static``: see ``RELEASES``.  ``commits_max``: offsets in one commit; more are
+    answered by ``too_much``.  ``writes``: what was sent; ``on_write`` is called before.
     """
 
     cut: tuple[int, str] | None = None
@@ -56,6 +65,9 @@ class Network:
     writes: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     refuses_static: bool = False
+    commits_max: int = 1_000_000
+    too_much: int = 28
+    on_write: Callable[[str], None] = lambda name: None
 
     def connect(self, host: str, port: int, **how: Any) -> Connection:
         return Cable(self, host, port, **how)
@@ -75,9 +87,15 @@ class Cable(BlockingConnection):
             return JoinGroupResponse(error_code=35)
         if api not in WRITES:
             return super().request(api, version, body, timeout_ms, **how)
+        network.on_write(api.name)
         number = len(network.writes)
         network.writes.append(api.name)
         self._fail(number, "before")
+        if (
+            isinstance(body, OffsetCommitRequest)
+            and sum(len(one.partitions) for one in body.topics) > network.commits_max
+        ):
+            return _refused(body, network.too_much)
         answer = super().request(api, version, body, timeout_ms, **how)
         self._fail(number, "behind")
         return answer
@@ -94,6 +112,17 @@ class Cable(BlockingConnection):
             raise BrokerUnreachable(f"{self}: the connection broke")
 
 
+def _refused(body: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
+    rows = {
+        topic.name: [
+            OffsetCommitPartitionResponse(partition_index=one.partition_index, error_code=code)
+            for one in topic.partitions
+        ]
+        for topic in body.topics
+    }
+    return OffsetCommitResponse(topics=[OffsetCommitTopicResponse(name=name, partitions=rows[name]) for name in rows])
+
+
 @dataclass
 class Desk:
     """What a test has in hand.  ``pauses`` are not waited for; the clock moves instead."""
@@ -107,9 +136,14 @@ class Desk:
     on_pause: Callable[[], None] = lambda: None
 
     @contextmanager
-    def process(self, network: Network | None = None) -> Iterator[AdminSession]:
-        """A process of the migrator, until it ends or is killed."""
-        store = lambda connect, timeout_ms: FakeZkStore(self.zookeeper, "", timeout_ms, None)  # noqa: E731
+    def process(self, network: Network | None = None, cut: Cut | None = None) -> Iterator[AdminSession]:
+        """A process of the migrator, until it ends or is killed: at a write to Kafka, or (``cut``) to ZooKeeper."""
+
+        def store(connect: str, timeout_ms: int) -> CutStore:
+            made = CutStore(self.zookeeper, "", timeout_ms, None)
+            made.cut = cut or Cut()
+            return made
+
         network = network or Network()
         network.refuses_static = not self.has_static
         doors = Doors(store, network.connect, self.clock)
@@ -118,6 +152,25 @@ class Desk:
 
     def seat(self, session: AdminSession, migration_id: str = MIGRATION, group: str = GROUP) -> Seat:
         return Seat(session, group, migration_id, ["t"], pause=self.pause, patience=Patience(at_least_ms=60_000))
+
+    def control(self, phase: str, epoch: int = 3, migration_id: str = MIGRATION) -> None:
+        """The control znode says so; its version grows."""
+        authority = "kafka" if phase in ("switched", "returning") else "zookeeper"
+        data = format_control(Control(migration_id, epoch, phase, authority, "copy"))  # type: ignore[arg-type]
+        self.zookeeper.ensure(paths.control(GROUP), data)
+
+    def offsets(self, stored: Mapping[str, int | bytes]) -> None:
+        """Offset znodes, ``topic-partition`` -> what is in it."""
+        for name, offset in stored.items():
+            topic, _, number = name.rpartition("-")
+            data = offset if isinstance(offset, bytes) else b"%d" % offset
+            self.zookeeper.ensure(paths.offset(GROUP, TopicPartition(topic, int(number))), data)
+
+    def stores(self, session: AdminSession) -> Stores:
+        patience = Patience(at_least_ms=60_000)
+        return Stores(
+            Authority(session, GROUP, MIGRATION), self.seat(session), pause=self.pause, patience=patience
+        )  # fmt: skip
 
     def pause(self, ms: int) -> None:
         assert len(self.pauses) < 1_000, "it waits for ever"

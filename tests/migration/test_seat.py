@@ -13,7 +13,8 @@ from bridge.migration.seat_rules import subscription_of
 from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
 from bridge.migration.step import Done, Refused, Todo, Waiting
 from tests.broker.fix_talk import Talk
-from tests.migration.fix_seat import FAILURES, GROUP, RELEASES, Desk, Killed, MakeDesk, Network
+from tests.migration.fix_cuts import Killed
+from tests.migration.fix_seat import FAILURES, GROUP, RELEASES, Desk, MakeDesk, Network
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.types import TopicPartition

@@ -171,8 +171,8 @@ class _Writer:
         wanted = [*paths.parents(top), *below]
         # What stands above is everybody's: members register there.
         above = [Create(path) for path in paths.parents(top)]
-        answers = self._session.ask([*above, *(Create(path, acl=self._acl) for path in below)])
-        # A server looks at rights before it looks whether the node is there; a lost answer shows at the first write.
+        answers = self._made([*above, *(Create(path, acl=self._acl) for path in below)])
+        # A server looks at rights before it looks whether the node is there.
         refused = {
             path: answer
             for path, answer in zip(wanted, answers, strict=True)
@@ -183,6 +183,15 @@ class _Writer:
             if not isinstance(stat, Stat):
                 self._report.stopped_by = f"{path} cannot be made: {_words(answer)}"
                 return
+
+    def _made(self, creates: Sequence[Create]) -> list[Result]:
+        """The answers to these, asked again while the connection takes them with it: a node may be made twice."""
+        answers = self._session.ask(creates)
+        for _ in range(ROUNDS_MAX - 1):
+            if not any(isinstance(answer, ConnectionLost | SessionGone) for answer in answers):
+                break
+            answers = self._session.ask(creates)
+        return answers
 
     def _write(self, plan: Plan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
         """One multi, until it is known to be done or not to be."""

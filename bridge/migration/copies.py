@@ -1,0 +1,201 @@
+"""What is carried from one store to the other, partition by partition, and how a value that is found is judged.  Pure.
+
+    to Kafka       Copy = where a partition is to start, the offset znode that it comes from, what the plan saw in Kafka
+    to ZooKeeper   OffsetWrite = the value in the group's own convention, and the version of the znode that it replaces
+
+A value that this migration wrote is known by its metadata (``provenance``), so a run that comes later tells its own
+from everybody else's, and never writes over the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from bridge.migration.decisions import OffsetConvention
+from bridge.migration.provenance import Provenance, format_provenance
+from zkconsumer.admin.stores import MISSING, OffsetWrite
+
+if TYPE_CHECKING:
+    from bridge.migration.plan import Plan
+    from bridge.migration.seen import KafkaValue
+    from zkconsumer.admin.groups import OffsetNode
+    from zkconsumer.types import TopicPartition
+
+DIFFERENCES_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One partition on its way to Kafka.
+
+    ``offset``: the next one.  ``stored`` and ``version``: of the offset znode that it comes from; None and ``MISSING``
+    where there is none.  ``before``: what the plan saw in Kafka, and its decisions are about.
+    """
+
+    tp: TopicPartition
+    offset: int
+    stored: int | None = None
+    version: int = MISSING
+    before: KafkaValue | None = None
+
+    def metadata(self, migration_id: str, epoch: int) -> str:
+        """What is committed with it."""
+        return format_provenance(Provenance(migration_id, epoch, self.version))
+
+
+class Verdict(Enum):
+    """What a value that Kafka has means to a copy."""
+
+    DONE = "as it is to be"
+    WRITE = "to be written: nothing is there, or what the plan saw, or a value of this migration that is not right"
+    DRIFT = "somebody else's, and not what the plan saw"
+
+
+def copies_of(plan: Plan) -> tuple[Copy, ...]:
+    """What a plan carries over, in its order."""
+    seen = plan.seen.partitions
+    return tuple(
+        Copy(row.tp, row.target, row.stored, row.version, seen[row.tp].kafka if row.tp in seen else None)
+        for row in plan.partitions
+        if row.target is not None
+    )
+
+
+def judge(copy: Copy, found: KafkaValue | None, migration_id: str, epoch: int) -> Verdict:
+    """What is to be done about the value that Kafka has.
+
+    None is no drift whatever the plan saw: brokers forget offsets of groups that do not commit.
+    """
+    if found is None:
+        return Verdict.WRITE
+    if found.offset == copy.offset and found.metadata == copy.metadata(migration_id, epoch):
+        return Verdict.DONE
+    whose = found.provenance
+    if found == copy.before or (whose is not None and whose.is_of(migration_id)):
+        return Verdict.WRITE
+    return Verdict.DRIFT
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a store is not as it should be: ``where`` is ``Kafka`` or ``ZooKeeper``, the rest in words for a person."""
+
+    tp: TopicPartition
+    where: str
+    wanted: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.tp}: {self.where} has {self.found}, not {self.wanted}"
+
+
+def words_of(differences: Sequence[Difference]) -> str:
+    """The first of them, and how many more."""
+    more = len(differences) - DIFFERENCES_SHOWN_MAX
+    shown = "; ".join(map(str, differences[:DIFFERENCES_SHOWN_MAX]))
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def drift_of(
+    copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
+) -> list[Difference]:
+    """What somebody else committed since the plan was made."""
+    return [
+        Difference(copy.tp, "Kafka", f"{_words(copy.before)}, as the plan saw", _words(kafka.get(copy.tp)))
+        for copy in copies
+        if judge(copy, kafka.get(copy.tp), migration_id, epoch) is Verdict.DRIFT
+    ]
+
+
+# --- after the copy ---------------------------------------------------------------------------------------------
+
+
+def differences_of_copy(
+    copies: Sequence[Copy],
+    known: Collection[TopicPartition],
+    kafka: Mapping[TopicPartition, KafkaValue],
+    nodes: Mapping[TopicPartition, OffsetNode],
+    migration_id: str,
+    epoch: int,
+) -> list[Difference]:
+    """In what the two stores are not as a copy leaves them.
+
+    Kafka: each value is the planned one, written by this migration at this epoch.  ZooKeeper: no offset znode was
+    written, made or deleted since it was read; ``known`` are the partitions that were looked at then.
+    """
+    found: list[Difference] = []
+    for copy in copies:
+        value = kafka.get(copy.tp)
+        if judge(copy, value, migration_id, epoch) is not Verdict.DONE:
+            wanted = f"{copy.offset} ({copy.metadata(migration_id, epoch)})"
+            found.append(Difference(copy.tp, "Kafka", wanted, _words(value)))
+        node = nodes.get(copy.tp)
+        version, stored = (MISSING, None) if node is None else (node.stat.version, node.offset)
+        if (version, stored) != (copy.version, copy.stored):
+            wanted = _znode_words(copy.version, copy.stored)
+            found.append(Difference(copy.tp, "ZooKeeper", wanted, _znode_words(version, stored)))
+    looked_at = {copy.tp for copy in copies} | set(known)
+    for tp in sorted(nodes.keys() - looked_at):
+        came = nodes[tp]
+        found.append(
+            Difference(tp, "ZooKeeper", _znode_words(MISSING, None), _znode_words(came.stat.version, came.offset))
+        )
+    return found
+
+
+# --- the way back -----------------------------------------------------------------------------------------------
+
+
+def stored_of(offset_next: int, convention: OffsetConvention) -> int | None:
+    """What ZooKeeper is to have for a next offset; None: nothing, for nothing was read yet and *last* has no word."""
+    if convention is OffsetConvention.NEXT:
+        return offset_next
+    return offset_next - 1 if offset_next > 0 else None
+
+
+def writes_back(
+    kafka: Mapping[TopicPartition, KafkaValue],
+    nodes: Mapping[TopicPartition, OffsetNode],
+    convention: OffsetConvention,
+) -> list[OffsetWrite]:
+    """What must be written so that ZooKeeper says what Kafka says, sorted.
+
+    What Kafka does not know stays as it is: the last position that anybody knows.
+    """
+    writes: list[OffsetWrite] = []
+    for tp, value in sorted(kafka.items()):
+        node, stored = nodes.get(tp), stored_of(value.offset, convention)
+        found = None if node is None else node.offset
+        if found != stored or (node is not None and node.problem):
+            writes.append(OffsetWrite(tp, stored, MISSING if node is None else node.stat.version))
+    return writes
+
+
+def differences_of_return(
+    kafka: Mapping[TopicPartition, KafkaValue],
+    nodes: Mapping[TopicPartition, OffsetNode],
+    convention: OffsetConvention,
+) -> list[Difference]:
+    """In what ZooKeeper does not say what Kafka says."""
+    found = []
+    for write in writes_back(kafka, nodes, convention):
+        node = nodes.get(write.tp)
+        there = _znode_words(MISSING, None) if node is None else _znode_words(node.stat.version, node.offset)
+        wanted = "no offset" if write.offset is None else str(write.offset)
+        found.append(Difference(write.tp, "ZooKeeper", wanted, there))
+    return found
+
+
+def _words(value: KafkaValue | None) -> str:
+    if value is None:
+        return "nothing"
+    return f"{value.offset} ({value.metadata})" if value.metadata else str(value.offset)
+
+
+def _znode_words(version: int, stored: int | None) -> str:
+    if version == MISSING:
+        return "no znode"
+    return f"{'no offset' if stored is None else stored} at version {version}"

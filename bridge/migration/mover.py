@@ -1,0 +1,252 @@
+"""Offsets on their way: into Kafka as the only member of the group, and back into ZooKeeper under the control znode.
+
+Both are steps that may be cut off anywhere and done again: what is right already is not written again, and what is
+somebody else's is never written over.  Into Kafka the seat's generation is the condition (a run that is overtaken is
+refused there), into ZooKeeper the version of the control znode, in every multi.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.copies import Copy, Verdict, drift_of, judge, words_of, writes_back
+from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.phases import Phase
+from bridge.migration.seat import PATIENCE
+from bridge.migration.seen import KafkaValue
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.admin.groups import OffsetNode, read_offsets
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.session import chunks
+from zkconsumer.admin.stores import OffsetWrite, WriteReport, write_offsets
+from zkconsumer.kafka.error_codes import (
+    INVALID_COMMIT_OFFSET_SIZE,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    OFFSET_METADATA_TOO_LARGE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+)
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from bridge.migration.authority import Authority
+    from bridge.migration.decisions import OffsetConvention
+    from bridge.migration.seat import Seat
+    from zkconsumer.admin.coordinator_line import Patience
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Acl
+
+BATCH_BYTES_MAX = 512 * 1024
+"""Of the records that one commit becomes: a broker writes them as one batch, of at most a megabyte as shipped."""
+
+RECORD_BYTES = 80
+"""What such a record takes besides the names and the metadata, in the largest of the formats (0.9 to 4.1)."""
+
+RETURNED_AT_ONCE = 10_000
+"""Offsets that go to ZooKeeper between two looks at the seat."""
+
+REFUSED_SHOWN_MAX = 10
+
+COPYING = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED)
+"""Phases in which Kafka's values are this migration's, and ZooKeeper's do not move."""
+
+_TOO_MUCH = frozenset({INVALID_COMMIT_OFFSET_SIZE, MESSAGE_TOO_LARGE})
+
+
+class Stores:
+    """Both stores of a group as the steps read them.  One thread."""
+
+    def __init__(
+        self,
+        authority: Authority,
+        seat: Seat,
+        *,
+        pause: Callable[[int], object] | None = None,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self.authority = authority
+        self.seat = seat
+        self.group = authority.group
+        self._kafka = KafkaStore(authority.session, authority.group, pause, patience)
+
+    def is_in(self, *phases: Phase) -> bool:
+        """Whether the control znode is this migration's, and in one of these phases; a dry run is in none."""
+        held = self.authority.look()
+        return held is not None and held.control.migration_id == self.authority.migration_id and held.phase in phases
+
+    def kafka(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, KafkaValue]:
+        """What Kafka has stored for these partitions; None: for every one of the group."""
+        self.seat.beat_if_due()
+        found = self._kafka.read() if partitions is None else self._kafka.read_some(partitions)
+        return {tp: KafkaValue(stored.offset, stored.metadata) for tp, stored in found.items()}
+
+    def zookeeper(self) -> Mapping[TopicPartition, OffsetNode]:
+        """Every offset znode of the group."""
+        self.seat.beat_if_due()
+        return read_offsets(self.authority.session, self.authority.group)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToKafka:
+    """Kafka has a value of this migration for every partition.
+
+    A value that this migration wrote at this epoch and is right is not written again; one of an older epoch is.  A
+    value of somebody else that is not the one that the plan saw ends the run (exit code 5), and stays.
+    """
+
+    stores: Stores
+    copies: Sequence[Copy]
+
+    name = "commit the offsets to Kafka"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        lines = [f"commit {len(self.copies)} offsets of group {self.stores.group} to Kafka, as its only member:"]
+        return lines + [f"  {copy.tp}  {copy.offset}" for copy in self.copies]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        if not self.stores.is_in(*COPYING):
+            return Todo()
+        epoch, found = self._look()
+        drift = self._drift(found, epoch)
+        if drift is not None:
+            return Refused(drift)
+        return Todo() if self._left(found, epoch) else Done()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``PartlyDone`` with the partitions that the brokers refuse; the others are done."""
+        # From here on only our generation commits: what is read behind it stays as it is until we write.
+        self.stores.seat.beat()
+        epoch, found = self._look()
+        drift = self._drift(found, epoch)
+        if drift is not None:
+            raise drift
+        refused = self._commit(self._left(found, epoch), epoch)
+        if refused:
+            raise PartlyDone(_refused_words(refused))
+
+    def _look(self) -> tuple[int, Mapping[TopicPartition, KafkaValue]]:
+        """The epoch, and what Kafka has."""
+        epoch = self.stores.authority.require(*COPYING).control.epoch
+        return epoch, self.stores.kafka([copy.tp for copy in self.copies])
+
+    def _drift(self, found: Mapping[TopicPartition, KafkaValue], epoch: int) -> VerificationFailed | None:
+        drift = drift_of(self.copies, found, self.stores.authority.migration_id, epoch)
+        if not drift:
+            return None
+        return VerificationFailed(
+            f"somebody else committed for group {self.stores.group} since the plan was made: {words_of(drift)}. "
+            "Nothing of it was written over. Find out who did; then roll back, and plan again"
+        )
+
+    def _left(self, found: Mapping[TopicPartition, KafkaValue], epoch: int) -> list[Copy]:
+        migration_id = self.stores.authority.migration_id
+        return [
+            copy for copy in self.copies if judge(copy, found.get(copy.tp), migration_id, epoch) is Verdict.WRITE
+        ]  # fmt: skip
+
+    def _commit(self, copies: Sequence[Copy], epoch: int) -> dict[TopicPartition, ErrorCode]:
+        """Everything, batch by batch; what was refused, and why."""
+        rest = deque(copies)
+        bytes_max = BATCH_BYTES_MAX
+        refused: dict[TopicPartition, ErrorCode] = {}
+        while rest:
+            batch, size = self._batch(rest, bytes_max, epoch)
+            outcome = self.stores.seat.commit(batch)
+            if len(batch) > 1 and _TOO_MUCH & set(outcome.values()):
+                bytes_max = size // 2
+                continue
+            refused |= {tp: code for tp, code in outcome.items() if code != NONE}
+            for _ in batch:
+                rest.popleft()
+        return refused
+
+    def _batch(
+        self, rest: deque[Copy], bytes_max: int, epoch: int
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], int]:
+        """The first of them, as many as one commit takes, at least one; and their bytes."""
+        batch: dict[TopicPartition, OffsetAndMetadata] = {}
+        size = 0
+        for copy in rest:
+            metadata = copy.metadata(self.stores.authority.migration_id, epoch)
+            names = len(self.stores.group) + len(copy.tp.topic)
+            size += RECORD_BYTES + names + len(metadata)
+            if batch and size > bytes_max:
+                return batch, size
+            batch[copy.tp] = OffsetAndMetadata(copy.offset, metadata)
+        return batch, size
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnToZooKeeper:
+    """ZooKeeper says what Kafka says, in the group's own convention; what Kafka does not know stays as it is.
+
+    ``acl``: the access list of the fence, for the znodes that are made; None: open to the world.
+    """
+
+    stores: Stores
+    convention: OffsetConvention
+    acl: tuple[Acl, ...] | None = None
+
+    name = "write Kafka's offsets to ZooKeeper"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"write what the modern group {self.stores.group} committed to {paths.offsets(self.stores.group)}"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        return Todo() if not self.stores.is_in(Phase.RETURNING) or self._left() else Done()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; Kafka has the authority still."""
+        authority, seat = self.stores.authority, self.stores.seat
+        held = authority.require(Phase.RETURNING)
+        seat.beat()
+        for some in chunks(self._left(), RETURNED_AT_ONCE):
+            seat.beat_if_due()
+            report = WriteReport()
+            write_offsets(authority.session, authority.group, some, held.version, report, self.acl)
+            if report.stopped_by:
+                raise PartlyDone(
+                    f"offsets of group {authority.group} are written to ZooKeeper in part, and Kafka has the authority "
+                    f"still: {report.stopped_by}. See to it, then run the same command again"
+                )
+
+    def _left(self) -> list[OffsetWrite]:
+        return writes_back(self.stores.kafka(), self.stores.zookeeper(), self.convention)
+
+
+def _refused_words(refused: Mapping[TopicPartition, ErrorCode]) -> str:
+    by_code: dict[ErrorCode, list[TopicPartition]] = {}
+    for tp, code in refused.items():
+        by_code.setdefault(code, []).append(tp)
+    told = []
+    for code, partitions in by_code.items():
+        more = len(partitions) - REFUSED_SHOWN_MAX
+        names = ", ".join(map(str, partitions[:REFUSED_SHOWN_MAX])) + (f" and {more} more" if more > 0 else "")
+        told.append(f"{names}: {code}; {_who_must_act(code)}")
+    return f"{'. '.join(told)}. The others are committed; then run the same command again, or roll back"
+
+
+def _who_must_act(code: ErrorCode) -> str:
+    if code == UNKNOWN_TOPIC_OR_PARTITION:
+        return "there is no such partition: if the topic was deleted, roll back and plan again"
+    if code == OFFSET_METADATA_TOO_LARGE:
+        return "raise offset.metadata.max.bytes of the brokers to 256 at least"
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        return "allow this user READ on these topics"
+    if code in _TOO_MUCH:
+        return "raise max.message.bytes of __consumer_offsets to 4096 at least"
+    return "look into the logs of the brokers"
