@@ -276,6 +276,14 @@ class Conversation:
     def _hear_join(self, rest: str) -> ev.Event:
         return ev.JoinWanted(_subscription(rest.replace(" ", ",")))
 
+    def _hear_given(self, rest: str) -> ev.Event:
+        """``given t/0=me-0 [new t/0]``, or ``given nothing``, or ``given back``: it is computed again."""
+        threads, _, new = rest.partition(" new ")
+        if threads == "back":
+            return ev.ShareGiven(None)
+        given = {} if threads == "nothing" else {_partition(name): who for name, who in _pairs(threads.split())}
+        return ev.ShareGiven(given, frozenset(_partition(name) for name in new.split()))
+
     def _hear_leave(self, _: str) -> ev.Event:
         return ev.LeaveWanted()
 

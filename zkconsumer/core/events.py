@@ -69,6 +69,18 @@ class ListenerSet:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGiven:
+    """Somebody else divides the group: this is our share from now on, partition -> our thread id; None: computed again.
+
+    ``new``: what of it came into being while whoever divides was looking; it is read from its beginning.
+    The owner nodes stay the lock: what is given is claimed like any other share.
+    """
+
+    threads: Mapping[TopicPartition, str] | None
+    new: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveWanted:
     """The connector is being closed, or gave up."""
 
@@ -365,6 +377,7 @@ Event: TypeAlias = (
     | SessionAnswered
     | SessionClosed
     | JoinWanted
+    | ShareGiven
     | ListenerSet
     | LeaveWanted
     | CommitWanted

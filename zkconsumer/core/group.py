@@ -119,6 +119,9 @@ class Planner(Protocol):
     def plan(self, view: GroupView) -> Share:
         """Our share of this view, in which we are registered."""
 
+    def take(self, view: GroupView, given: Mapping[TopicPartition, str]) -> Share:
+        """The share that somebody else gives us, as far as this view has its topics."""
+
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Why owners and assignment differ for so long, in words; may change the form that is used."""
 
@@ -162,6 +165,8 @@ class Group:
         self.subscription: Subscription | None = None
         self.view: GroupView | None = None
         self.share: dict[TopicPartition, str] = {}
+        self.given: Mapping[TopicPartition, str] | None = None
+        """The share that somebody else gives us; None: it is computed."""
         self.own_topics: frozenset[str] = frozenset()
         self.assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self.refused: dict[TopicPartition, str] = {}
@@ -203,6 +208,8 @@ class Group:
                 self._forget_everything("the connector is closed")
             case ev.JoinWanted(subscription):
                 self.subscription = subscription
+            case ev.ShareGiven():
+                self._share_given(event)
             case ev.ListenerSet():
                 self.listener.is_set = True
             case ev.LeaveWanted():
@@ -460,6 +467,18 @@ class Group:
         elif not self.session.is_connected:
             self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
+    def _share_given(self, event: ev.ShareGiven) -> None:
+        """Whether it is given or computed is read with the next view; a share under way is finished first."""
+        if (event.threads is None) != (self.given is None):
+            how = "computed by this member again" if event.threads is None else "given to this member from here on"
+            self._tell("INFO", "share-is-divided", f"it is {how}")
+            self._diagnosing = self._diagnose_due = False
+            self._say(do.StopTimer(Timer.DIAGNOSE))
+        self.newcomers.told(event.new)
+        if event.threads != self.given:
+            self.given = event.threads
+            self._trigger()
+
     # --- reading --------------------------------------------------------------------------------------------
 
     def _group_changed(self) -> None:
@@ -577,7 +596,7 @@ class Group:
             self._diagnose_due = False
             self._unowned.clear()
             self._say(*self.planner.diagnose(view))
-        share = self.planner.plan(view)
+        share = self.planner.plan(view) if self.given is None else self.planner.take(view, self.given)
         self._say(*share.notes)
         if share.unevaluable:
             self._withdraw(share.unevaluable)
@@ -591,7 +610,8 @@ class Group:
         self._tell_topics(share.topics)
         self.own_topics = share.topics
         if not share.refused:
-            self._say(*self.newcomers.viewed(view, share.topics, self.share))
+            wanted = self.share if self.given is None else self.given
+            self._say(*self.newcomers.viewed(view, share.topics, wanted))
         self.releases.unreleasable.clear()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
@@ -727,7 +747,8 @@ class Group:
         self._diagnose_later()
 
     def _diagnose_later(self) -> None:
-        if not self._diagnosing:
+        """What settings the others seem to have matters only where every member computes."""
+        if not self._diagnosing and self.given is None:
             self._diagnosing = True
             self._say(do.StartTimer(Timer.DIAGNOSE, self.settings.diagnose_after_ms))
 

@@ -59,6 +59,10 @@ class Newcomers:
         self._new.clear()
         self._to_restart.clear()
 
+    def told(self, new: Iterable[TopicPartition]) -> None:
+        """Somebody else gives us our share, and has seen these come into being; the next view has them in our share."""
+        self._new.update(new)
+
     def viewed(self, view: GroupView, topics: Iterable[str], share: Iterable[TopicPartition]) -> list[Command]:
         """Take a view in: ``topics`` are those that our subscription takes, ``share`` what the view gives us."""
         seen: dict[str, frozenset[int] | None] = {}

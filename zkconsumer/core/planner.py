@@ -118,6 +118,23 @@ class SharePlanner:
             return Share(mine, notes=tuple(notes), topics=topics, assignment=owners)
         return self._undecided_share(mine, owners, view, context, notes)
 
+    def take(self, view: GroupView, given: Mapping[TopicPartition, str]) -> Share:
+        """What is given to us, of the topics that our registration takes in this view; for the rest it is waited.
+
+        Nobody else's share is known, so ``assignment`` has ours alone.
+        """
+        wanted = view.members[self._member]
+        count = construct_topic_count(self._member, wanted.pattern, wanted.topics)
+        topics = list(view.topics) if view.all_topics is None else view.all_topics
+        try:
+            threads = count.get_consumer_thread_ids_per_topic(topics, self._exclude_internal)
+        except PatternNotEvaluable as error:
+            return Share({}, unevaluable=str(error))
+        ids = {topic: {str(thread): thread for thread in threads[topic]} for topic in threads}
+        owners = {tp: ids[tp.topic][thread] for tp, thread in given.items() if thread in ids.get(tp.topic, ())}
+        mine = {tp: str(thread) for tp, thread in owners.items()}
+        return Share(mine, is_waiting=len(mine) < len(given), topics=frozenset(threads), assignment=owners)
+
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
         if view.owners is None:
