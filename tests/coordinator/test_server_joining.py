@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
+from bridge.coordinator.joining import MEMBER_ID_EXTRA_CHARS, NAME_BYTES_MAX
 from tests.coordinator.server_table import CONFIG, DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Member, Table
 from zkconsumer.wire.schemas.leave_group import LeavingMember
 
@@ -513,9 +514,10 @@ def test_a_session_at_the_brokers_limit_is_taken(session_ms: int) -> None:
 
 def test_an_instance_id_must_leave_room_for_the_member_id_that_is_made_of_it() -> None:
     table = Table()
-    refused = table.join(instance_id="i" * 0x4000)
+    longest = NAME_BYTES_MAX - MEMBER_ID_EXTRA_CHARS
+    refused = table.join(instance_id="i" * (longest + 1))
     assert table.answer(refused).error_code == 23
-    taken = table.join(instance_id="i" * 0x3FFF)
+    taken = table.join(instance_id="i" * longest)
     table.move(2 * DELAY_MS)
     assert table.joined(taken).is_leader
 
