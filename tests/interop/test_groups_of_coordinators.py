@@ -196,3 +196,15 @@ def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeW
     assert result.exit_code == 0
     assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["clicks", "-"]
     assert "the modern group both is Stable, with 1 members" in result.stderr
+
+
+def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    world.create_topic("__consumer_offsets", 1)
+    world.cluster.append("clicks", 0, [b"x"] * 10)
+    put(world, {0: 1}, group="both")
+    for group in ("both", "new"):
+        world.cluster.commit(group, "clicks", 0, 5)
+    assert [tool("lag", group).stdout.splitlines()[-1] for group in ("both", "new")] == ["TOTAL 9", "TOTAL 5"]
+    result = tool("lag", "nobody")
+    assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'nobody' does not exist.\n")

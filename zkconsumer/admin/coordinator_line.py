@@ -21,7 +21,7 @@ from zkconsumer.kafka.group_offsets import MOVED, WAIT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.session import AnySession
     from zkconsumer.kafka.connection import Connection
     from zkconsumer.kafka.versions import ApiRanges
     from zkconsumer.types import BrokerAddress
@@ -52,7 +52,7 @@ class CoordinatorLine:
 
     def __init__(
         self,
-        session: AdminSession,
+        session: AnySession,
         group: str,
         pause: Callable[[int], object] | None = None,
         patience: Patience | None = None,

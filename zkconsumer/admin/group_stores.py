@@ -4,6 +4,8 @@
     plan       made by pure functions from what was seen (``offset_plan``)
     refusal()  what must not be overlooked: somebody is there, or the authority is elsewhere
     write()    the plan's rows: ZooKeeper first, where each write names what it replaces, then Kafka
+
+With brokers alone there is Kafka's store only, and members that an old group of the name has are not seen.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.groups import OffsetNode, TopicState, read_control, read_offsets, read_topics
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, words_of_members, write_offsets
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.admin.offset_lines import Store
     from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.session import AnySession
     from zkconsumer.kafka.modern_groups import ModernGroup
     from zkconsumer.zk.znodes import Control
 
@@ -49,11 +52,19 @@ class SeenGroup:
     control_version: int | None
     control_problem: str
     modern: ModernGroup | None = None
+    is_zookeeper_seen: bool = True
+    """False with brokers alone."""
 
     @property
     def unreadable(self) -> list[OffsetNode]:
         """The offset znodes that hold no number."""
         return [node for node in self.zookeeper.values() if node.problem]
+
+    @property
+    def may_have_unseen_members(self) -> bool:
+        """Whether nobody looked into ZooKeeper, and what Kafka has stored is of no modern member's making."""
+        has_been_modern = self.modern is not None and bool(self.modern.protocol_type)
+        return not self.is_zookeeper_seen and bool(self.kafka) and not has_been_modern
 
     def current(self, store: Store) -> Mapping[TopicPartition, int | None]:
         """What each partition has there; None: a znode that holds no offset."""
@@ -83,7 +94,8 @@ class SeenGroup:
             count = len(self.modern.members)
             return (
                 f"a modern group of the name {self.group} is alive ({self.modern.state}, {count} members), and brokers "
-                "take commits of its members only: stop it first"
+                "take commits of its members only: stop it first. Where they run: zkconsumer groups describe "
+                f"{self.group}"
             )
         return ""
 
@@ -91,9 +103,10 @@ class SeenGroup:
 class GroupStores:
     """The stores of one group.  One thread."""
 
-    def __init__(self, session: AdminSession, group: str) -> None:
+    def __init__(self, session: AnySession, group: str) -> None:
         self._session = session
-        self._group = paths.check_group(group)
+        # Brokers take any name; only in a path must it be a safe one.
+        self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
         self._kafka = KafkaStore(session, group)
 
     def look(self, stores: Sequence[Store], *, kafka_too: bool = False) -> SeenGroup:
@@ -101,6 +114,8 @@ class GroupStores:
 
         Raises ``WorldError`` when ZooKeeper does not tell, and what ``KafkaStore.read`` raises when Kafka is needed.
         """
+        if not isinstance(self._session, AdminSession):
+            return self._look_at_brokers(stores)
         nodes, _, odd = read_offsets(self._session, self._group)
         control, version, problem = read_control(self._session, self._group)
         members = members_of(self._session, self._group)
@@ -115,6 +130,12 @@ class GroupStores:
                 raise
             kafka_problem = str(error)
         return SeenGroup(self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, modern)
+
+    def _look_at_brokers(self, stores: Sequence[Store]) -> SeenGroup:
+        assert "zookeeper" not in stores, "whoever knows brokers alone is refused before"
+        kafka = {tp: stored.offset for tp, stored in self._kafka.read().items()}
+        modern = self._kafka.modern_group()
+        return SeenGroup(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_seen=False)
 
     def logs(
         self, partitions: Collection[TopicPartition], time_ms: int | None = None
@@ -154,12 +175,17 @@ class GroupStores:
     def write(self, plan: OffsetPlan, seen: SeenGroup, reports: Reports) -> None:
         """Carry the plan's changes out, until something stands in the way; ``reports`` is true at every moment."""
         changes = plan.changes
-        in_zookeeper = [row for row in changes if row.store == "zookeeper"]
-        writes = [OffsetWrite(row.tp, row.new, _version(seen, row.tp)) for row in in_zookeeper]
-        acl = SECURE_ACL if self._session.config.zookeeper_set_acl else None
-        write_offsets(self._session, self._group, writes, seen.control_version, reports.zookeeper, acl)
+        if isinstance(self._session, AdminSession):
+            self._write_to_zookeeper(self._session, [row for row in changes if row.store == "zookeeper"], seen, reports)
         if not reports.zookeeper.stopped_by:
             self._write_to_kafka([row for row in changes if row.store == "kafka"], reports.kafka)
+
+    def _write_to_zookeeper(
+        self, session: AdminSession, rows: Sequence[PlannedOffset], seen: SeenGroup, reports: Reports
+    ) -> None:
+        writes = [OffsetWrite(row.tp, row.new, _version(seen, row.tp)) for row in rows]
+        acl = SECURE_ACL if session.config.zookeeper_set_acl else None
+        write_offsets(session, self._group, writes, seen.control_version, reports.zookeeper, acl)
 
     def _write_to_kafka(self, rows: Sequence[PlannedOffset], report: WriteReport) -> None:
         if not rows:
@@ -168,7 +194,7 @@ class GroupStores:
         self._kafka.write({row.tp: row.new for row in rows if row.new is not None}, known, report)
         if not report.stopped_by:
             self._kafka.delete([row.tp for row in rows if row.new is None], known, report)
-        members = members_of(self._session, self._group)
+        members = self._kafka.old_members()
         if members and not report.stopped_by:
             report.stopped_by = words_of_members(members)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zkconsumer.admin.session import BrokerSession
 from zkconsumer.core.subscription import construct_topic_count
 from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode, UnsafeName
@@ -29,7 +30,7 @@ from zkconsumer.zk.requests import Stat
 from zkconsumer.zk.znodes import Control, consumer_of, parse_control, parse_offset, parse_owner
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.session import AdminSession, AnySession
     from zkconsumer.core.subscription import TopicCount
     from zkconsumer.zk.registration import Registration
     from zkconsumer.zk.requests import Node
@@ -352,19 +353,19 @@ def _topic_names(session: AdminSession) -> tuple[str, ...]:
     return tuple(listed.names) if listed else ()
 
 
-def read_topics(session: AdminSession, topics: Iterable[str] | None = None) -> dict[str, TopicState]:
+def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dict[str, TopicState]:
     """Those of these topics that exist (None: all topics), where this cluster has them: in ZooKeeper or at the brokers.
 
     No broker is asked for a topic by name, since old ones create what they are asked for.  Raises ``WorldError`` when
     ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
     """
-    of_brokers = None if session.has_topics_in_zookeeper else _topics_of_brokers(session)
-    if topics is None:
-        topics = of_brokers if of_brokers is not None else filter(_is_topic, _topic_names(session))
-    return _read_topics(session, topics, of_brokers)
+    if isinstance(session, BrokerSession) or not session.has_topics_in_zookeeper:
+        of_brokers = _topics_of_brokers(session)
+        return _those_of(of_brokers, of_brokers if topics is None else topics)
+    return _read_topics(session, filter(_is_topic, _topic_names(session)) if topics is None else topics, None)
 
 
-def _topics_of_brokers(session: AdminSession) -> dict[str, TopicState]:
+def _topics_of_brokers(session: AnySession) -> dict[str, TopicState]:
     """Every topic that the brokers have; raises ``BrokerUnreachable`` when none answers."""
     numbers: dict[str, list[int]] = {}
     for tp in session.brokers.leaders(None).partitions:
@@ -372,11 +373,15 @@ def _topics_of_brokers(session: AdminSession) -> dict[str, TopicState]:
     return {topic: TopicState(tuple(sorted(partitions)), None) for topic, partitions in numbers.items()}
 
 
+def _those_of(of_brokers: Mapping[str, TopicState], topics: Iterable[str]) -> dict[str, TopicState]:
+    return {topic: of_brokers[topic] for topic in sorted(topics) if topic in of_brokers}
+
+
 def _read_topics(
     session: AdminSession, topics: Iterable[str], of_brokers: Mapping[str, TopicState] | None
 ) -> dict[str, TopicState]:
     if of_brokers is not None:
-        return {topic: of_brokers[topic] for topic in sorted(topics) if topic in of_brokers}
+        return _those_of(of_brokers, topics)
     where = {paths.topic(topic): topic for topic in sorted(topics)}
     found: dict[str, TopicState] = {}
     for path, node in session.get_many(where).items():

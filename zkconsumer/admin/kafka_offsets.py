@@ -5,7 +5,8 @@ topic, and a tool that only looks must not.
 
 There is no condition to bind a commit to, as a znode's version is one: what was planned is compared with what is stored
 right before each batch.  While a modern group of the name has members, brokers refuse (25) whatever is not theirs, so
-there the broker itself stands guard; original members that store in Kafka are looked for in ZooKeeper's ``ids`` then.
+there the broker itself stands guard; original members that store in Kafka are looked for in ZooKeeper's ``ids`` then,
+where the tool knows a ZooKeeper.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.admin.coordinator_line import CoordinatorLine, Patience
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.groups import read_topics
-from zkconsumer.admin.session import chunks
+from zkconsumer.admin.session import AdminSession, chunks
 from zkconsumer.admin.stores import members_of, words_of_members
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
@@ -31,16 +32,16 @@ from zkconsumer.kafka.group_offsets import (
     delete_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.modern_groups import DEAD, ModernGroup, describe_modern_group
+from zkconsumer.kafka.modern_groups import DEAD, ModernGroup, delete_group, describe_modern_group
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas import OFFSET_DELETE, OFFSET_FETCH
+from zkconsumer.wire.schemas import DELETE_GROUPS, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.session import AnySession
     from zkconsumer.admin.stores import WriteReport
     from zkconsumer.kafka.connection import Connection
     from zkconsumer.kafka.versions import ApiRanges
@@ -63,13 +64,13 @@ class KafkaStore:
 
     def __init__(
         self,
-        session: AdminSession,
+        session: AnySession,
         group: str,
         pause: Callable[[int], object] | None = None,
         patience: Patience | None = None,
     ) -> None:
         self._session = session
-        self._group = paths.check_group(group)
+        self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
         self._line = CoordinatorLine(session, group, pause, patience)
 
     def exists(self) -> bool:
@@ -128,6 +129,10 @@ class KafkaStore:
         except PeerTrouble:
             return None
 
+    def old_members(self) -> list[str]:
+        """Who is registered in ZooKeeper now; nobody can be seen there with brokers alone."""
+        return members_of(self._session, self._group) if isinstance(self._session, AdminSession) else []
+
     def can_delete(self) -> bool:
         """Whether the brokers can forget single offsets (from 2.4 on)."""
         return self._settled(_can_delete)
@@ -147,6 +152,14 @@ class KafkaStore:
             if report.stopped_by:
                 return
 
+    def can_delete_group(self) -> bool:
+        """Whether the brokers can forget a whole group (from 1.1 on)."""
+        return self._settled(_can_delete_group)
+
+    def delete_group(self) -> ErrorCode:
+        """Forget the group and all that it has stored; what the coordinator answers when it is none of "not yet"."""
+        return self._settled(partial(delete_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
+
     def _fetched(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         question = partial(fetch_offsets, group=self._group, partitions=partitions, timeout_ms=REQUEST_TIMEOUT_MS)
         return _stored(self._settled(question))
@@ -157,7 +170,7 @@ class KafkaStore:
         self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: WriteReport
     ) -> bool:
         """Whether a batch must not be sent: an original member came, or an offset is not what the plan saw."""
-        members = members_of(self._session, self._group)
+        members = self.old_members()
         if members:
             report.stopped_by = words_of_members(members)
             return True
@@ -212,6 +225,10 @@ def _can_delete(_: Connection, ranges: ApiRanges) -> bool:
     return ranges.knows(OFFSET_DELETE, 0)
 
 
+def _can_delete_group(_: Connection, ranges: ApiRanges) -> bool:
+    return ranges.knows(DELETE_GROUPS, 0)
+
+
 def _stored(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
     if answer.error != NONE:
         raise KafkaException(f"the coordinator refuses to tell the group's offsets: {answer.error}")
@@ -228,6 +245,8 @@ def _passing_error(answer: object) -> ErrorCode | None:
     """An error after which the same question is asked again."""
     if isinstance(answer, GroupOffsets):
         return answer.error if answer.error in MOVED | WAIT else None
+    if isinstance(answer, ErrorCode):
+        return answer if answer in MOVED | WAIT else None
     if isinstance(answer, dict):
         return next((error for error in answer.values() if error in MOVED | WAIT), None)
     return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.admin.brokers import Brokers
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -226,6 +226,7 @@ class BrokerSession:
     def __init__(self, config: ConsumerConfig, doors: Doors | None = None) -> None:
         doors = doors or Doors()
         assert config.bootstrap_servers is not None, "without ZooKeeper the brokers must be named"
+        self.clock = doors.clock
         bootstrap = BootstrapBrokers(config.bootstrap_servers)
         connect = doors.connect or connect_of(config, None, doors.clock)
         self.brokers = Brokers(bootstrap.brokers, connect, doors.clock, client_id=config.client_id, nobody=UNREACHABLE)
@@ -238,6 +239,10 @@ class BrokerSession:
     def close(self) -> None:
         """End every connection; may be called twice."""
         self.brokers.close()
+
+
+AnySession: TypeAlias = AdminSession | BrokerSession
+"""For what tools do at brokers, whether or not they know a ZooKeeper too."""
 
 
 def expect(result: object, kind: type[T], path: str) -> T:

@@ -31,6 +31,14 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def unseen_members(group: str) -> str:
+    """What must be known of offsets in Kafka that no modern member made, where nobody looked into ZooKeeper."""
+    return (
+        f"No modern group {group} ever had a member. If an old group stores its offsets here, give --zookeeper too: "
+        "its members are registered there, and without it nobody sees them."
+    )
+
+
 def registered(members: int) -> str:
     """``1 member is registered``, ``2 members are registered``."""
     return f"{count_of(members, 'member')} {'is' if members == 1 else 'are'} registered"

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import click
 
-from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, BrokerSession, Doors
+from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import UsageError
+from zkconsumer.properties import decode_properties, parse_properties
 
 EXIT_FAILED = 1
 EXIT_DIFFERS = 3
@@ -64,6 +65,13 @@ def output_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def only_in_zookeeper(session: AnySession, what: str) -> AdminSession:
+    """The session, where it has a ZooKeeper.  Raises ``UsageError``; ``what`` is done there."""
+    if isinstance(session, AdminSession):
+        return session
+    raise UsageError(f"{what}: say where that is, --zookeeper HOST:PORT[/CHROOT] or zookeeper.connect in --config FILE")
+
+
 def nowhere_to_go() -> UsageError:
     """No command has a default for the address: the wrong cluster would be the likeliest one."""
     return UsageError("say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE")
@@ -85,12 +93,25 @@ def open_session(
     return session
 
 
-def open_brokers(context: click.Context, config_file: Path | None, bootstrap_servers: str) -> BrokerSession:
-    """A session with the brokers alone, which ends with the command."""
+def open_any(
+    context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
+) -> AnySession:
+    """``open_session``; a session with brokers alone where neither an option nor the file names a ZooKeeper."""
+    if bootstrap_servers is None or zookeeper is not None or _names_a_zookeeper(config_file):
+        return open_session(context, zookeeper, config_file, bootstrap_servers)
     _log_warnings()
     session = BrokerSession.open(bootstrap_servers, config_file, context.find_object(Doors))
     context.call_on_close(session.close)
     return session
+
+
+def _names_a_zookeeper(config_file: Path | None) -> bool:
+    if config_file is None:
+        return False
+    try:
+        return "zookeeper.connect" in parse_properties(decode_properties(config_file.read_bytes()))
+    except (OSError, ValueError):
+        return False  # whoever reads the rest of it says what is wrong
 
 
 def _log_warnings() -> None:

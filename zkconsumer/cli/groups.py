@@ -9,7 +9,6 @@ from typing import Literal, NoReturn
 
 import click
 
-from zkconsumer.admin.brokers import Brokers
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.describe import COLUMNS, Row, Storage, describe, differing
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
@@ -24,13 +23,12 @@ from zkconsumer.admin.modern import (
     modern_json,
     modern_rows,
 )
-from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.cli.common import (
     EXIT_FAILED,
     bootstrap_option,
     cluster_options,
-    open_brokers,
-    open_session,
+    open_any,
     output_option,
     print_json,
     print_table,
@@ -38,7 +36,6 @@ from zkconsumer.cli.common import (
     when,
 )
 from zkconsumer.cli.lazy import LazyGroup
-from zkconsumer.properties import decode_properties, parse_properties
 
 Output = Literal["table", "json"]
 
@@ -80,12 +77,10 @@ def list_(
     modern: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
     """
     lines: list[GroupLine | ModernLine] = []
-    brokers = brokers_alone(context, zookeeper, config_file, bootstrap_servers)
-    if brokers is None:
-        session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    if isinstance(session, AdminSession):
         lines += list_groups(session)
-        brokers = session.brokers
-    modern = list_modern_groups(brokers)
+    modern = list_modern_groups(session.brokers)
     for words in modern.words:
         tell(words)
     old = {line.group for line in lines}
@@ -106,17 +101,6 @@ def list_(
         )
         return
     print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
-
-
-def brokers_alone(
-    context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
-) -> Brokers | None:
-    """The brokers, where neither an option nor the file names a ZooKeeper."""
-    if bootstrap_servers is None or zookeeper is not None:
-        return None
-    if config_file is not None and "zookeeper.connect" in parse_properties(decode_properties(config_file.read_bytes())):
-        return None
-    return open_brokers(context, config_file, bootstrap_servers).brokers
 
 
 def _line_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
@@ -183,18 +167,17 @@ def describe_(
     or modern: a member of the group that brokers coordinate under this name. CLIENT-ID stands in no znode. Members
     without partitions come last. A - is what is not there or not known; standard error says why.
     """
-    brokers = brokers_alone(context, zookeeper, config_file, bootstrap_servers)
-    session = None if brokers is not None else open_session(context, zookeeper, config_file, bootstrap_servers)
-    look = None if session is None else look_at(session, group, topics or None)
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    look = look_at(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
-    modern, trouble = look_at_modern(brokers or _of(session), group) if is_kafka_asked else (None, ())
+    modern, trouble = look_at_modern(session.brokers, group) if is_kafka_asked else (None, ())
     for words in trouble if look is None else ():
         tell(words)
     if look is not None and modern is not None and not modern.state.members:
         modern = None  # only what this very group has stored in Kafka, which its own rows show
     if look is None and modern is None:
         no_such_group(context, session, group)
-    storage = "kafka" if session is None else storage_of(session)
+    storage = storage_of(session) if isinstance(session, AdminSession) else "kafka"
     rows = [] if look is None else describe(look.state, look.ends, look.kafka.offsets, storage, topics)
     words_told = list(look.words) if look is not None else []
     if modern is not None:
@@ -232,11 +215,6 @@ def _describe_json(
         "modern": modern_json(modern) if modern is not None else None,
         "next_steps": next_steps(look, rows) if look is not None else [],
     }
-
-
-def _of(session: AdminSession | None) -> Brokers:
-    assert session is not None, "there is a ZooKeeper, or there are brokers alone"
-    return session.brokers
 
 
 def _member_json(look: Look, name: str) -> dict[str, object]:
@@ -291,10 +269,11 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     return [*steps, f"zkconsumer lag {group} --watch"]
 
 
-def no_such_group(context: click.Context, session: AdminSession | None, group: str) -> NoReturn:
+def no_such_group(context: click.Context, session: AnySession, group: str) -> NoReturn:
     """The words of the original (0.10.2 and later), the names that come near, and exit code 1."""
     tell(f"Error: The consumer group '{group}' does not exist.")
-    near = get_close_matches(group, group_names(session), NEAR_NAMES_MAX) if session is not None else []
+    names = group_names(session) if isinstance(session, AdminSession) else list_modern_groups(session.brokers).groups
+    near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:
         tell(f"Names that come near: {', '.join(near)}")
     context.exit(EXIT_FAILED)

@@ -12,13 +12,16 @@ import click
 
 from zkconsumer.admin.delete import Target, execute, plan_group, plan_topic
 from zkconsumer.admin.listing import GroupLine, group_names, is_console_group, list_groups
+from zkconsumer.admin.session import BrokerSession
 from zkconsumer.admin.words import age, registered
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
     EXIT_PARTIAL,
+    bootstrap_option,
     cluster_options,
-    open_session,
+    only_in_zookeeper,
+    open_any,
     output_option,
     print_json,
     print_table,
@@ -26,6 +29,7 @@ from zkconsumer.cli.common import (
     when,
 )
 from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.groups_delete_modern import delete_modern
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import PreconditionFailed, UsageError
 
@@ -54,6 +58,7 @@ def span_ms(text: str) -> int:
 @click.option("--older-than", metavar="SPAN", help=f"With --litter: not written to for so long [{OLDER_THAN}].")
 @click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def delete(
@@ -64,6 +69,7 @@ def delete(
     older_than: str | None,
     do_it: bool,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -76,11 +82,24 @@ def delete(
     delete --litter             what killed console consumers left behind
 
     A group with a registered member is never touched: ZooKeeper itself checks that in the transaction that deletes.
+    With --bootstrap-server alone a GROUP is one that brokers coordinate, and its coordinator checks (from 1.1 on).
     Without --execute it says what would go, and exits with 3. Exit codes: 0 done, 3 would change something, 4 refused
     and nothing changed, 6 some groups were deleted and some refused.
     """
     _check_call(groups, topic, litter, older_than)
-    session = open_session(context, zookeeper, config_file)
+    known = open_any(context, zookeeper, config_file, bootstrap_servers)
+    if isinstance(known, BrokerSession):
+        if topic is not None:
+            only_in_zookeeper(known, "--topic deletes in ZooKeeper; brokers have zkconsumer offsets delete G --topic T")
+        if litter:
+            only_in_zookeeper(known, "--litter deletes what console consumers left in ZooKeeper")
+        delete_modern(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
+    if bootstrap_servers is not None:
+        raise UsageError(
+            "with a ZooKeeper the group there is deleted, and no broker is asked: leave --bootstrap-server out; "
+            "or give it alone, and the group of the coordinator is deleted"
+        )
+    session = known
     for group in groups:
         if plan_group(session, group).verdict == "missing":
             no_such_group(context, session, group)

@@ -16,8 +16,10 @@ from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
+    bootstrap_option,
     cluster_options,
-    open_session,
+    only_in_zookeeper,
+    open_any,
     output_option,
     print_json,
     printable,
@@ -36,6 +38,7 @@ LOOK_FOR_S = 5.0
 @click.option("--commit-interval", type=click.FloatRange(min=0.1), metavar="S",
               help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.")
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def doctor(
@@ -44,6 +47,7 @@ def doctor(
     look_for: float,
     commit_interval: float | None,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -56,7 +60,8 @@ def doctor(
     The first line is what VerifyConsumerRebalance looked at: how many partitions of the subscribed topics are owned by
     a registered thread. Exit codes: 0 nothing found, 3 findings.
     """
-    session = open_session(context, zookeeper, config_file)
+    known = open_any(context, zookeeper, config_file, bootstrap_servers)
+    session = only_in_zookeeper(known, "groups doctor looks into ZooKeeper, at what members of the old kind have there")
     config = session.config
     interval_ms = COMMIT_INTERVAL_MS
     if commit_interval is not None:

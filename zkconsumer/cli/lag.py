@@ -17,26 +17,26 @@ import click
 from zkconsumer.admin.describe import Row, describe
 from zkconsumer.admin.look import look_at, storage_of
 from zkconsumer.admin.modern import look_at_modern, modern_rows
+from zkconsumer.admin.session import AdminSession
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import (
     NOTHING,
     bootstrap_option,
     cluster_options,
-    open_session,
+    open_any,
     output_option,
     table_lines,
     tell,
     when,
 )
-from zkconsumer.cli.groups import brokers_alone, no_such_group, say_what_is_not_there
+from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
 from zkconsumer.errors import WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from zkconsumer.admin.brokers import Brokers
-    from zkconsumer.admin.session import AdminSession
 
 INTERVAL_S = 2.0
 SCHEMA = "zkconsumer/lag/1"
@@ -78,17 +78,19 @@ def lag(
     """Show how many records a group still has to read, for each partition and in all.
 
     The total counts the partitions whose lag is known, and says how many are not. With --watch and -o json every look
-    is one line. With --bootstrap-server and without a ZooKeeper: of a group that brokers coordinate.
+    is one line. Where ZooKeeper has no such group, and with --bootstrap-server alone: of a group that brokers
+    coordinate.
     """
-    brokers = brokers_alone(context, zookeeper, config_file, bootstrap_servers)
-    session = None if brokers is not None else open_session(context, zookeeper, config_file, bootstrap_servers)
-    look: Callable[[], Seen | None]
-    if session is not None:
-        look, home = _old_group(session, group, topics), "ZooKeeper"
-    else:
-        assert brokers is not None, "there is a ZooKeeper, or there are brokers alone"
-        look, home = _modern_group(brokers, group, topics), "its coordinator"
-    first = look()
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    look, home = _modern_group(session.brokers, group, topics), "its coordinator"
+    first: Seen | None = None
+    if isinstance(session, AdminSession):
+        old = _old_group(session, group, topics)
+        first = old()
+        if first is not None:
+            look, home = old, "ZooKeeper"
+    if first is None:
+        first = look()
     if first is None:
         no_such_group(context, session, group)
     if not watch:

@@ -12,14 +12,18 @@ import click
 
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.listing import group_names
+from zkconsumer.admin.modern import list_modern_groups
 from zkconsumer.admin.offset_files import Exported, Format, format_file
 from zkconsumer.admin.offset_lines import STORES, Store
 from zkconsumer.admin.offset_plan import offsets_of_group
+from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
+    bootstrap_option,
     cluster_options,
-    open_session,
+    only_in_zookeeper,
+    open_any,
     output_option,
     print_json,
     print_table,
@@ -33,6 +37,7 @@ from zkconsumer.cli.offsets_common import (
     file_format_option,
     read_file,
     store_option,
+    stores_of,
 )
 from zkconsumer.errors import UsageError, WorldError
 from zkconsumer.types import TopicPartition
@@ -58,22 +63,24 @@ def offsets() -> None:
 
 @offsets.command()
 @click.argument("groups", nargs=-1, metavar="[GROUP]...")
-@click.option("--all", "all_groups", is_flag=True, help="Every group below /consumers.")
+@click.option("--all", "all_groups", is_flag=True, help="Every group below /consumers; with brokers alone, theirs.")
 @store_option("Where the offsets are read.", both=False)
 @click.option(
     "--format", "format_", type=click.Choice([each.value for each in Format]), default="zk", show_default=True,
     help="zk: as ExportZkOffsets; csv: as kafka-consumer-groups --export; json: with store, convention and times.",
 )  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def export(
     context: click.Context,
     groups: Sequence[str],
     all_groups: bool,
-    store: Store,
+    store: Store | None,
     format_: str,
     file: Path | None,
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -84,10 +91,13 @@ def export(
     """
     if bool(groups) == all_groups:
         raise UsageError("name the groups, or give --all, and not both")
-    session = open_session(context, zookeeper, config_file)
-    names = sorted(set(group_names(session) if all_groups else groups))
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    [store] = stores_of(session, store)
+    names, unknown = _every_group(session) if all_groups else (sorted(set(groups)), ())
+    for words in unknown:
+        tell(words)
     found: list[Exported] = []
-    unreadable = 0
+    unreadable = len(unknown)
     for group in names:
         seen = GroupStores(session, group).look([store])
         offsets_ = {tp: offset for tp, offset in seen.current(store).items() if offset is not None}
@@ -112,6 +122,14 @@ def export(
         count = len({each.group for each in found})
         tell(f"{counted(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}.")
     context.exit(EXIT_FAILED if unreadable else 0)
+
+
+def _every_group(session: AnySession) -> tuple[Sequence[str], Sequence[str]]:
+    """Their names, and what could not be learnt."""
+    if isinstance(session, AdminSession):
+        return sorted(group_names(session)), ()
+    listed = list_modern_groups(session.brokers)
+    return sorted(listed.groups), listed.words
 
 
 def _write_whole(file: Path, text: str) -> None:
@@ -155,16 +173,18 @@ def _mode_of(file: Path) -> int:
 @file_format_option
 @convention_option
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def diff(
     context: click.Context,
     group: str,
     file: str | None,
-    store: Store,
+    store: Store | None,
     format_: str,
     convention: str | None,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -172,10 +192,13 @@ def diff(
 
     Only what differs is shown. Exit codes: 0 equal, 1 there is nothing to compare, 3 something differs.
     """
-    if file is None and (format_ != "auto" or convention is not None or store != "zookeeper"):
+    if file is None and (format_ != "auto" or convention is not None or store is not None):
         raise UsageError("--format, --offset-convention and --store belong to FILE: without it, stores are compared")
     read = None if file is None else _of_file(file, format_, group, convention)
-    session = open_session(context, zookeeper, config_file)
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    if read is None:
+        only_in_zookeeper(session, "offsets diff without FILE compares what is in ZooKeeper with what is in Kafka")
+    [store] = stores_of(session, store)
     seen = GroupStores(session, group).look(STORES["both"] if read is None else [store])
     left: Mapping[TopicPartition, int | None] = seen.current("zookeeper" if read is None else store)
     right: Mapping[TopicPartition, int | None] = seen.current("kafka") if read is None else read

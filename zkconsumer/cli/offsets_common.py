@@ -23,11 +23,14 @@ from zkconsumer.admin.offset_files import (
 )
 from zkconsumer.admin.offset_lines import STORES, Convention, Store
 from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other, named
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, tell
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.words import unseen_members
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table, tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
+    from zkconsumer.admin.session import AnySession
     from zkconsumer.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,10 +39,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
 
 
-def store_option(help_: str, *, both: bool = True, default: str | None = "zookeeper") -> Callable[[F], F]:
-    """``--store``."""
+def store_option(help_: str, *, both: bool = True) -> Callable[[F], F]:
+    """``--store``; ``stores_of`` says what it means."""
     choices = [name for name in STORES if both or name != "both"]
-    return click.option("--store", type=click.Choice(choices), default=default, show_default=True, help=help_)
+    return click.option("--store", type=click.Choice(choices), help=f"{help_} [zookeeper; kafka with brokers alone]")
+
+
+def stores_of(session: AnySession, store: str | None) -> Sequence[Store]:
+    """The stores that ``--store`` means.  Raises ``UsageError``."""
+    if isinstance(session, AdminSession):
+        return STORES[store or "zookeeper"]
+    if store not in (None, "kafka"):
+        only_in_zookeeper(session, f"--store {store} is about offsets in ZooKeeper")
+    return STORES["kafka"]
 
 
 execute_option = click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
@@ -152,6 +164,8 @@ def _tell_about(job: Job, wanted: Sequence[Store]) -> None:
     """What a person should know of the plan before it is carried out."""
     for node in job.seen.unreadable:
         tell(f"the znode of {node.tp} holds no offset: {node.problem}")
+    if job.seen.may_have_unseen_members:
+        tell(unseen_members(job.plan.group))
     if len(wanted) > 1:
         return
     other: Store = "kafka" if wanted[0] == "zookeeper" else "zookeeper"

@@ -8,9 +8,9 @@ from typing import Literal
 import click
 
 from zkconsumer.admin.group_stores import GroupStores
-from zkconsumer.admin.offset_lines import STORES
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
-from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option, tell
 from zkconsumer.cli.offsets_common import (
     Job,
     again_words,
@@ -22,18 +22,20 @@ from zkconsumer.cli.offsets_common import (
     run,
     show_table,
     store_option,
+    stores_of,
 )
 
 
 @click.command(name="import")
 @click.argument("file")
 @click.option("--group", metavar="GROUP", help="Only this group; needed where the file names none (csv).")
-@store_option("Where the offsets are written [zookeeper, or as a json file says].", default=None)
+@store_option("Where the offsets are written; without it, as a json file says.")
 @file_format_option
 @convention_option
 @click.option("--allow-out-of-range", is_flag=True, help="Also what lies outside the log.")
 @execute_option
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def import_(
@@ -46,6 +48,7 @@ def import_(
     allow_out_of_range: bool,
     do_it: bool,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -63,8 +66,8 @@ def import_(
     found, remarks = offsets_of_group(parsed, group, as_convention(convention))
     for remark in remarks:
         tell(f"{file}: {remark}")
-    stores = STORES[store or parsed.store or "zookeeper"]
-    session = open_session(context, zookeeper, config_file)
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    stores = stores_of(session, store or (parsed.store if isinstance(session, AdminSession) else None))
     jobs = []
     for name, wanted in sorted(found.items()):
         group_stores = GroupStores(session, name)

@@ -10,7 +10,7 @@ import click
 
 from zkconsumer.admin.group_stores import NO_SUCH_TOPIC, GroupStores, SeenGroup
 from zkconsumer.admin.offset_files import Exported, Format, format_file
-from zkconsumer.admin.offset_lines import STORES, Store
+from zkconsumer.admin.offset_lines import Store
 from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
 from zkconsumer.admin.offset_targets import (
     Scope,
@@ -28,7 +28,7 @@ from zkconsumer.admin.offset_targets import (
     parse_duration,
     parse_scope,
 )
-from zkconsumer.cli.common import cluster_options, open_session, output_option, tell
+from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option, tell
 from zkconsumer.cli.offsets_common import (
     Job,
     again_words,
@@ -37,6 +37,7 @@ from zkconsumer.cli.offsets_common import (
     run,
     show_table,
     store_option,
+    stores_of,
 )
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
@@ -62,6 +63,7 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 @store_option("Where the offsets are set; both: for groups with dual commit.")
 @execute_option
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def set_(
@@ -78,9 +80,10 @@ def set_(
     by_duration: str | None,
     from_file: str | None,
     as_csv: bool,
-    store: str,
+    store: str | None,
     do_it: bool,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -104,16 +107,17 @@ def set_(
             "--from-file": _from_file(from_file, group, scope) if from_file else None,
         }
     )
-    session = open_session(context, zookeeper, config_file)
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    in_stores = stores_of(session, store)
     target = choose(session.clock.wall_ms())
     time_ms = target.time_ms if isinstance(target, ToTime) else None
     if time_ms is not None:
         tell(f"The time is {datetime_text(time_ms)}.")
     stores = GroupStores(session, group)
-    seen = stores.look(STORES[store], kafka_too=True)
-    wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, STORES[store], scope)
-    current = {each: seen.current(each) for each in STORES[store]}
-    plan = plan_set(group, target, wanted, STORES[store], current, stores.logs(wanted, time_ms))
+    seen = stores.look(in_stores, kafka_too=True)
+    wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, in_stores, scope)
+    current = {each: seen.current(each) for each in in_stores}
+    plan = plan_set(group, target, wanted, in_stores, current, stores.logs(wanted, time_ms))
     if as_csv:
         click.echo(_csv(plan), nl=False)
     elif output == "table":
@@ -123,7 +127,7 @@ def set_(
     if gone:
         hint = f"Name other topics, or delete what is left of this: zkconsumer offsets delete {group} --topic {gone[0]}"
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
-    run(context, [job], STORES[store], do_it=do_it, output="csv" if as_csv else output, hint=hint)
+    run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=hint)
 
 
 def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> None:
@@ -203,15 +207,17 @@ def _csv(plan: OffsetPlan) -> str:
 @store_option("Where the offsets are deleted.")
 @execute_option
 @output_option
+@bootstrap_option
 @cluster_options
 @click.pass_context
 def delete(
     context: click.Context,
     group: str,
     topics: Sequence[str],
-    store: str,
+    store: str | None,
     do_it: bool,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -221,11 +227,12 @@ def delete(
     nothing to do, 3 would change something, 4 refused and nothing changed, 6 deleted in part.
     """
     scope = parse_scope(topics) if topics else None
-    session = open_session(context, zookeeper, config_file)
+    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    in_stores = stores_of(session, store)
     stores = GroupStores(session, group)
-    seen = stores.look(STORES[store])
+    seen = stores.look(in_stores)
     current = {
-        each: {tp: offset for tp, offset in seen.current(each).items() if in_scope(scope, tp)} for each in STORES[store]
+        each: {tp: offset for tp, offset in seen.current(each).items() if in_scope(scope, tp)} for each in in_stores
     }
     if current.get("kafka") and not stores.can_delete_in_kafka():
         raise PreconditionFailed(
@@ -233,7 +240,7 @@ def delete(
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
             f"be set: zkconsumer offsets set {group} --all-topics --to-earliest --store kafka"
         )
-    plan = plan_delete(group, STORES[store], current)
+    plan = plan_delete(group, in_stores, current)
     if output == "table":
         show_table(plan, changes_only=False)
-    run(context, [Job(stores, seen, plan)], STORES[store], do_it=do_it, output=output, hint="")
+    run(context, [Job(stores, seen, plan)], in_stores, do_it=do_it, output=output, hint="")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.connection import ConnectionFailed, Reason
-from zkconsumer.kafka.error_codes import NONE, BrokerError, error_code
+from zkconsumer.kafka.error_codes import NONE, BrokerError, ErrorCode, error_code
 from zkconsumer.wire import consumer_protocol
-from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LIST_GROUPS
+from zkconsumer.wire.schemas import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from zkconsumer.wire.schemas.delete_groups import DeleteGroupsRequest
 from zkconsumer.wire.schemas.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from zkconsumer.wire.schemas.list_groups import STATES_FROM, ListGroupsRequest
 
@@ -102,6 +103,19 @@ def modern_groups(connection: Connection, ranges: ApiRanges, timeout_ms: int) ->
             if found.group_state != DEAD:
                 groups[found.group_id] = _group_of(found)
     return groups
+
+
+def delete_group(connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int) -> ErrorCode:
+    """Forget a group and all that it has stored (brokers from 1.1 on, KIP-229); 68: it has members, 69: there is none.
+
+    ``connection`` is one to the coordinator.  Raises what ``Connection.request`` raises.
+    """
+    version = ranges.pick(DELETE_GROUPS)
+    response = connection.request(DELETE_GROUPS, version, DeleteGroupsRequest(groups_names=[group]), timeout_ms)
+    for one in response.results:
+        if one.group_id == group:
+            return error_code(one.error_code)
+    raise RemoteProtocolError(f"DeleteGroups v{version} was not answered for group {group}")
 
 
 def _described(connection: Connection, ranges: ApiRanges, groups: list[str], timeout_ms: int) -> list[DescribedGroup]:

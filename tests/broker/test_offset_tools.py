@@ -1,0 +1,184 @@
+"""The commands that change a group of the coordinator, on a development broker without a ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from bridge.testing import EmbeddedBroker
+from tests.fix_admin import doors
+from zkconsumer.cli.main import main
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """Group ``g`` has committed 1 and 2 of the ten records of two partitions, as a consumer without a share does."""
+    with EmbeddedBroker() as started:
+        started.create_topic("clicks", partitions=2)
+        for partition in range(2):
+            started.append("clicks", partition, [b"x"] * 10)
+        commit(started, "g", {0: 1, 1: 2})
+        yield started
+
+
+def commit(broker: EmbeddedBroker, group: str, offsets: dict[int, int]) -> None:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False)
+    stored = {TopicPartition("clicks", at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+    consumer.assign(list(stored))
+    consumer.commit(stored)
+    consumer.close()
+
+
+@contextmanager
+def member(broker: EmbeddedBroker, group: str) -> Iterator[None]:
+    """Somebody is in the group."""
+    consumer = KafkaConsumer(
+        "clicks", bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )  # fmt: skip
+    while not consumer.assignment():
+        consumer.poll(100)
+    try:
+        yield
+    finally:
+        consumer.close()
+
+
+def run(broker: EmbeddedBroker, *words: str) -> Any:
+    return CliRunner().invoke(main, [*words, "--bootstrap-server", broker.bootstrap])
+
+
+def stored(broker: EmbeddedBroker, group: str = "g") -> str:
+    """What is exported, as ``topic,partition,offset`` lines."""
+    return str(run(broker, "offsets", "export", group, "--format", "csv").stdout)
+
+
+def test_offsets_are_exported_and_put_back(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    file = tmp_path / "g.csv"
+    result = run(broker, "offsets", "export", "g", "--format", "csv", "--file", str(file))
+    assert (result.exit_code, file.read_text()) == (0, "clicks,0,1\nclicks,1,2\n")
+    commit(broker, "g", {0: 9, 1: 9})
+    words = ("offsets", "import", str(file), "--group", "g")
+    result = run(broker, *words)
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[-1].endswith(f"--bootstrap-server {broker.bootstrap} --execute")
+    assert stored(broker) == "clicks,0,9\nclicks,1,9\n"
+    result = run(broker, *words, "--execute")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "Group g: 2 offsets written.")
+    assert stored(broker) == "clicks,0,1\nclicks,1,2\n"
+    compared = run(broker, "offsets", "diff", "g", str(file))
+    assert compared.exit_code == 0
+
+
+def test_every_group_of_the_brokers_is_exported(broker: EmbeddedBroker) -> None:
+    commit(broker, "a name with blanks", {0: 5})
+    told = run(broker, "offsets", "export", "--all", "--format", "csv")
+    assert (told.exit_code, told.stdout.splitlines()) == (
+        0, ["a name with blanks,clicks,0,5", "g,clicks,0,1", "g,clicks,1,2"]
+    )  # fmt: skip
+
+
+def test_offsets_are_set_and_deleted(broker: EmbeddedBroker) -> None:
+    words = ("offsets", "set", "g", "--topic", "clicks:0", "--to-latest")
+    told = run(broker, *words, "-o", "json")
+    [row] = json.loads(told.stdout)["groups"][0]["rows"]
+    assert (told.exit_code, row["store"], row["current"], row["new"], row["log_end"]) == (3, "kafka", 1, 10, 10)
+    assert run(broker, *words, "--execute").exit_code == 0
+    assert stored(broker) == "clicks,0,10\nclicks,1,2\n"
+    assert run(broker, *words, "--execute").stderr.splitlines()[-1] == "There is nothing to change."
+    assert run(broker, "offsets", "delete", "g", "--topic", "clicks:0", "--execute").exit_code == 0
+    assert stored(broker) == "clicks,1,2\n"
+    assert run(broker, "offsets", "set", "g", "--topic", "nowhere", "--to-latest").exit_code == 4
+
+
+def test_a_group_with_members_is_refused(broker: EmbeddedBroker) -> None:
+    with member(broker, "g"):
+        result = run(broker, "offsets", "set", "g", "--all-topics", "--to-latest", "--execute")
+        assert result.exit_code == 4
+        assert "a modern group of the name g is alive (Stable, 1 members)" in result.stderr
+        assert "zkconsumer groups describe g" in result.stderr
+        result = run(broker, "groups", "delete", "g", "--execute")
+        assert result.exit_code == 4
+        assert result.stderr.splitlines()[0] == (
+            "Delete for group g failed because its consumers are still active: it is Stable, with 1 member."
+        )
+    assert stored(broker) == "clicks,0,1\nclicks,1,2\n"
+
+
+def test_offsets_that_no_modern_member_made_may_be_an_old_group_s(broker: EmbeddedBroker) -> None:
+    words = ("offsets", "set", "g", "--all-topics", "--to-latest")
+    assert run(broker, *words).stderr.startswith("No modern group g ever had a member. If an old group stores ")
+    assert run(broker, "groups", "delete", "g").stderr.startswith("No modern group g ever had a member. ")
+    with member(broker, "g"):
+        pass
+    assert "ever had a member" not in run(broker, *words).stderr + run(broker, "groups", "delete", "g").stderr
+
+
+def test_a_group_is_deleted(broker: EmbeddedBroker) -> None:
+    result = run(broker, "groups", "delete", "g")
+    assert (result.exit_code, result.stdout.splitlines()[1].split()) == (3, ["g", "would", "delete", "Empty", "2"])
+    assert stored(broker)
+    result = run(broker, "groups", "delete", "g", "--execute")
+    assert (result.exit_code, result.stdout) == (0, "Deletion of requested consumer groups ('g') was successful.\n")
+    result = run(broker, "groups", "delete", "g", "--execute")
+    assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'g' does not exist.\n")
+
+
+def test_of_two_groups_one_is_deleted_and_one_refused(broker: EmbeddedBroker) -> None:
+    with member(broker, "h"):
+        result = run(broker, "groups", "delete", "g", "h", "--execute", "-o", "json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, [each["verdict"] for each in told["groups"]]) == (6, ["deleted", "active"])
+    assert told["next_steps"] == ["zkconsumer groups describe h"]
+
+
+@pytest.mark.parametrize("release", ["0.11.0.3"])
+def test_old_brokers_delete_neither_groups_nor_single_offsets(release: str) -> None:
+    with EmbeddedBroker(release=release) as broker:
+        broker.create_topic("clicks", partitions=1)
+        broker.append("clicks", 0, [b"x"] * 10)
+        result = run(broker, "offsets", "set", "g", "--topic", "clicks", "--to-offset", "4", "--execute")
+        assert result.exit_code == 0, result.stderr
+        result = run(broker, "offsets", "delete", "g", "--execute")
+        assert (result.exit_code, "before 2.4" in result.stderr) == (4, True)
+        result = run(broker, "groups", "delete", "g", "--execute")
+        assert (result.exit_code, "before 1.1" in result.stderr) == (4, True)
+        assert stored(broker) == "clicks,0,4\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("offsets", "diff", "g"), "offsets diff without FILE compares what is in ZooKeeper"),
+        (("groups", "doctor", "g"), "groups doctor looks into ZooKeeper"),
+        (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper is about offsets in ZooKeeper"),
+        (("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"), "--store both is about offsets in"),
+        (("groups", "delete", "--litter"), "--litter deletes what console consumers left in ZooKeeper"),
+        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper; brokers have zkconsumer"),
+    ],
+)
+def test_what_is_in_zookeeper_needs_one(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(main, [*words, "--bootstrap-server", "127.0.0.1:1"])
+    assert (result.exit_code, result.stderr.startswith(f"zkconsumer: {said}")) == (2, True), result.stderr
+    assert "--zookeeper HOST:PORT" in result.stderr
+
+
+def test_deleting_with_both_addresses_is_no_question_to_guess(world: FakeWorld) -> None:
+    words = ["groups", "delete", "g", "--bootstrap-server", "127.0.0.1:1", "--zookeeper", ADDRESS]
+    result = CliRunner().invoke(main, words, obj=doors(world))
+    assert (result.exit_code, "leave --bootstrap-server out" in result.stderr) == (2, True), result.stderr
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    words = ["groups", "list", "--bootstrap-server", "127.0.0.1:1", "--config", str(tmp_path / "none")]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, "cannot be read" in result.stderr) == (2, True), result.stderr

@@ -1,0 +1,84 @@
+"""Deleting groups that brokers coordinate: looked at as they are listed, deleted by their coordinators (1.1, KIP-229).
+
+The coordinator itself refuses a group with members in the moment in which it deletes, so nothing is fenced here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.modern import list_modern_groups
+from zkconsumer.admin.words import count_of
+from zkconsumer.errors import WorldError
+from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkconsumer.admin.delete import Verdict
+    from zkconsumer.admin.session import AnySession
+    from zkconsumer.kafka.modern_groups import ModernGroup
+
+
+@dataclass(frozen=True, slots=True)
+class ModernTarget:
+    """One group.  ``verdict`` other than ``would delete``: nothing goes, ``why`` says what stands in the way.
+
+    ``has_been_modern``: it had members of the coordinator; what else stores offsets may be an old group.
+    """
+
+    group: str
+    verdict: Verdict
+    state: str = ""
+    offsets: int = 0
+    has_been_modern: bool = True
+    why: str = ""
+
+
+def plan_modern(session: AnySession, groups: Sequence[str]) -> list[ModernTarget]:
+    """What deleting these groups would take.
+
+    Raises ``WorldError`` when a broker that does not answer may know one of them, ``PeerTrouble`` when a coordinator
+    does not tell what is stored.
+    """
+    listed = list_modern_groups(session.brokers)
+    missing = [group for group in groups if group not in listed.groups]
+    if missing and listed.words:
+        raise WorldError(f"whether there is a group {missing[0]} is not known: {'; '.join(listed.words)}")
+    return [
+        ModernTarget(group, "missing", why=f"The consumer group '{group}' does not exist.")
+        if group in missing
+        else _planned(session, group, listed.groups[group][1])
+        for group in groups
+    ]
+
+
+def _planned(session: AnySession, group: str, found: ModernGroup) -> ModernTarget:
+    target = ModernTarget(group, "would delete", found.state, has_been_modern=bool(found.protocol_type))
+    if found.is_alive:
+        members = f"with {count_of(len(found.members), 'member')}" if found.members else "with members"
+        return replace(target, verdict="active", why=f"it is {found.state}, {members}")
+    store = KafkaStore(session, group)
+    if not store.can_delete_group():
+        why = (
+            "brokers before 1.1 delete no groups; they drop one by themselves when its offsets have expired "
+            "(offsets.retention.minutes)"
+        )
+        return replace(target, verdict="refused", why=why)
+    return replace(target, offsets=len(store.read()))
+
+
+def execute_modern(session: AnySession, target: ModernTarget) -> ModernTarget:
+    """Delete what ``plan_modern`` found; whoever came meanwhile is refused by the coordinator.
+
+    A group that is gone by now, perhaps by our own question whose answer was lost, is deleted.  Raises ``PeerTrouble``.
+    """
+    assert target.verdict == "would delete", "what stands in the way was not looked at"
+    error = KafkaStore(session, target.group).delete_group()
+    if error in (NONE, GROUP_ID_NOT_FOUND):
+        return replace(target, verdict="deleted")
+    if error == NON_EMPTY_GROUP:
+        return replace(target, verdict="active", why="a member has joined it")
+    return replace(target, verdict="refused", why=f"the coordinator answers {error}")

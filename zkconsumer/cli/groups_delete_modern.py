@@ -1,0 +1,98 @@
+"""``zkconsumer groups delete`` with brokers alone: away with groups of the coordinator that nobody is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+import click
+
+from zkconsumer.admin.brokers import PeerTrouble
+from zkconsumer.admin.delete_modern import ModernTarget, execute_modern, plan_modern
+from zkconsumer.admin.modern import MODERN
+from zkconsumer.admin.session import BrokerSession
+from zkconsumer.admin.words import unseen_members
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_PARTIAL,
+    print_json,
+    print_table,
+    tell,
+)
+from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.main import EXIT_PRECONDITION
+
+
+def delete_modern(
+    context: click.Context, session: BrokerSession, groups: Sequence[str], *, do_it: bool, output: str, schema: str
+) -> NoReturn:
+    """Say what would go, or delete it, and end with the exit code."""
+    targets = plan_modern(session, groups)
+    for target in targets:
+        if target.verdict == "missing":
+            no_such_group(context, session, target.group)
+    for target in targets:
+        if target.verdict == "would delete" and not target.has_been_modern:
+            tell(unseen_members(target.group))
+    if do_it:
+        targets = [_executed(session, target) for target in targets]
+    steps = _next_steps(targets)
+    if output == "json":
+        print_json(
+            {"schema": schema, "executed": do_it, "groups": [_json(each) for each in targets], "next_steps": steps}
+        )
+    elif do_it:
+        for target in targets:
+            if target.verdict == "deleted":
+                click.echo(f"Deletion of requested consumer groups ('{target.group}') was successful.")
+    else:
+        print_table(
+            ("GROUP", "WHAT", "STATE", "OFFSETS"),
+            ((each.group, each.verdict, each.state, each.offsets or None) for each in targets),
+        )
+        if any(each.verdict == "would delete" for each in targets):
+            tell("Nothing was changed. Keep the offsets first with zkconsumer offsets export; then add --execute.")
+    for target in targets:
+        if target.verdict == "active":
+            tell(f"Delete for group {target.group} failed because its consumers are still active: {target.why}.")
+            tell(f"Stop them first. Where they run: zkconsumer groups describe {target.group}")
+        elif target.verdict == "refused":
+            tell(f"Delete for group {target.group} refused: {target.why}")
+    context.exit(_exit_code(targets, do_it=do_it))
+
+
+def _executed(session: BrokerSession, target: ModernTarget) -> ModernTarget:
+    if target.verdict != "would delete":
+        return target
+    try:
+        return execute_modern(session, target)
+    except PeerTrouble as error:
+        return replace(target, verdict="refused", why=f"{error}; whether it is deleted is not known: run it again")
+
+
+def _exit_code(targets: Sequence[ModernTarget], *, do_it: bool) -> int:
+    verdicts = [each.verdict for each in targets]
+    if not do_it and "would delete" in verdicts:
+        return EXIT_DIFFERS
+    if all(verdict == "deleted" for verdict in verdicts):
+        return 0
+    return EXIT_PARTIAL if "deleted" in verdicts else EXIT_PRECONDITION
+
+
+def _json(target: ModernTarget) -> dict[str, object]:
+    return {
+        "group": target.group,
+        "kind": MODERN,
+        "verdict": target.verdict,
+        "why": target.why or None,
+        "state": target.state,
+        "offsets": target.offsets,
+    }
+
+
+def _next_steps(targets: Sequence[ModernTarget]) -> list[str]:
+    steps = [f"zkconsumer groups describe {each.group}" for each in targets if each.verdict in ("active", "refused")]
+    if any(each.verdict == "would delete" for each in targets):
+        steps.append("the same command with --execute")
+    return steps
