@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bridge.broker.config import BrokerConfig
+from bridge.broker.disk_trouble import DiskTrouble
 from bridge.broker.fetches import DelayedFetches
 from bridge.broker.groups import Groups, Machine
 from bridge.broker.node import Node
@@ -46,6 +47,7 @@ class Cluster:
         self.may = may
         self.offsets_in_zookeeper = offsets_in_zookeeper
         self.fetches = DelayedFetches(scheduler)
+        self.disk_trouble = DiskTrouble(topics.folder)
         self.on_topics: Callable[[], None] = lambda: None
         self.offsets_partitions = offsets_partitions
         self.nodes = {

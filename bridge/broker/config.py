@@ -128,9 +128,13 @@ def topic_rows(topic: TopicConfig, broker: BrokerConfig) -> list[Row]:
 def _given(table: type[BrokerConfig] | type[TopicConfig], properties: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for column in fields(table):
-        text = properties.get(column.metadata["key"])
-        if text is not None:
-            given[column.name] = _value(column.metadata["key"], text.strip(), column.metadata)
+        key = column.metadata["key"]
+        text = properties.get(key)
+        if text is None:
+            continue
+        if not isinstance(text, str):
+            raise UsageError(f"{key} is {text!r}: settings are text, as in server.properties; write {str(text)!r}")
+        given[column.name] = _value(key, text.strip(), column.metadata)
     return given
 
 

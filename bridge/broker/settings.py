@@ -11,6 +11,7 @@ from bridge.broker.cluster import everybody_may
 from bridge.broker.listeners import Listener, check_listeners, check_ports
 from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST, release_named
+from bridge.broker.tls_handshakes import ToldHandshake
 from bridge.coordinator.calls import Authorizer
 from zkconsumer.errors import InvalidConfigException, UsageError
 
@@ -32,6 +33,7 @@ class TlsFiles:
         """``InvalidConfigException``: a file cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.sslobject_class = ToldHandshake
         try:
             # Never None: OpenSSL would ask for the password on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bridge.broker.catalogue import Catalogue, CatalogueStore, LedPartition, TopicEntry
 from bridge.broker.config import BrokerConfig, TopicConfig, read_topic_config
@@ -97,6 +98,11 @@ class Topics:
     def cluster_id(self) -> str:
         """The name that the cluster keeps for ever."""
         return self._catalogue.cluster_id
+
+    @property
+    def folder(self) -> Path | None:
+        """Where everything is stored; None: in memory."""
+        return None if self._folder is None else self._folder.path
 
     def get(self, name: str) -> Topic | None:
         """The topic of this name."""

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from bridge.broker.apis.topics import PARTITIONS_MAX
 from bridge.broker.cluster import Cluster, everybody_may
+from bridge.broker.config import read_topic_config
 from bridge.broker.listeners import Listener, bootstrap_servers, read_listener
 from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST
@@ -109,16 +110,18 @@ class EmbeddedBroker:
         return self._server.call(action)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Make a topic.  ``UsageError``: there is one of this name, or none such can be."""
+        """Make a topic.  ``UsageError``: there is one of this name, or none such can be, or no such settings."""
         if not is_legal_name(topic):
             raise UsageError(f"{topic!r}: a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise UsageError(f"{partitions} partitions; a topic has 1 to {PARTITIONS_MAX}")
 
+        settings = read_topic_config(config or {}).given()
+
         def create(cluster: Cluster) -> None:
             if cluster.topics.get(topic) is not None:
                 raise UsageError(f"there is a topic {topic} already")
-            cluster.create_topic(topic, partitions, config=config)
+            cluster.create_topic(topic, partitions, config=settings)
 
         self.call(create)
 
@@ -136,7 +139,8 @@ class EmbeddedBroker:
     def append(self, topic: str, partition: int, values: Iterable[bytes]) -> int:
         """Store records without keys; gives the end of the log.  Readers that wait are woken.
 
-        ``UsageError``: there is no such partition, or a value is not ``bytes``.
+        ``UsageError``: there is no such partition, a value is not ``bytes``, or the topic is compacted: there a broker
+        takes no record without a key.
         """
         values = list(values)
         for value in values:
@@ -145,6 +149,11 @@ class EmbeddedBroker:
 
         def append(cluster: Cluster) -> int:
             found = _partition(cluster, topic, partition)
+            if found.log.settings.rules.is_compacted and values:
+                raise UsageError(
+                    f"topic {topic} is compacted, and every record of it needs a key (INVALID_RECORD): send it with a "
+                    "producer, or leave cleanup.policy out"
+                )
             now_ms = cluster.scheduler.now_ms()
             records = [Record(at, now_ms, 0, None, value) for at, value in enumerate(values)]
             if records:

@@ -33,6 +33,8 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda b: EmbeddedBroker().bootstrap, "start the broker first"),
     (lambda b: EmbeddedBroker(listeners="PLAINTEXT://127.0.0.1:0"), "listeners is a list of them"),
     (lambda b: EmbeddedBroker(properties={"num.partitions": 3}).start(), "num.partitions is 3: properties are text"),  # type: ignore[dict-item]
+    (lambda b: b.create_topic("t", config={"retention.bytes": 1000}), "retention.bytes is 1000: settings are text"),
+    (lambda b: b.create_topic("t", config={"retention.ms": "1"}), "retention.ms cannot be set here"),
     (lambda b: EmbeddedBroker(users={"ann": "x"}).start(), "there are users, and no listener asks for a login"),
 ]
 
@@ -44,6 +46,14 @@ def test_what_cannot_be_is_refused_in_words(
     with pytest.raises(UsageError, match=words):
         call(broker)
     assert broker.log_end("clicks", 0) == 0, "nothing was changed, and it still answers"
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("kept", config={"cleanup.policy": "compact"})
+        with pytest.raises(UsageError, match=r"kept is compacted, and every record of it needs a key"):
+            broker.append("kept", 0, [b"x"])
+        assert broker.append("kept", 0, []) == broker.log_end("kept", 0) == 0
 
 
 def test_the_directory_may_be_given_as_text(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridge.broker.connection import READ_AHEAD_BYTES
+from bridge.broker.log.partition_log import PartitionLog
 from bridge.broker.releases import RELEASES
 from bridge.broker.settings import TlsFiles
 from bridge.testing import EmbeddedBroker
@@ -401,10 +404,16 @@ def test_a_login_where_none_is_asked_for_is_an_illegal_state(secure: EmbeddedBro
         assert raw.has_ended()
 
 
-def test_who_speaks_plainly_to_a_tls_port_is_not_answered(secure: EmbeddedBroker) -> None:
+def test_who_speaks_plainly_to_a_tls_port_is_not_answered_and_told(
+    secure: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.broker")
     with Raw(secure, "SSL") as raw:
         raw.send(encode_request(METADATA, 7, 1, "c", ALL_TOPICS))
         assert raw.socket.recv(1) in (b"", b"\x15"), "an alert, or the end"
+    assert [record.message for record in caplog.records] == ["tls_handshake_failed why=WRONG_VERSION_NUMBER"]
+    ask(secure, "SSL")
+    assert len(caplog.records) == 1, "one that succeeds is no news"
 
 
 def test_a_listener_may_want_certificates_of_clients() -> None:
@@ -417,6 +426,39 @@ def test_a_listener_may_want_certificates_of_clients() -> None:
         connection = SecureConnect(BrokerSecurity("SSL", own))(address.host, address.port, client_id="c")
         assert connection.request(METADATA, 7, ALL_TOPICS, TIMEOUT_MS).brokers
         connection.close()
+
+
+# --- the disk -----------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    append = PartitionLog.append_sent
+    is_full = True
+
+    def full(log: PartitionLog, *words: Any) -> Any:
+        if is_full and log.settings.retention_bytes == 10_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return append(log, *words)
+
+    monkeypatch.setattr(PartitionLog, "append_sent", full)
+    with EmbeddedBroker(data=tmp_path / "data") as broker:
+        broker.create_topic("full", config={"retention.bytes": "10000"})
+        broker.create_topic("fits")
+        with Talk(broker.addresses()[0]) as talk:
+            for topic, error in [("full", 56), ("full", 56), ("fits", 0), ("full", 56)]:
+                assert talk.produce(topic, 0, b"x").error_code == error
+            [begun] = caplog.records
+            assert begun.levelname == "ERROR"
+            where = f"directory={tmp_path / 'data'} topic=full partition=0 "
+            assert begun.message.startswith(f"disk_refuses_records {where}")
+            assert "No space left on device" in begun.message
+            is_full = False
+            assert [talk.produce("full", 0, b"x").error_code for _ in range(2)] == [0, 0]
+    assert [record.message for record in caplog.records[1:]] == [
+        f"disk_takes_records_again directory={tmp_path / 'data'} appends_refused=3"
+    ]
 
 
 # --- the process --------------------------------------------------------------------------------------------------

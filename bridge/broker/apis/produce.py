@@ -84,11 +84,12 @@ def _stored(node: Node, call: Call, topic: str | None, sent: ProducePartition) -
     try:
         stored = log.append_sent(checked, partition.leader_epoch, node.cluster.scheduler.now_ms())
     except OSError as error:
-        _log.error("records_not_stored topic=%s partition=%d error=%s", topic, sent.index, error)
+        node.cluster.disk_trouble.refused(topic, sent.index, error)
         return _refused(sent, KAFKA_STORAGE_ERROR, str(error))
     if isinstance(stored, Refused):
         return _refused(sent, stored.code, stored.words)
     if not stored.is_duplicate:
+        node.cluster.disk_trouble.stored(topic, sent.index)
         node.cluster.fetches.appended(topic, sent.index, len(sent.records or b""))
     return ProducePartitionResponse(index=sent.index, base_offset=stored.first_offset, log_start_offset=log.start)
 
