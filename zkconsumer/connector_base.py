@@ -145,7 +145,7 @@ class ConsumerConnector(Generic[M]):
 
         Waits for the first whole share at most max(``rebalance.max.retries`` x ``rebalance.backoff.ms``, twice the
         negotiated session time-out); then the streams are returned with one warning, while the attempts go on.
-        With ``rebalance.fail.fast`` the registration is deleted instead and ``ConsumerRebalanceFailedException``
+        With ``rebalance.fail.fast`` the member leaves the group instead and ``ConsumerRebalanceFailedException`` is
         raised.  (The original raises and leaves its registration behind.)
 
         Raises ``MessageStreamsExistException`` on a second call, ``UsageError`` for what is not a topic or not a
@@ -267,8 +267,8 @@ class ConsumerConnector(Generic[M]):
             return
         words = f"{self.consumer_id} did not get its whole share within {timeout_ms} ms"
         if config.rebalance_fail_fast:
-            left = "was deleted" if self._member.leave() else "ends with the session"
-            raise ConsumerRebalanceFailedException(f"{words}; its registration {left} (rebalance.fail.fast)")
+            left = "it has left the group" if self._member.leave() else "the group is rid of it when its session ends"
+            raise ConsumerRebalanceFailedException(f"{words}; {left} (rebalance.fail.fast)")
         log.warning("share-not-whole member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------------------

@@ -267,7 +267,3 @@ class AbstractCoordinator(GroupMember):
             self._fail(error_without_answer(event, self.config.group_id, sent.what))
         else:
             self._retry(f"rebalance failed due to {event.failure.value}", at_once=False)
-
-    # --- heartbeats -----------------------------------------------------------------------------------------------
-
-    # --- leaving --------------------------------------------------------------------------------------------------

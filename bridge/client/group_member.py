@@ -171,7 +171,7 @@ class GroupMember(ABC):
         if self.lookup.coordinator is None:
             self.ensure_coordinator_ready()
         elif self.heartbeat.session_timeout_expired(now_ms):
-            self.lookup.mark_coordinator_unknown("session timed out without a heartbeat response")
+            self.lookup.mark_coordinator_unknown(self._why_silent(now_ms))
         elif self.heartbeat.poll_timeout_expired(now_ms):
             self.maybe_leave_group("consumer poll timeout has expired")
             self._waits_for_call = True
@@ -179,6 +179,13 @@ class GroupMember(ABC):
             self.heartbeat.sent_heartbeat(now_ms)
             body = group_requests.heartbeat(self.config, self.generation)
             self.send_to_coordinator(What.HEARTBEAT, HEARTBEAT.key, body, self.config.request_timeout_ms)
+
+    def _why_silent(self, now_ms: int) -> str:
+        """Nobody but ourselves is to blame when the heartbeat was not even sent."""
+        overdue_ms = self.heartbeat.overdue_ms(now_ms)
+        if overdue_ms < self.config.heartbeat_interval_ms:
+            return "session timed out without a heartbeat response"
+        return f"this process was paused: its heartbeat was due {overdue_ms} ms ago, and the session has timed out"
 
     def heartbeat_answered(self, sent: Sent, body: HeartbeatResponse) -> None:
         """The answer to a heartbeat."""

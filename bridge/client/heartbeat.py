@@ -63,6 +63,10 @@ class Heartbeat:
         """How long until then, in ms."""
         return max(0, self.next_heartbeat_ms - now_ms)
 
+    def overdue_ms(self, now_ms: int) -> int:
+        """For how long the next one could have been sent; a member that runs sends it within a moment."""
+        return max(0, now_ms - self.next_heartbeat_ms)
+
     def session_timeout_expired(self, now_ms: int) -> bool:
         """Whether the coordinator has been silent for a session."""
         return now_ms >= self.session_until_ms

@@ -458,9 +458,28 @@ def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_again() -> Non
     member.join(T[:1])
     member.wait(SESSION_MS)
     assert only(member.said, do.Disconnect)
+    assert whys(member) == ["session timed out without a heartbeat response"]
     member.wait(100)
     assert member.has_open(FIND_COORDINATOR)
     assert member.machine.state is MemberState.STABLE, "only the coordinator can tell that we are out"
+
+
+def whys(member: Member) -> list[object]:
+    """Why the coordinator was given up."""
+    notes = [note for note in member.said if isinstance(note, do.Note) and note.what == "coordinator-unknown"]
+    return [dict(note.fields)["why"] for note in notes]
+
+
+def test_a_process_that_was_paused_says_so_and_does_not_blame_the_coordinator() -> None:
+    member = Member()
+    member.join(T[:1])
+    paused_ms = 2 * SESSION_MS
+    member.now_ms += paused_ms
+    member.poll()
+    due_ms = paused_ms - HEARTBEAT_MS
+    assert whys(member) == [
+        f"this process was paused: its heartbeat was due {due_ms} ms ago, and the session has timed out"
+    ]
 
 
 def test_a_heartbeat_without_an_answer_is_repeated_soon() -> None:

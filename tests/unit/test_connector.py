@@ -1033,7 +1033,7 @@ def test_fail_fast_leaves_the_group_and_raises(world: FakeWorld, connect: MakeCo
         rebalance_backoff_ms=20,
         rebalance_fail_fast=True,
     )
-    with pytest.raises(ConsumerRebalanceFailedException, match="registration was deleted"):
+    with pytest.raises(ConsumerRebalanceFailedException, match="it has left the group"):
         streams_of(connector)
     assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is None
     assert world.owners(GROUP, TOPIC) == {0: "by hand"}

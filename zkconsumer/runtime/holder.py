@@ -5,8 +5,8 @@
 
 A *membership* knows the group: who has which partition, which offsets are stored, when to give something back.  A
 *holder* knows what is done with a partition meanwhile: ``StreamHolder`` fetches it for the streams of a connector, the
-keeper of a Spark query lends it to micro-batches.  Neither knows how the other works, so each can be replaced: today
-``membership.ZooKeeperMembership`` is the only membership, a member of a coordinator's group will be another.
+keeper of a Spark query lends it to micro-batches.  Neither knows how the other works, so each can be replaced:
+``membership.ZooKeeperMembership`` is one membership, ``bridge.client.membership.CoordinatorMembership`` another.
 
 What both speak of:
 
