@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from bridge.broker import reference_page  # noqa: E402
 from bridge.client import settings_page  # noqa: E402
+from bridge.client.runtime import NOTED_AS_INFO, NOTED_AS_WARNING  # noqa: E402
 from zkconsumer import config_page  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
@@ -52,12 +53,16 @@ def sources(packages: Iterable[str] = ("zkconsumer", "bridge")) -> dict[str, str
 
 
 def sources_that_log() -> dict[str, str]:
-    """``zkconsumer``, and what plans, reads and keeps memberships for Spark: their lines and counters have pages."""
+    """``zkconsumer``, the coordinator's member, and what plans, reads and keeps memberships for Spark.
+
+    Their lines and counters have pages.
+    """
     folder = ROOT / "bridge" / "spark"
     found = sorted((folder / "keeper").glob("*.py"))
     found += [folder / name for name in ("faults.py", "logs.py", "patience.py", "planning.py")]
     found += [folder / f"{name}.py" for name in ("batch", "range_reader", "read")]
     found += [folder / f"{name}.py" for name in ("listener", "owner", "projector", "starting", "takeover")]
+    found += sorted((ROOT / "bridge" / "client").glob("*.py"))
     return sources(["zkconsumer"]) | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
 
 
@@ -189,6 +194,15 @@ def logged_lines(files: Sources) -> set[LogLine]:
     return found
 
 
+def noted_lines(files: Sources) -> set[LogLine]:
+    """What the machine of a coordinator's member notes: ``outbox.note("event-name", key=value)``; it is counted too."""
+    levels = dict.fromkeys(NOTED_AS_INFO, "INFO") | dict.fromkeys(NOTED_AS_WARNING, "WARNING")
+    notes = [(path, call) for path, call in _calls(files) if ast.unparse(call.func).endswith("outbox.note")]
+    found = {(_text(call.args[0]), path) for path, call in notes}
+    assert levels.keys() <= {name for name, _ in found}, "a level for what nobody notes"
+    return {LogLine(name, levels.get(name, "DEBUG"), path) for name, path in found}
+
+
 def loggers(files: Sources) -> dict[str, str]:
     """File -> the name of its logger."""
     found: dict[str, str] = {}
@@ -218,6 +232,8 @@ def counted_names(files: Sources) -> dict[str, set[str]]:
                 names += [_text(pair.elts[0]) for pair in pairs]
             for name in filter(None, names):
                 found.setdefault(name, set()).add(path)
+    for line in noted_lines(files):
+        found.setdefault(line.name.replace("-", "_"), set()).add(line.path)
     return found
 
 

@@ -32,6 +32,7 @@ from tests.generate_docs import (
     counted_names,
     logged_lines,
     loggers,
+    noted_lines,
     sources,
     sources_that_log,
     told_lines,
@@ -370,6 +371,7 @@ def test_the_log_lines_are_those_of_the_code() -> None:
     told = {(line.name, line.level) for line in told_lines(files)}
     logger_of = loggers(files)
     logged = {(line.name, line.level, logger_of[line.path]) for line in logged_lines(files)}
+    logged |= {(line.name, line.level, "zkconsumer.member") for line in noted_lines(files)}
     shown_told, shown_logged = set(), set()
     for event, levels, third, _ in table_rows(REFERENCE / "log-lines.md", 4):
         for name in code_in(event):
@@ -384,7 +386,7 @@ def test_the_log_lines_are_those_of_the_code() -> None:
 
 def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
     files = sources_that_log()
-    logged, told = logged_lines(files), told_lines(files)
+    logged, told = logged_lines(files) | noted_lines(files), told_lines(files)
     for event, _, third, fourth in table_rows(REFERENCE / "log-lines.md", 4):
         is_logged = third.startswith("`zkconsumer.")
         for name in code_in(event):
