@@ -210,6 +210,19 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     assert set(loaded) <= finders | doors
 
 
+def test_ctrl_c_while_the_command_line_is_loaded_is_a_line_and_no_traceback() -> None:
+    program = (
+        "import signal, sys\n"
+        "class CtrlC:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'zkconsumer.cli.main': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, CtrlC())\n"
+        "import zkconsumer.cli\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "zkconsumer: interrupted\n")
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").stdout.startswith("zkconsumer 0.")
 
