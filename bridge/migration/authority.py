@@ -1,7 +1,8 @@
 """The control znode as one run sees it, and how the run writes so that no stale run can.
 
     look       what stands there
-    require    it stands there, it is of our migration, and in one of these phases; or ``PartlyDone``
+    require    it stands there, it is of our migration, and in one of these phases; or ``PartlyDone``: what is done
+    stands     the same for a look, which a dry run has too: there, it may not stand so yet
     transact   operations in one multi behind a check of the control znode's version: all of them, or none
     run        an ephemeral child: whoever holds it is the only run
 
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.control import ABORT, RUN, phase_of, strategy_of
 from bridge.migration.errors import PartlyDone
+from bridge.migration.phases import ENDED, can_come
+from bridge.migration.step import Refused
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.session import expect, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
@@ -116,6 +119,27 @@ class Authority:
             return held
         wanted = " or ".join(phase.value for phase in phases)
         raise self.overtaken(held, f"migration {self.migration_id} in phase {wanted}")
+
+    def stands(self, *phases: Phase) -> Held | Refused | None:
+        """What stands there, for the ``check`` of a step that needs one of these phases.
+
+        None: it is not there yet, and may come there: whoever does the step is refused, a dry run goes on.  Refused:
+        it has gone another way, or is another's.
+        """
+        try:
+            held = self.look()
+        except PreconditionFailed as error:
+            return Refused(error)
+        if held is None:
+            return None
+        if held.control.migration_id != self.migration_id:
+            return None if held.phase in ENDED else Refused(self.overtaken(held, f"migration {self.migration_id}"))
+        if held.phase in phases:
+            return held
+        if can_come(held.strategy, held.phase, phases):
+            return None
+        wanted = " or ".join(phase.value for phase in phases)
+        return Refused(self.overtaken(held, f"migration {self.migration_id} in phase {wanted}"))
 
     def overtaken(self, held: Held | None, wanted: str) -> PartlyDone:
         """What to raise when the control znode is not what this run left there."""

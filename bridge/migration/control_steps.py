@@ -18,7 +18,7 @@ from bridge.migration.control import (
     first_control,
     next_control,
 )
-from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, following, has_reached
+from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, following
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.session import SESSION_TIMEOUT_MS, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
@@ -217,31 +217,23 @@ class ControlTo:
         return [f"write {paths.control(self.authority.group)}: phase {self.phase.value}"]
 
     def check(self) -> Standing:
-        held = self.authority.look()
-        if held is None or held.control.migration_id != self.authority.migration_id:
-            wanted = f"migration {self.authority.migration_id}"
-            return Refused(self.authority.overtaken(held, wanted))
-        if held.phase is self.phase or self._is_past(held.strategy, held.phase):
-            return Done()
-        if self.phase in following(held.strategy, held.phase):
-            return Todo()
-        before = [phase.value for phase in Phase if self.phase in following(held.strategy, phase)]
-        return Refused(self.authority.overtaken(held, f"phase {' or '.join(before)}"))
+        standing = self.authority.stands(self.phase, *self._later())
+        if isinstance(standing, Refused):
+            return standing
+        return Todo() if standing is None else Done()
 
-    def _is_past(self, strategy: Strategy, phase: Phase) -> bool:
-        if self.phase in FORWARD[strategy]:
-            return has_reached(strategy, phase, self.phase)
-        return phase in _AFTER.get(self.phase, ())
+    def _later(self) -> tuple[Phase, ...]:
+        """Where a migration stands that has this phase behind it."""
+        forward = [way[way.index(self.phase) :] for way in FORWARD.values() if self.phase in way]
+        return tuple(phase for way in forward for phase in way) or _AFTER.get(self.phase, ())
 
     def do(self) -> None:
         path = paths.control(self.authority.group)
         for _ in range(TRIES_MAX):
-            standing = self.check()
-            if isinstance(standing, Refused):
-                raise standing.error
-            held = self.authority.look()
-            if isinstance(standing, Done) or held is None:
+            if isinstance(self.check(), Done):
                 return
+            before = [phase for phase in Phase if any(self.phase in following(s, phase) for s in FORWARD)]
+            held = self.authority.require(*before)
             data = format_control(next_control(held.control, self.phase))
             [answer] = self.authority.session.ask([SetData(path, data, held.version)])
             if isinstance(answer, Stat):

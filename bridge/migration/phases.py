@@ -15,6 +15,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from zkconsumer.zk.znodes import Authority
 
 Strategy: TypeAlias = Literal["copy", "dual"]
@@ -93,6 +95,18 @@ def following(strategy: Strategy, phase: Phase) -> tuple[Phase, ...]:
     forward = FORWARD[strategy]
     later = forward[forward.index(phase) + 1 :][:1] if phase in forward else ()
     return (*later, *_BACK.get(phase, (Phase.UNDOING,)))
+
+
+def can_come(strategy: Strategy, phase: Phase, wanted: Iterable[Phase]) -> bool:
+    """Whether a migration that stands in ``phase`` can still come to one of these, forward or back."""
+    found: set[Phase] = set()
+    todo = list(following(strategy, phase))
+    while todo:
+        one = todo.pop()
+        if one not in found:
+            found.add(one)
+            todo += following(strategy, one)
+    return not found.isdisjoint(wanted)
 
 
 def authority_of(phase: Phase) -> Authority:

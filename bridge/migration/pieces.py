@@ -103,7 +103,9 @@ class KeepPlan:
         return [f"write the plan to {paths.control(self.authority.group)}, {count} piece{'s' if count > 1 else ''}"]
 
     def check(self) -> Standing:
-        held = self.authority.require(*Phase)
+        held = self.authority.stands(*Phase)
+        if not isinstance(held, Held):
+            return held or Todo()
         pieces = read_pieces(self.authority.session, self.authority.group, PLAN_PIECES)
         try:
             kept: bytes | None = unpack(list(pieces.values())) if pieces else None

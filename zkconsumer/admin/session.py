@@ -10,7 +10,7 @@ never are, since an answer that was lost does not say whether the write was carr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -80,8 +80,9 @@ class Doors:
     ``connect`` None: as the configuration says, TLS and SASL among it.
     """
 
-    store: Callable[[str, int], ZkStore] | None = None
-    """None: real servers, with the login and the TLS of the configuration."""
+    store: Callable[..., ZkStore] | None = None
+    """Called as ``store(connect, session_timeout_ms)``, and with ``security`` where a tool logs in as somebody else
+    than the configuration says.  None: real servers, with the login and the TLS of the configuration."""
 
     connect: Connect | None = None
     clock: Clock = SYSTEM_CLOCK
@@ -275,13 +276,18 @@ def _is_lost(result: Result) -> bool:
 
 
 def tools_config(
-    zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap_servers: str | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> ConsumerConfig:
-    """The configuration of a tool: ``zookeeper`` and ``bootstrap_servers`` win over the file.
+    """The configuration of a tool: ``zookeeper``, ``bootstrap_servers`` and ``more`` settings win over the file.
 
     Raises ``InvalidConfigException``.
     """
-    overrides: dict[str, object] = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
+    overrides: dict[str, object] = dict(more or {})
+    if zookeeper is not None:
+        overrides["zookeeper.connect"] = zookeeper
     if bootstrap_servers is not None:
         overrides["bootstrap.servers"] = bootstrap_servers
     return ConsumerConfig.from_files(config_file, {"group.id": TOOLS_GROUP, **overrides})

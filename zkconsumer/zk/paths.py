@@ -2,6 +2,7 @@
 
     /consumers/G/ids/C                 who is in the group (ephemeral)
     /consumers/G/owners/T/P            who owns a partition (ephemeral)
+    /consumers/G/owners/T/P/fenced     keeps a fence in the place of a claim from being deleted blindly
     /consumers/G/offsets/T/P           where it stands
     /brokers/ids/N                     the brokers
     /brokers/topics/T                  a topic's partitions
@@ -131,6 +132,11 @@ def owners_of_topic(group: str, topic: str) -> str:
 def owner(group: str, at: TopicPartition) -> str:
     """One partition's claim."""
     return f"{owners(group)}/{check_topic(at.topic)}/{_check_partition(at.partition)}"
+
+
+def fence_child(group: str, at: TopicPartition) -> str:
+    """What makes the fence of a partition, a persistent node in the place of its claim, one with a child."""
+    return f"{owner(group, at)}/fenced"
 
 
 def offsets(group: str) -> str:

@@ -1,0 +1,82 @@
+"""The access lists that nodes had before the fence, where the plan does not know them, or not so.
+
+    /zkconsumer/groups/G/acls-0000    {"schema": ..., "lists": {path: [[rights, scheme, id], ...]}}, gzip
+
+The plan was made while members ran: offsets and topics came after it, and a session that may not administer is not told
+whole lists.  So what is found when the fence is set is written down first.  Each piece is whole for itself and never
+written over; where two name a node, the later one is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from bridge.migration.control import ACL_PIECES, acl_piece
+from bridge.migration.errors import VerificationFailed
+from bridge.migration.pieces import Damaged, keep_child, pack, read_pieces, unpack
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Acl
+
+if TYPE_CHECKING:
+    from bridge.migration.authority import Authority
+    from bridge.migration.fences.lists import AccessList
+
+SCHEMA = "zkconsumer.migration.acls/1"
+LISTS_MAX = 5_000
+"""In one piece, if they fit."""
+
+
+def read_late_lists(authority: Authority) -> dict[str, AccessList]:
+    """Path -> list.  Raises ``VerificationFailed`` for a piece that cannot be read: nobody knows those lists then."""
+    found: dict[str, AccessList] = {}
+    for name, data in read_pieces(authority.session, authority.group, ACL_PIECES).items():
+        try:
+            found |= _parse(data)
+        except (Damaged, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise VerificationFailed(
+                f"{paths.control_child(authority.group, name)} was damaged ({type(error).__name__}): it holds access "
+                "lists that the migration must put back. Put those of the group right by hand, then delete that node"
+            ) from error
+    return found
+
+
+def keep_late_lists(authority: Authority, lists: Mapping[str, AccessList]) -> None:
+    """Write them down, behind what is there already.  Raises ``PartlyDone``, ``WorldError``."""
+    taken = read_pieces(authority.session, authority.group, ACL_PIECES)
+    number = max((int(name.removeprefix(ACL_PIECES)) for name in taken), default=-1) + 1
+    for piece in _pieces(lists):
+        keep_child(authority, acl_piece(number), piece)
+        number += 1
+
+
+def _pieces(lists: Mapping[str, AccessList]) -> Iterator[bytes]:
+    rest = iter(lists.items())
+    while some := dict(islice(rest, LISTS_MAX)):
+        yield from _halved(some)
+
+
+def _halved(lists: Mapping[str, AccessList]) -> Iterator[bytes]:
+    rows = {path: [[entry.perms, entry.scheme, entry.id] for entry in acl] for path, acl in lists.items()}
+    [first, *more] = pack(json.dumps({"schema": SCHEMA, "lists": rows}).encode())
+    if not more or len(lists) == 1:
+        yield b"".join((first, *more))
+        return
+    items = list(lists.items())
+    for half in (items[: len(items) // 2], items[len(items) // 2 :]):
+        yield from _halved(dict(half))
+
+
+def _parse(data: bytes) -> dict[str, AccessList]:
+    read = json.loads(unpack([data]))
+    if read["schema"] != SCHEMA:
+        raise ValueError("another schema")
+    return {path: tuple(_entry(*entry) for entry in acl) for path, acl in read["lists"].items()}
+
+
+def _entry(perms: object, scheme: object, name: object) -> Acl:
+    if not isinstance(perms, int) or not isinstance(scheme, str) or not isinstance(name, str):
+        raise TypeError("no entry of a list")
+    return Acl(perms, scheme, name)

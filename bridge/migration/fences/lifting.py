@@ -1,0 +1,113 @@
+"""The owner fences away again: on the way back, and when a migration is completed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.lists import take_back
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.owner_nodes import CONTROL_CHECK, read_owner_nodes, taken, why_not
+from bridge.migration.phases import ENDED, Phase
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import packed
+from zkconsumer.zk.requests import Delete, DeleteOp, MultiFailed, MultiOk, NoAuth, Node, Op
+
+if TYPE_CHECKING:
+    from zkconsumer.types import TopicPartition
+
+LIFTING = (Phase.UNDOING, Phase.RETURNED, Phase.SWITCHED)
+"""Back before ``switched``, back after it, and ``complete``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiftOwnerFences:
+    """Every fence of this migration away, of whatever epoch; and the parents that were not there before it.
+
+    ``before``: the paths that the plan saw.
+    """
+
+    authority: Authority
+    before: Collection[str]
+
+    name = "lift the owner fences"
+    changes = True
+
+    def describe(self) -> list[str]:
+        ours, _ = self._fences()
+        return [f"delete the fences of {len(ours)} partitions"]
+
+    def _fences(self) -> tuple[dict[TopicPartition, Node], dict[TopicPartition, Node]]:
+        """Ours, and those of other migrations."""
+        nodes = read_owner_nodes(self.authority.session, self.authority.group)
+        marks = {tp: parse_mark(node.data) for tp, node in nodes.items() if not node.stat.ephemeral_owner}
+        ours = {tp for tp, mark in marks.items() if mark and mark.migration_id == self.authority.migration_id}
+        others = {tp for tp, mark in marks.items() if mark and tp not in ours}
+        return {tp: nodes[tp] for tp in sorted(ours)}, {tp: nodes[tp] for tp in sorted(others)}
+
+    def check(self) -> Standing:
+        held = self.authority.stands(*LIFTING, *ENDED)
+        if isinstance(held, Refused):
+            return held
+        if held is not None and held.phase in ENDED:
+            return Done()
+        ours, others = self._fences()
+        if ours or self._made_parents():
+            return Todo()
+        if others:
+            return Refused(taken(self.authority.group, others, self.authority.migration_id))
+        return Done()
+
+    def do(self) -> None:
+        owners = paths.owners(self.authority.group)
+        for _ in range(TRIES_MAX + 1):
+            self.authority.require(*LIFTING)
+            ours, _others = self._fences()
+            if ours:
+                topics = sorted({tp.topic for tp in ours})
+                take_back(self.authority, [owners, *(f"{owners}/{topic}" for topic in topics)])
+                if not self._delete(ours):
+                    continue
+            made = self._made_parents()
+            if not made:
+                return
+            take_back(self.authority, [path.rpartition("/")[0] for path in made])
+            self.authority.session.ask([Delete(path) for path in made])
+        raise PartlyDone(
+            f"the owner fences of group {self.authority.group} are not all gone: they changed, or the connection "
+            "broke, again and again. Run the same command again"
+        )
+
+    def _delete(self, fences: Mapping[TopicPartition, Node]) -> bool:
+        """False: something moved meanwhile; look again."""
+        group = self.authority.group
+        ops = [
+            (tp, _delete_ops(group, tp, node)) for tp, node in fences.items()
+        ]
+        for plan in packed(ops, [CONTROL_CHECK], singly=False):
+            held = self.authority.require(*LIFTING)
+            answer = self.authority.transact(held, [op for _, ops in plan for op in ops])
+            if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
+                raise PartlyDone(f"the owner fences were not deleted: {why_not(answer)}. Then run the command again")
+            if not isinstance(answer, MultiOk):
+                return False
+        return True
+
+    def _made_parents(self) -> list[str]:
+        """Parents without children that were made for the fences, those of topics first."""
+        session, owners = self.authority.session, paths.owners(self.authority.group)
+        listed = session.children(owners)
+        if listed is None:
+            return []
+        of_topics = session.children_of_many(f"{owners}/{name}" for name in sorted(listed.names))
+        made = [path for path, children in of_topics.items() if not children.names and path not in self.before]
+        return [*made, *([owners] if owners not in self.before and len(made) == len(listed.names) else [])]
+
+
+def _delete_ops(group: str, tp: TopicPartition, node: Node) -> list[Op]:
+    child: list[Op] = [DeleteOp(paths.fence_child(group, tp))] if node.stat.num_children else []
+    return [*child, DeleteOp(paths.owner(group, tp), node.stat.version)]

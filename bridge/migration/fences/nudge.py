@@ -1,0 +1,126 @@
+"""Waking members that gave up behind a fence (K7), and looking whether they read again.
+
+An original member whose four tries are used up does nothing until a child of ``ids`` comes or goes, not even when the
+fence is lifted.  So one is made and deleted, in one multi: everybody is woken, and nobody ever reads it.
+
+A member whose ``createMessageStreams`` failed behind a fence claims after that, too, but nobody reads its streams.
+ZooKeeper cannot tell the two apart; only its offsets, which do not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
+from bridge.migration.phases import Phase
+from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from zkconsumer.admin.groups import read_offsets
+from zkconsumer.admin.session import words_of
+from zkconsumer.errors import WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, MultiOk, NoNode
+
+if TYPE_CHECKING:
+    from zkconsumer.types import TopicPartition
+
+OFFSETS_PATIENCE_MS = 90_000
+"""Longer than the original's commit interval, 60 s unless it is set (``auto.commit.interval.ms``)."""
+
+_PHASES = (Phase.UNDOING, Phase.RETURNED)
+
+
+@dataclass(slots=True)
+class Nudge:
+    """Wake every member.  It leaves no trace, so a run that is repeated does it once more: that harms nobody."""
+
+    authority: Authority
+    _is_done: bool = False
+
+    name = "wake the old members"
+    changes = True
+
+    def describe(self) -> list[str]:
+        return [f"make and delete a child of {paths.ids(self.authority.group)}, so that old members try again"]
+
+    def check(self) -> Standing:
+        held = self.authority.stands(*_PHASES, Phase.UNDONE)
+        if isinstance(held, Refused):
+            return held
+        is_undone = held is not None and held.phase is Phase.UNDONE
+        is_there = self.authority.session.get(paths.ids(self.authority.group)) is not None
+        return Done() if self._is_done or is_undone or not is_there else Todo()
+
+    def do(self) -> None:
+        path = paths.registration(self.authority.group, f"zkconsumer-nudge-{self.authority.migration_id}")
+        # Were it ever seen, it would be a member that reads nothing: what cannot be parsed stops the whole group.
+        data = format_registration(Registration("static", {}, str(self.authority.session.clock.wall_ms())))
+        for _ in range(TRIES_MAX):
+            held = self.authority.require(*_PHASES)
+            answer = self.authority.transact(held, [CreateOp(path, data), DeleteOp(path)])
+            if isinstance(answer, MultiFailed) and not isinstance(answer.error, NoNode):
+                raise WorldError(f"the old members were not woken: {path}: {words_of(answer.error)}")
+            if isinstance(answer, MultiOk | MultiFailed):
+                self._is_done = True
+                return
+        raise WorldError("the old members were not woken: the connection broke again and again. Run it again")
+
+
+@dataclass(slots=True)
+class OffsetsMove:
+    """After a nudge: every partition that is owned and has records to read moves, or is named.
+
+    ``ends``: where the logs end, for whoever has the brokers at hand.  ``tell``: is given a sentence about the
+    partitions that stand; the migration is as it should be, and those members must be started anew.
+    """
+
+    authority: Authority
+    ends: Callable[[], Mapping[TopicPartition, int]]
+    tell: Callable[[str], None]
+    patience_ms: int = OFFSETS_PATIENCE_MS
+    _since_ms: int | None = None
+    _before: dict[TopicPartition, int] = field(default_factory=dict)
+    _has_told: bool = False
+
+    name = "the old members read again"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether the offsets of owned partitions move"]
+
+    def check(self) -> Standing:
+        session = self.authority.session
+        nodes, _, _ = read_offsets(session, self.authority.group)
+        versions = {tp: node.stat.version for tp, node in nodes.items()}
+        if self._since_ms is None:
+            self._since_ms, self._before = session.clock.now_ms(), versions
+        owners = {
+            tp: owner_words(node)
+            for tp, node in sorted(read_owner_nodes(session, self.authority.group).items())
+            if node.stat.ephemeral_owner
+        }
+        ends = self.ends()
+        stored = {tp: node.offset or 0 for tp, node in nodes.items()}
+        standing = [
+            tp
+            for tp in owners
+            if versions.get(tp) == self._before.get(tp) and ends.get(tp, 0) > stored.get(tp, 0)
+        ]
+        left_ms = self._since_ms + self.patience_ms - session.clock.now_ms()
+        if standing and left_ms > 0:
+            return Waiting(f"the offsets of {names_of(standing)} to move, at most {-(-left_ms // 1_000)} s")
+        if standing and not self._has_told:
+            self._has_told = True
+            whose = ", ".join(sorted({owners[tp] for tp in standing})[:5])
+            self.tell(
+                f"the offsets of {names_of(standing)} stand, though there is more to read: restart the members that "
+                f"own them ({whose}). Their streams ended behind the fence, and nobody reads what they claim"
+            )
+        return Done()
+
+    def do(self) -> None:
+        """There is nothing to do."""

@@ -1,0 +1,121 @@
+"""The owner nodes of a group as a migration meets them, and what it says of those that stand in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.mark import parse_mark
+from zkconsumer.admin.groups import read_topics
+from zkconsumer.admin.session import words_of
+from zkconsumer.errors import UnsafeName
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.requests import CheckOp, MultiFailed, NoAuth, Node, NodeExists, NoNode
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+
+NAMED_MAX = 20
+"""How many partitions an error names."""
+
+CONTROL_CHECK = CheckOp("/", 0)
+"""For counting: what stands before the operations of each multi."""
+
+
+def read_owner_nodes(session: AdminSession, group: str) -> dict[TopicPartition, Node]:
+    """Every node ``owners/T/P`` that there is, whoever made it; names that are no partition's are passed over."""
+    listed = session.children(paths.owners(group))
+    topics = [name for name in (listed.names if listed else ()) if is_topic(name)]
+    return read_owners_of(session, group, [tp for topic in topics for tp in _children(session, group, topic)])
+
+
+def _children(session: AdminSession, group: str, topic: str) -> list[TopicPartition]:
+    listed = session.children(paths.owners_of_topic(group, topic))
+    numbers = (paths.partition_number(name) for name in (listed.names if listed else ()))
+    return [TopicPartition(topic, number) for number in numbers if number is not None]
+
+
+def read_owners_of(
+    session: AdminSession, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Node]:
+    """The nodes of these partitions, where there are any."""
+    where = {paths.owner(group, tp): tp for tp in sorted(partitions)}
+    return {where[path]: node for path, node in session.get_many(where).items()}
+
+
+def partitions_now(session: AdminSession, group: str, known: Iterable[str]) -> list[TopicPartition]:
+    """Every partition that the group has, or could claim: of its topics as they are now, and of its znodes.
+
+    ``known``: topics that are the group's though no znode of it says so.
+    """
+    found: set[TopicPartition] = set()
+    topics = set(known)
+    for root in (paths.owners(group), paths.offsets(group)):
+        listed = session.children(root)
+        names = [name for name in (listed.names if listed else ()) if is_topic(name)]
+        topics.update(names)
+        for path, children in session.children_of_many(f"{root}/{name}" for name in names).items():
+            numbers = (paths.partition_number(name) for name in children.names)
+            found.update(TopicPartition(path.rpartition("/")[2], number) for number in numbers if number is not None)
+    for topic, state in read_topics(session, topics).items():
+        found.update(TopicPartition(topic, number) for number in state.partitions)
+    return sorted(found)
+
+
+def is_topic(name: str) -> bool:
+    """Whether a child of ``owners`` or ``offsets`` is a topic."""
+    try:
+        paths.check_topic(name)
+    except UnsafeName:
+        return False
+    return True
+
+
+def names_of(partitions: Sequence[TopicPartition]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(partitions) - NAMED_MAX
+    return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+def registered_meanwhile(group: str, members: Sequence[str]) -> PartlyDone:
+    """What to raise when somebody registered between two steps."""
+    more = f" and {len(members) - 5} more" if len(members) > 5 else ""
+    return PartlyDone(
+        f"{', '.join(members[:5])}{more} registered in group {group} after everybody had left: stop whoever starts it, "
+        "and run the same command again. What was done stands"
+    )
+
+
+def taken(group: str, strangers: Mapping[TopicPartition, Node], migration_id: str) -> PartlyDone:
+    """What to raise where partitions are somebody else's."""
+    words = [_words(tp, node, migration_id) for tp, node in sorted(strangers.items())]
+    more = f"; and {len(words) - NAMED_MAX} more" if len(words) > NAMED_MAX else ""
+    return PartlyDone(f"{'; '.join(words[:NAMED_MAX])}{more}. Then run the same command again for group {group}")
+
+
+def _words(tp: TopicPartition, node: Node, migration_id: str) -> str:
+    mark = parse_mark(node.data)
+    if node.stat.ephemeral_owner:
+        return f"{tp} is owned by {owner_words(node)} (session {node.stat.ephemeral_owner:#x}): stop that member"
+    if mark is None:
+        return f"a persistent node holds {tp}, by hand or by another program ({owner_words(node)}): delete it"
+    if mark.migration_id == migration_id:
+        return f"{tp} is fenced at epoch {mark.epoch}, later than this run's: another run went on; let that end"
+    return (
+        f"{tp} is fenced by migration {mark.migration_id}, which no control znode tells of: when nobody carries that "
+        "out, delete the node and its child"
+    )
+
+
+def why_not(answer: object) -> str:
+    match answer:
+        case MultiFailed(path, _, NoAuth()):
+            return f"{path} may not be written (NoAuth): log in as its maker, with --zookeeper-auth"
+        case MultiFailed(path, _, NodeExists() | NoNode()):
+            return f"{path} changed again and again"
+        case MultiFailed(path, _, error):
+            return f"{path}: {words_of(error)}"
+    return "the connection to ZooKeeper broke again and again"

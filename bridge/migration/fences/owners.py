@@ -1,0 +1,201 @@
+"""A fence in the place of every claim (K2): a persistent node that no original member made, with a child.
+
+An original member that meets it finds the partition taken, tries four times and gives up loudly.  The child keeps a
+blind delete from working.  All fences of a chunk are made in one multi behind a check of the control znode, so a chunk
+stands whole or not at all; and it fails whole when anybody owns one of its partitions, because a running owner would
+not notice a fence in its place: it would read and commit on, and delete the fence at its next rebalance.
+
+Where the session that fences owns a partition itself, the same multi puts the fence in the place of the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from bridge.migration.authority import TRIES_MAX, Authority, Held
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.mark import Mark, format_mark, parse_mark
+from bridge.migration.fences.owner_nodes import (
+    CONTROL_CHECK,
+    names_of,
+    partitions_now,
+    read_owners_of,
+    registered_meanwhile,
+    taken,
+    why_not,
+)
+from bridge.migration.phases import Phase, has_reached
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.admin.stores import members_of
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import OUR_OWNER_VERSION, packed
+from zkconsumer.zk.requests import (
+    CheckOp,
+    Create,
+    CreateOp,
+    DeleteOp,
+    MultiFailed,
+    MultiOk,
+    NoAuth,
+    Node,
+    NoNode,
+    Op,
+    SetOp,
+)
+
+CHUNK_PARTITIONS_MAX = 2_000
+"""What the contract allows in one multi; the limits of operations and bytes of a packet mostly cut before."""
+
+_MARK = Mark("0" * 64, 10**18 - 1)
+
+
+def owner_fences(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
+    """One step a chunk; the same partitions give the same steps."""
+    wanted = sorted(partitions)
+    ops = [(tp, [*_fence_ops(authority.group, tp, _MARK), DeleteOp(paths.owner(authority.group, tp))]) for tp in wanted]
+    plans = packed(ops, [CONTROL_CHECK], singly=False)
+    cut = [
+        [tp for tp, _ in plan[at : at + CHUNK_PARTITIONS_MAX]]
+        for plan in plans
+        for at in range(0, len(plan), CHUNK_PARTITIONS_MAX)
+    ]
+    return [OwnerFences(authority, tuple(chunk), number, len(cut)) for number, chunk in enumerate(cut, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerFences:
+    """The fences of one chunk, in one multi."""
+
+    authority: Authority
+    partitions: tuple[TopicPartition, ...]
+    number: int = 1
+    count: int = 1
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        return f"owner fences {self.number} of {self.count}"
+
+    def describe(self) -> list[str]:
+        return [f"make the fences of {len(self.partitions)} partitions, {self.partitions[0]} first"]
+
+    def check(self) -> Standing:
+        held = self.authority.stands(*_from(Phase.FENCING))
+        if not isinstance(held, Held):
+            return held or Todo()
+        if has_reached(held.strategy, held.phase, Phase.FENCED):
+            return Done()
+        members = members_of(self.authority.session, self.authority.group)
+        if members:
+            return Refused(registered_meanwhile(self.authority.group, members))
+        try:
+            return Todo() if self._todo(held) else Done()
+        except PartlyDone as error:
+            return Refused(error)
+
+    def do(self) -> None:
+        answer: object = None
+        for _ in range(TRIES_MAX):
+            held = self.authority.require(Phase.FENCING)
+            todo = self._todo(held)
+            if not todo:
+                return
+            answer = self.authority.transact(held, [op for ops in todo.values() for op in ops])
+            if isinstance(answer, MultiOk):
+                return
+            if isinstance(answer, MultiFailed) and isinstance(answer.error, NoNode):
+                self._make_parents()
+            if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
+                break
+        raise PartlyDone(
+            f"no fence of {self.name} was made: {why_not(answer)}. What was done stands; run the same command again"
+        )
+
+    def _todo(self, held: Held) -> dict[TopicPartition, list[Op]]:
+        """What is to be done for the partitions that are not fenced.  Raises ``PartlyDone`` where somebody else is."""
+        group, session = self.authority.group, self.authority.session
+        nodes = read_owners_of(session, group, self.partitions)
+        mark = Mark(self.authority.migration_id, held.control.epoch)
+        strangers: dict[TopicPartition, Node] = {}
+        todo: dict[TopicPartition, list[Op]] = {}
+        for tp in self.partitions:
+            node = nodes.get(tp)
+            if node is None:
+                todo[tp] = _fence_ops(group, tp, mark)
+                continue
+            found = None if node.stat.ephemeral_owner else parse_mark(node.data)
+            if found is not None and found.migration_id == mark.migration_id and found.epoch <= mark.epoch:
+                todo[tp] = _mend_ops(group, tp, node, mark)
+            elif node.stat.ephemeral_owner == session.session_id and node.stat.version == OUR_OWNER_VERSION:
+                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *_fence_ops(group, tp, mark)]
+            else:
+                strangers[tp] = node
+        if strangers:
+            raise taken(group, strangers, self.authority.migration_id)
+        return {tp: ops for tp, ops in todo.items() if ops}
+
+    def _make_parents(self) -> None:
+        group = self.authority.group
+        tops = paths.parents(paths.owner(group, self.partitions[0]))[:-1]
+        topics = sorted({tp.topic for tp in self.partitions})
+        self.authority.session.ask([
+            *map(Create, tops), *(Create(paths.owners_of_topic(group, topic)) for topic in topics)
+        ])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LateOwnerFences:
+    """The same for what came into being after the plan: partitions of its topics, and topics of the group."""
+
+    authority: Authority
+    planned: Collection[TopicPartition]
+
+    name = "owner fences of what came later"
+    changes = True
+
+    def describe(self) -> list[str]:
+        late = self._late()
+        return [f"make a fence for what came after the plan: {names_of(late) if late else 'nothing so far'}"]
+
+    def _late(self) -> list[TopicPartition]:
+        planned = set(self.planned)
+        now = partitions_now(self.authority.session, self.authority.group, {tp.topic for tp in planned})
+        return [tp for tp in now if tp not in planned]
+
+    def check(self) -> Standing:
+        held = self.authority.stands(*_from(Phase.FENCING))
+        if not isinstance(held, Held):
+            return held or Todo()
+        if has_reached(held.strategy, held.phase, Phase.FENCED):
+            return Done()
+        for chunk in owner_fences(self.authority, self._late()):
+            standing = chunk.check()
+            if not isinstance(standing, Done):
+                return standing
+        return Done()
+
+    def do(self) -> None:
+        for chunk in owner_fences(self.authority, self._late()):
+            chunk.do()
+
+
+def _fence_ops(group: str, tp: TopicPartition, mark: Mark) -> list[Op]:
+    return [CreateOp(paths.owner(group, tp), format_mark(mark)), CreateOp(paths.fence_child(group, tp))]
+
+
+def _mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark) -> list[Op]:
+    """A fence of ours at this epoch, with its child; nothing when it is so already."""
+    path = paths.owner(group, tp)
+    is_current, has_child = node.data == format_mark(mark), node.stat.num_children > 0
+    ops: list[Op] = [] if is_current else [SetOp(path, format_mark(mark), node.stat.version)]
+    if not has_child:
+        ops += [*([CheckOp(path, node.stat.version)] if is_current else []), CreateOp(paths.fence_child(group, tp))]
+    return ops
+
+
+def _from(first: Phase) -> tuple[Phase, ...]:
+    """A phase of ``copy`` and all that are behind it."""
+    return tuple(phase for phase in Phase if has_reached("copy", phase, first))

@@ -1,0 +1,108 @@
+"""Whether we may change the access lists of a group, asked before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.fences.lists import AccessList, read_lists
+from bridge.migration.fences.owner_nodes import is_topic
+from bridge.migration.step import Done, Refused, Standing
+from zkconsumer.admin.session import words_of
+from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    OPEN_ACL,
+    PERM_ADMIN,
+    BadVersion,
+    NoAuth,
+    NoNode,
+    SetAcl,
+)
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+
+NAMED_MAX = 1_000
+"""How many nodes an error names: all of them, unless nobody could read on."""
+
+NO_VERSION = 2**31 - 1
+"""No list has it: the right to administer is looked at first, so ``BadVersion`` says that we have it."""
+
+
+def fenced_levels(session: AdminSession, group: str, topics: Sequence[str]) -> list[list[str]]:
+    """The nodes that the lists of a fence belong to, whether they are there or not; the upper ones first.
+
+    ``ids``; ``owners`` and ``offsets``; those of each topic, also where the group has none yet; the offset znodes.
+    """
+    roots = [paths.owners(group), paths.offsets(group)]
+    found = {root: {path.rpartition("/")[2] for path in some} for root, some in _below(session, roots).items()}
+    # A topic that has a node below one of them gets one below the other: there must be no list to be forgotten.
+    all_topics = {*topics, *(name for names in found.values() for name in names if is_topic(name))}
+    of_topics = sorted(f"{root}/{name}" for root in roots for name in {*all_topics, *found.get(root, ())})
+    leaves = _below(session, [path for path in of_topics if path.startswith(f"{paths.offsets(group)}/")])
+    return [[paths.ids(group)], roots, of_topics, sorted(path for some in leaves.values() for path in some)]
+
+
+def _below(session: AdminSession, parents: Sequence[str]) -> dict[str, list[str]]:
+    listed = session.children_of_many(parents)
+    return {path: [f"{path}/{name}" for name in children.names] for path, children in listed.items()}
+
+
+def lacking_admin(session: AdminSession, lists: dict[str, AccessList | None]) -> list[str]:
+    """The nodes whose lists we may not change, sorted.
+
+    Where the list does not tell (it names others than the world, and who we are the server knows best), the server is
+    asked by a change that cannot be.  Raises ``WorldError`` when it does not answer.
+    """
+    lacking = [path for path, acl in lists.items() if acl is None]
+    doubtful = [path for path, acl in lists.items() if acl and not _is_open_to_all(acl)]
+    answers = session.ask([SetAcl(path, OPEN_ACL, NO_VERSION) for path in doubtful])
+    for path, answer in zip(doubtful, answers, strict=True):
+        match answer:
+            case NoAuth():
+                lacking.append(path)
+            case BadVersion() | NoNode():
+                pass
+            case _:
+                raise WorldError(f"ZooKeeper did not tell whether we may change the list of {path}: {words_of(answer)}")
+    return sorted(lacking)
+
+
+def _is_open_to_all(acl: AccessList) -> bool:
+    return any(entry.scheme == "world" and entry.perms & PERM_ADMIN for entry in acl)
+
+
+def words_of_lacking(lacking: Sequence[str]) -> str:
+    """Which they are, and what to do."""
+    more = f"\n  and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
+    names = "".join(f"\n  {path}" for path in lacking[:NAMED_MAX])
+    return (
+        f"the access lists of {len(lacking)} nodes are not ours to change:{names}{more}\nLog in as whoever made them "
+        "(--zookeeper-auth), or go without this fence (--no-acl-fence): then a member that wakes from a long pause can "
+        "still write its old offsets"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MayChangeLists:
+    """The right to administer every node that is to be fenced; before anything is changed."""
+
+    session: AdminSession
+    group: str
+    topics: tuple[str, ...]
+
+    name = "the right to change the access lists"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether the access lists may be changed"]
+
+    def check(self) -> Standing:
+        levels = fenced_levels(self.session, self.group, self.topics)
+        lacking = lacking_admin(self.session, read_lists(self.session, [path for level in levels for path in level]))
+        return Refused(PreconditionFailed(words_of_lacking(lacking))) if lacking else Done()
+
+    def do(self) -> None:
+        """There is nothing to do."""

@@ -1,0 +1,84 @@
+"""A group of two topics whose migration stands in a phase, and the steps that fence it and lift the fences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.migration.authority import Authority
+from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
+from bridge.migration.fences.acls import AclFence, RestoreLists
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.lists import AccessList
+from bridge.migration.fences.owners import LateOwnerFences, owner_fences
+from bridge.migration.phases import Phase
+from bridge.migration.step import Step
+from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Group, carry_out
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import OPEN_ACL
+
+TOPICS = ("clicks", "views")
+PLANNED = (*(TopicPartition("clicks", number) for number in range(3)), TopicPartition("views", 0))
+FENCING = (Phase.FENCING,)
+UNDOING = (Phase.FENCING, Phase.UNDOING)
+
+
+def stood() -> Group:
+    """Two topics; clicks has two offsets and views has none, so there is no node of it below the group."""
+    group = Group()
+    group.topic("clicks", 3)
+    group.topic("views", 1)
+    group.zookeeper.ensure(paths.ids(GROUP))
+    group.zookeeper.ensure(paths.owners_of_topic(GROUP, "clicks"))
+    for number in (0, 1):
+        group.offset("clicks", number)
+    return group
+
+
+def lists_of(group: Group) -> dict[str, AccessList]:
+    """What a plan keeps: the lists of the group's nodes."""
+    below = f"{paths.group_root(GROUP)}/"
+    return {path: tuple(acl) for path, (_, acl) in group.state().items() if path.startswith(below)}
+
+
+def moved(*phases: Phase, group: Group | None = None, migration: str = MIGRATION) -> Group:
+    """The same with a control znode that has gone through these phases."""
+    group = group or stood()
+    with group.process(migration=migration) as authority:
+        carry_out(authority, [BeginControl(authority, "copy"), *(ControlTo(authority, phase) for phase in phases)])
+    return group
+
+
+def to(authority: Authority, phase: Phase) -> Step:
+    return ControlTo(authority, phase)
+
+
+def acls(authority: Authority, planned: dict[str, AccessList], *, members_leave: bool = True) -> AclFence:
+    return AclFence(authority, TOPICS, planned, members_leave)
+
+
+def fence_all(authority: Authority, planned: dict[str, AccessList]) -> list[Step]:
+    """K9 and K2 as ``copy`` has them."""
+    return [
+        acls(authority, planned),
+        acls(authority, planned, members_leave=False),
+        *owner_fences(authority, PLANNED),
+        LateOwnerFences(authority, PLANNED),
+    ]
+
+
+def lift_all(authority: Authority, planned: dict[str, AccessList]) -> list[Step]:
+    return [LiftOwnerFences(authority, planned), RestoreLists(authority, TOPICS, planned)]
+
+
+def run_of(make: Callable[[Authority], list[Step]]) -> Callable[[Authority], None]:
+    """What a command does: hold the run, then its steps."""
+
+    def run(authority: Authority) -> None:
+        carry_out(authority, [HoldRun(authority, WHO), *make(authority)])
+
+    return run
+
+
+def is_open(acl: object) -> bool:
+    return acl == frozenset(OPEN_ACL)

@@ -1,0 +1,531 @@
+"""Access lists as a fence (K9): nobody registers, claims or commits, whoever wakes; and every list comes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.migration.control import acl_piece
+from bridge.migration.control_steps import HoldRun
+from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.fences import late_lists
+from bridge.migration.fences.acls import RestoreLists
+from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, is_fence
+from bridge.migration.fences.rights import MayChangeLists
+from bridge.migration.login import RANDOM_USER, open_session, security_for
+from bridge.migration.phases import Phase
+from bridge.migration.pieces import pack
+from bridge.migration.step import Done, Todo, Waiting
+from tests.migration.fix_cuts import ADDRESS, GROUP, WHO, Cut, Group, Killed, at_every_cut, carry_out
+from tests.migration.fix_fences import (
+    FENCING,
+    TOPICS,
+    UNDOING,
+    acls,
+    fence_all,
+    is_open,
+    lift_all,
+    lists_of,
+    moved,
+    run_of,
+    stood,
+    to,
+)
+from zkconsumer.admin.session import Doors, tools_config
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import InvalidConfigException, PreconditionFailed, UsageError
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    OPEN_ACL,
+    PERM_ALL,
+    PERM_READ,
+    Acl,
+    Create,
+    Delete,
+    Exists,
+    GetAcl,
+    NoAuth,
+    Request,
+    SetAcl,
+    SetData,
+)
+from zkconsumer.zk.security import Digest, SaslDigestMd5, ZkSecurity
+from zkconsumer.zk.store import ZkStore, call
+
+IDS = paths.ids(GROUP)
+OFFSET_0 = paths.offset(GROUP, TopicPartition("clicks", 0))
+NODES = {
+    IDS, paths.owners(GROUP), paths.offsets(GROUP), OFFSET_0, paths.offset(GROUP, TopicPartition("clicks", 1)),
+    *(make(GROUP, topic) for make in (paths.owners_of_topic, paths.offsets_of_topic) for topic in TOPICS),
+}  # fmt: skip
+READABLE = Acl(PERM_READ, "world", "anyone")
+
+
+def ask(group: Group, *requests: Request) -> list[object]:
+    """As somebody without a login: every original member."""
+    return list(call(group.member(), requests, 1_000))
+
+
+def fenced(group: Group | None = None) -> Group:
+    """Fenced by a process that has ended."""
+    group = group or moved(*FENCING)
+    with group.process() as authority:
+        run_of(lambda one: fence_all(one, PLAIN))(authority)
+    return group
+
+
+PLAIN = lists_of(stood())
+
+
+# --- the fence --------------------------------------------------------------------------------------------------
+
+
+def test_lists_are_set_and_may_be_cut_off_anywhere() -> None:
+    at_every_cut(lambda: moved(*FENCING), run_of(lambda authority: [acls(authority, PLAIN)]), writes_min=10)
+
+
+def test_everything_is_fenced_and_may_be_cut_off_anywhere() -> None:
+    at_every_cut(lambda: moved(*FENCING), run_of(lambda authority: fence_all(authority, PLAIN)), writes_min=13)
+
+
+def test_the_parents_are_fenced_too_and_made_where_a_topic_has_none() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
+        [us] = authority.identity()
+        lists = lists_of(group)
+        assert set(lists) == NODES
+        for path, acl in lists.items():
+            is_owners = path.startswith(f"{paths.owners(GROUP)}/")
+            assert set(acl) == {us, MAY_LEAVE if is_owners else READ_ONLY}, path
+        carry_out(authority, [acls(authority, PLAIN, members_leave=False)])
+        assert all(set(acl) == {us, READ_ONLY} for acl in lists_of(group).values())
+        assert acls(authority, PLAIN).check() == Done(), "stricter is good enough"
+
+
+def test_nobody_registers_claims_or_commits_and_a_zombie_writes_no_offset() -> None:
+    group = fenced()
+    tp = TopicPartition("views", 0)
+    for request in (
+        Create(paths.registration(GROUP, "g1_a"), b"{}", ephemeral=True),
+        Create(paths.owners_of_topic(GROUP, "new")),
+        Create(paths.owner(GROUP, TopicPartition("views", 7)), b"me", ephemeral=True),
+        SetData(OFFSET_0, b"7"),
+        Create(paths.offset(GROUP, tp), b"7"),
+        Create(paths.offsets_of_topic(GROUP, "new")),
+        Delete(OFFSET_0),
+        Delete(paths.owner(GROUP, tp)),
+        Delete(IDS + "/x"),
+    ):
+        assert ask(group, request) == [NoAuth(request.path)], request
+
+
+def test_while_members_leave_they_may_delete_their_claims() -> None:
+    group = moved(*FENCING)
+    path = paths.owner(GROUP, TopicPartition("clicks", 0))
+    leaving = group.member()
+    assert call(leaving, [Create(path, b"me", ephemeral=True)], 1_000) == [path]
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
+        assert call(leaving, [Delete(path), Create(path, b"me", ephemeral=True)], 1_000) == [None, NoAuth(path)]
+
+
+# --- only when nobody is there ----------------------------------------------------------------------------------
+
+
+def test_a_member_is_waited_for_by_name() -> None:
+    group = moved(*FENCING)
+    ask(group, Create(paths.registration(GROUP, "g1_a-1"), b"{}", ephemeral=True))
+    with group.process() as authority:
+        assert acls(authority, PLAIN).check() == Waiting("g1_a-1 to leave (1 registered)")
+
+
+def test_a_member_that_registers_between_look_and_write_is_named_and_can_go_on() -> None:
+    """Its claims and offsets are not fenced, or it would stop reading and keep them."""
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO)])
+        step = acls(authority, PLAIN)
+        assert step.check() == Todo()
+        ask(group, Create(paths.registration(GROUP, "g1_late-1"), b"{}", ephemeral=True))
+        with pytest.raises(PartlyDone, match="g1_late-1 registered in group g1"):
+            step.do()
+    assert [path for path, acl in lists_of(group).items() if is_fence(acl)] == [IDS]
+
+
+# --- rights -----------------------------------------------------------------------------------------------------
+
+
+def test_nodes_that_are_anothers_are_all_named_before_anything_is_changed() -> None:
+    """Exit code 4."""
+    group = stood()
+    locked = (Acl(PERM_ALL, "digest", "alice:hash"), READABLE)
+    group.zookeeper.set_acl(OFFSET_0, locked)
+    group.zookeeper.set_acl(paths.offsets_of_topic(GROUP, "clicks"), locked)
+    group.zookeeper.set_acl(IDS, ())
+    before = group.state()
+    with group.process() as authority, pytest.raises(PreconditionFailed) as caught:
+        carry_out(authority, [MayChangeLists(authority.session, GROUP, TOPICS)])
+    assert str(caught.value).startswith("the access lists of 3 nodes are not ours to change:\n  /consumers/g1/ids\n")
+    assert f"\n  {OFFSET_0}\nLog in as whoever made them (--zookeeper-auth), or" in str(caught.value)
+    assert group.state() == before
+    assert all(node.aversion <= 1 for node in group.zookeeper.tree._nodes.values()), "asked without a change"
+
+
+def test_nodes_of_our_own_login_may_be_changed_whatever_the_list_calls_us() -> None:
+    group = stood()
+    group.login = SaslDigestMd5("alice", "secret")
+    group.zookeeper.set_acl(OFFSET_0, (Acl(PERM_ALL, "sasl", "alice"), READABLE))
+    with group.process() as authority:
+        step = MayChangeLists(authority.session, GROUP, TOPICS)
+        assert step.check() == Done()
+        assert step.describe()
+        step.do()
+
+
+def test_rights_that_are_lost_after_the_look_are_named() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO)])
+        step = acls(authority, PLAIN)
+        assert step.check() == Todo()
+        group.zookeeper.set_acl(OFFSET_0, (READABLE,))
+        with pytest.raises(PartlyDone, match=f"refused to change {OFFSET_0}: NoAuth"):
+            step.do()
+        with pytest.raises(PartlyDone, match=f"not ours to change:\n  {OFFSET_0}"):
+            carry_out(authority, [step])
+
+
+def test_a_session_that_is_nobody_can_fence_nothing() -> None:
+    group = moved(*FENCING)
+    group.login = None
+    with group.process() as authority, pytest.raises(UsageError, match="--zookeeper-auth, or --no-acl-fence"):
+        run_of(lambda one: [acls(one, PLAIN)])(authority)
+
+
+# --- whose lists ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_with_another_login_takes_the_nodes_back() -> None:
+    """The login was made up at random, and nobody has it any more."""
+    for at in range(1, 16):
+        group = moved(*FENCING)
+        group.login = Digest(RANDOM_USER, "first")
+        with pytest.raises(Killed), group.process(Cut(at, "before")) as authority:
+            run_of(lambda one: [*fence_all(one, PLAIN), to(one, Phase.FENCED)])(authority)
+        group.login = Digest(RANDOM_USER, "second")
+        with group.process() as authority:
+            run_of(lambda one: fence_all(one, PLAIN))(authority)
+            [us] = authority.identity()
+            assert all(us in acl for path, acl in lists_of(group).items() if path in NODES)
+            carry_out(authority, [to(authority, Phase.UNDOING), *lift_all(authority, PLAIN)])
+        assert lists_of(group) == PLAIN
+
+
+def test_what_another_login_fenced_is_lifted_by_this_one() -> None:
+    """The parents that the fence made are deleted below parents that the other login made."""
+    group = moved(*FENCING)
+    group.login = Digest(RANDOM_USER, "first")
+    fenced(group)
+    group.login = Digest(RANDOM_USER, "second")
+    with group.process() as authority:
+        run_of(lambda one: [to(one, Phase.UNDOING), *lift_all(one, PLAIN)])(authority)
+    assert lists_of(group) == PLAIN
+
+
+def test_on_the_way_back_the_offsets_are_taken_back_for_writing() -> None:
+    group = moved(*FENCING)
+    group.login = Digest(RANDOM_USER, "first")
+    fenced(group)
+    way = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RETURNING)
+    moved_on = [lambda one, phase=phase: to(one, phase) for phase in way]
+    group.login = Digest(RANDOM_USER, "second")
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO), *(make(authority) for make in moved_on)])
+        assert authority.session.ask([SetData(OFFSET_0, b"50")]) == [NoAuth(OFFSET_0)]
+        carry_out(authority, [acls(authority, PLAIN, members_leave=False)])
+        assert authority.session.ask([SetData(OFFSET_0, b"50")]) != [NoAuth(OFFSET_0)]
+
+
+@pytest.mark.parametrize("acl", [
+    (), OPEN_ACL, (READABLE,), (READ_ONLY,), (Acl(PERM_ALL, "sasl", "kafka"), READABLE),
+    (READ_ONLY, Acl(PERM_READ, "digest", "a:b")), (READ_ONLY, MAY_LEAVE, Acl(PERM_ALL, "digest", "a:b")),
+])  # fmt: skip
+def test_lists_that_people_make_are_no_fence(acl: tuple[Acl, ...]) -> None:
+    assert not is_fence(acl)
+
+
+def test_a_fence_that_the_plan_saw_already_is_refused() -> None:
+    """Nobody knows what the lists were."""
+    group = moved(*FENCING)
+    with group.process() as authority:
+        left = {OFFSET_0: (Acl(PERM_ALL, "digest", "x:y"), READ_ONLY)}
+        with pytest.raises(PreconditionFailed, match=r"clicks/0 and 0 more nodes had the lists of a fence"):
+            carry_out(authority, [acls(authority, left)])
+
+
+# --- a stale run ------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_run_changes_no_list() -> None:
+    """K1 where no multi is: what it has in hand is bound to the session that held the run."""
+    group = moved(*FENCING)
+    with group.process() as stale:
+        carry_out(stale, [HoldRun(stale, WHO)])
+        store = group.stores[-1]
+        session_id = stale.run_session()
+        group.zookeeper.expire(store)
+        with group.process() as other:
+            run_of(lambda one: [to(one, Phase.UNDOING), to(one, Phase.UNDONE)])(other)
+        before = group.state()
+        stale.session.ask([SetAcl(IDS, (READABLE,))], session_id)
+        with pytest.raises(PartlyDone):
+            acls(stale, PLAIN).do()
+        with pytest.raises(PartlyDone):
+            carry_out(stale, [RestoreLists(stale, TOPICS, PLAIN)])
+        assert group.state() == before
+
+
+def test_a_run_that_lost_its_session_in_the_middle_stops() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO)])
+        step = acls(authority, PLAIN)
+        assert step.check() == Todo()
+        group.zookeeper.expire(group.stores[-1])
+        with pytest.raises((PartlyDone, UsageError)):
+            step.do()
+    assert not any(is_fence(acl) for acl in lists_of(group).values())
+
+
+# --- what the plan did not see ----------------------------------------------------------------------------------
+
+
+def odd() -> Group:
+    """After the plan: a list was changed, an offset and a topic came."""
+    group = moved(*FENCING)
+    group.zookeeper.set_acl(OFFSET_0, (Acl(PERM_ALL, "digest", "alice:hash"), Acl(PERM_ALL, "world", "anyone")))
+    group.offset("clicks", 2)
+    group.offset("late", 0)
+    group.zookeeper.ensure(f"{paths.offsets(GROUP)}/clicks/odd", b"x")
+    return group
+
+
+def test_nodes_that_came_after_the_plan_are_fenced_and_their_lists_come_back() -> None:
+    at_every_cut(odd, run_of(lambda authority: fence_all(authority, PLAIN)), writes_min=18)
+    group = odd()
+    before = lists_of(group)
+    with group.process() as authority:
+        run_of(lambda one: fence_all(one, PLAIN))(authority)
+        fences = {path for path, acl in lists_of(group).items() if is_fence(acl)}
+        late = {f"{root}/late" for root in (paths.owners(GROUP), paths.offsets(GROUP))}
+        came = {paths.offset(GROUP, TopicPartition("clicks", 2)), f"{paths.offsets(GROUP)}/clicks/odd"}
+        assert fences == {*NODES, *late, *came, paths.offset(GROUP, TopicPartition("late", 0))}
+        carry_out(authority, [to(authority, Phase.UNDOING), *lift_all(authority, PLAIN)])
+    assert {path: set(acl) for path, acl in lists_of(group).items()} == {p: set(acl) for p, acl in before.items()}
+
+
+def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out() -> None:
+    """Who may not administer is told ``alice:x``; put back so, it would be nobody's."""
+    group = moved(*FENCING)
+    alice = Digest("alice", "secret")
+    store = FakeZkStore(group.zookeeper, "", 6_000, alice)
+    store.start(1_000)
+    call(store, [SetAcl(OFFSET_0, (Acl(PERM_ALL, "auth", ""), READABLE))], 1_000)
+    [told] = ask(group, GetAcl(OFFSET_0))
+    assert told == (Acl(PERM_ALL, "digest", "alice:x"), READABLE)
+    before = lists_of(group)
+    planned = {**PLAIN, OFFSET_0: told}
+    group.login = alice
+    with group.process() as authority:
+        run_of(lambda one: [*fence_all(one, planned), to(one, Phase.UNDOING), *lift_all(one, planned)])(authority)
+    assert lists_of(group) == before
+
+
+@given(st.dictionaries(st.text(min_size=1), st.lists(st.tuples(st.integers(1, 31), st.text(), st.text()))))
+def test_lists_come_back_from_their_pieces(rows: dict[str, list[tuple[int, str, str]]]) -> None:
+    lists = {path: tuple(Acl(*row) for row in acl) for path, acl in rows.items()}
+    found: dict[str, tuple[Acl, ...]] = {}
+    for piece in late_lists._pieces(lists):
+        found |= late_lists._parse(piece)
+    assert found == lists
+
+
+def test_many_lists_are_kept_in_pieces_each_whole_and_the_later_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_lists, "LISTS_MAX", 3)
+    group = moved(*FENCING)
+    many = {f"/n{number}": (READABLE,) for number in range(10)}
+    with group.process() as authority:
+        keep_late_lists(authority, many)
+        keep_late_lists(authority, {"/n3": OPEN_ACL})
+        assert read_late_lists(authority) == {**many, "/n3": OPEN_ACL}
+        assert group.zookeeper.data(paths.control_child(GROUP, acl_piece(4))) is not None
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"x", pack(b"[]")[0], pack(b"{}")[0], pack(b'{"schema":"zkconsumer.migration.acls/2","lists":{}}')[0],
+    pack(json.dumps({"schema": late_lists.SCHEMA, "lists": {"/a": [["1", "a", "b"]]}}).encode())[0],
+])  # fmt: skip
+def test_damaged_lists_are_told_and_nothing_is_put_back(data: bytes) -> None:
+    group = fenced()
+    group.zookeeper.ensure(paths.control_child(GROUP, acl_piece(0)), data)
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO), to(authority, Phase.UNDOING)])
+        before = group.state()
+        with pytest.raises(VerificationFailed, match=r"acls-0000 was damaged.*by hand"):
+            carry_out(authority, [RestoreLists(authority, TOPICS, PLAIN)])
+    assert group.state() == before
+
+
+# --- back -------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_put_back_and_may_be_cut_off_anywhere() -> None:
+    def make() -> Group:
+        group = fenced()
+        with group.process() as authority:
+            carry_out(authority, [to(authority, Phase.UNDOING)])
+        return group
+
+    at_every_cut(make, run_of(lambda authority: lift_all(authority, PLAIN)), writes_min=11)
+    group = make()
+    with group.process() as authority:
+        run_of(lambda one: lift_all(one, PLAIN))(authority)
+    assert lists_of(group) == PLAIN
+    assert all(is_open(acl) for _, acl in group.state().values())
+
+
+def test_registering_is_possible_last() -> None:
+    """So that whoever registers finds everything open."""
+    group = fenced()
+    with group.process() as authority:
+        carry_out(authority, [HoldRun(authority, WHO), to(authority, Phase.UNDOING), LiftOwnerFences(authority, PLAIN)])
+    for at in range(2, 20):
+        try:
+            with group.process(Cut(at, "before")) as authority:
+                run_of(lambda one: [RestoreLists(one, TOPICS, PLAIN)])(authority)
+        except Killed:
+            pass
+        still = {path for path, acl in lists_of(group).items() if is_fence(acl)}
+        assert IDS in still or not still
+    assert lists_of(group) == PLAIN
+
+
+def test_a_list_that_somebody_changed_meanwhile_is_his() -> None:
+    group = fenced()
+    mine = (Acl(PERM_ALL, "digest", "somebody:else"),)
+    group.zookeeper.set_acl(OFFSET_0, mine)
+    with group.process() as authority:
+        run_of(lambda one: [to(one, Phase.UNDOING), *lift_all(one, PLAIN)])(authority)
+    assert lists_of(group)[OFFSET_0] == mine
+
+
+def test_what_was_made_for_the_fence_and_has_children_now_is_open() -> None:
+    group = fenced()
+    path = paths.offset(GROUP, TopicPartition("views", 0))
+    with group.process() as authority:
+        assert authority.session.ask([Create(path, b"7")]) == [path]
+        run_of(lambda one: [to(one, Phase.UNDOING), *lift_all(one, PLAIN)])(authority)
+    lists = lists_of(group)
+    assert lists[path] == lists[paths.offsets_of_topic(GROUP, "views")] == OPEN_ACL
+    assert paths.owners_of_topic(GROUP, "views") not in lists
+
+
+def test_a_group_whose_nodes_are_all_gone_is_fenced_and_undone_all_the_same() -> None:
+    group = Group()
+    group.topic("clicks", 3)
+    group.topic("views", 1)
+    moved(*FENCING, group=group)
+    with group.process() as authority:
+        run_of(lambda one: [acls(one, {}), to(one, Phase.UNDOING), *lift_all(one, {})])(authority)
+    assert lists_of(group) == {}
+
+
+def test_behind_fenced_no_list_is_set_and_behind_undone_none_is_put_back() -> None:
+    group = moved(*FENCING, Phase.FENCED)
+    with group.process() as authority:
+        assert acls(authority, PLAIN).check() == Done()
+        assert acls(authority, PLAIN).describe() == [
+            "change the access lists of 9 nodes, from /consumers/g1/ids: the world reads only"
+        ]
+    group = moved(*UNDOING, Phase.UNDONE)
+    with group.process() as authority:
+        assert RestoreLists(authority, TOPICS, PLAIN).check() == Done()
+        assert LiftOwnerFences(authority, ()).check() == Done()
+    group = fenced()
+    with group.process() as authority:
+        step = RestoreLists(authority, TOPICS, PLAIN)
+        assert step.describe() == ["put the access lists of 9 nodes back as they were"]
+        with pytest.raises(PartlyDone, match="in phase fencing"):
+            carry_out(authority, [HoldRun(authority, WHO), step])
+
+
+# --- as whom ----------------------------------------------------------------------------------------------------
+
+
+def config(**more: str) -> ConsumerConfig:
+    return tools_config(ADDRESS, None, None, more)
+
+
+def test_without_a_login_one_is_made_up_and_never_the_same(tmp_path: Path) -> None:
+    first, second = (security_for(config(), acl_fence=True).login for _ in range(2))
+    assert isinstance(first, Digest)
+    assert isinstance(second, Digest)
+    assert first.user == second.user == RANDOM_USER
+    assert first.password != second.password
+    assert len(first.password) >= 32
+    assert first.password not in repr(first)
+    assert security_for(config(), acl_fence=False).login is None
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("bob:secret")
+    auth = {"zookeeper.auth": f"digest:{secret}"}
+    assert security_for(config(**auth), acl_fence=True).login == Digest("bob", "secret")
+    assert security_for(config(**auth), acl_fence=False).login == Digest("bob", "secret")
+
+
+def test_the_flag_wins_over_the_file_and_a_session_is_opened_with_it(tmp_path: Path) -> None:
+    group = moved(*FENCING)
+    told: list[ZkSecurity] = []
+
+    def store(connect: str, timeout_ms: int, *, security: ZkSecurity) -> ZkStore:
+        told.append(security)
+        return FakeZkStore(group.zookeeper, "", timeout_ms, security.login)
+
+    for name in ("one", "two"):
+        (tmp_path / name).touch(0o600)
+        (tmp_path / name).write_text(f"{name}:secret")
+    (tmp_path / "config").write_text(f"zookeeper.auth=digest:{tmp_path}/one\n")
+    for flag, acl_fence, user in (
+        (f"digest:{tmp_path}/two", True, "two"), (None, True, "one"), (None, False, "one"),
+    ):  # fmt: skip
+        with open_session(
+            ADDRESS, tmp_path / "config", Doors(store=store), zookeeper_auth=flag, acl_fence=acl_fence
+        ) as session:
+            assert session.ask([Exists(IDS)]) != [None]
+        login = told[-1].login
+        assert isinstance(login, Digest)
+        assert login.user == user
+    with open_session(ADDRESS, None, Doors(store=store)) as session:
+        assert session.ask([Exists(IDS)]) != [None]
+        assert session.largest_session_timeout_ms() == 40_000
+    assert isinstance(told[-1].login, Digest)
+    assert told[-1].login.user == RANDOM_USER
+    with pytest.raises(InvalidConfigException, match=r"zookeeper\.auth"):
+        open_session(ADDRESS, None, Doors(store=store), zookeeper_auth="password")
+
+
+def test_no_secret_is_in_any_node_or_text() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        run_of(lambda one: fence_all(one, PLAIN))(authority)
+    assert not any(b"secret" in data for data, _ in group.state().values())
+    assert not any("secret" in entry.id for _, acl in group.state().values() for entry in acl)

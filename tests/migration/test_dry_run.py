@@ -1,0 +1,159 @@
+"""A dry run looks at every step and changes nothing: so none may need what a step before it would have done."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.authority import Authority
+from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
+from bridge.migration.fences.acls import RestoreLists
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.nudge import Nudge
+from bridge.migration.fences.rights import MayChangeLists
+from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
+from bridge.migration.phases import Phase
+from bridge.migration.pieces import KeepPlan
+from bridge.migration.step import Done, Refused, Run, Step, Todo, Waiting
+from tests.migration.fix_cuts import GROUP, WHO, Group
+from tests.migration.fix_fences import FENCING, PLANNED, TOPICS, UNDOING, fence_all, lists_of, moved, stood
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Create
+from zkconsumer.zk.store import call
+
+
+class Explain:
+    """Says what would be done."""
+
+    looks_again = False
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def perform(self, step: Step) -> None:
+        assert step.describe()
+        self.said.append(f"do {step.name}")
+
+    def passed(self, step: Step) -> None:
+        self.said.append(f"done {step.name}")
+
+    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+        self.said.append(f"wait for {waiting.whom}")
+        return False
+
+    def refused(self, step: Step, error: ZkConsumerError) -> None:
+        self.said.append(f"refused {step.name}")
+
+
+def forward(authority: Authority) -> list[Step]:
+    planned = lists_of(stood())
+    return [
+        MayChangeLists(authority.session, GROUP, TOPICS),
+        BeginControl(authority, "copy"),
+        HoldRun(authority, WHO),
+        KeepPlan(authority, b"plan"),
+        ControlTo(authority, Phase.FENCING),
+        NobodyRegistered(authority),
+        NobodyOwns(authority, acl_fence=True),
+        *fence_all(authority, planned),
+        ControlTo(authority, Phase.FENCED),
+        FencesStand(authority, PLANNED, "plan.json"),
+        *(ControlTo(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.COMPLETED)),
+    ]
+
+
+def back(authority: Authority) -> list[Step]:
+    planned = lists_of(stood())
+    return [
+        ControlTo(authority, Phase.UNDOING),
+        LiftOwnerFences(authority, planned),
+        RestoreLists(authority, TOPICS, planned),
+        Nudge(authority),
+        ControlTo(authority, Phase.UNDONE),
+    ]
+
+
+def explained(group: Group, steps: str) -> list[str]:
+    before = group.state()
+    explain = Explain()
+    with group.process() as authority:
+        run = Run(explain, group.clock, 1_000, "again", authority.is_aborted)
+        run.carry_out(forward(authority) if steps == "forward" else back(authority))
+    assert group.state() == before
+    return explain.said
+
+
+def live(group: Group) -> Group:
+    store = group.member()
+    call(store, [
+        Create(paths.registration(GROUP, "g1_a-1"), b"{}", ephemeral=True),
+        Create(paths.owner(GROUP, TopicPartition("clicks", 0)), b"g1_a-1-0", ephemeral=True),
+    ], 1_000)  # fmt: skip
+    return group
+
+
+def test_a_live_group_is_explained_from_the_first_step_to_the_last() -> None:
+    said = explained(live(stood()), "forward")
+    assert said == [
+        "done the right to change the access lists",
+        "do control znode: planned",
+        "do nobody else runs",
+        "do keep the plan",
+        "do control znode: fencing",
+        "wait for g1_a-1 to leave: stop the old members",
+        "wait for the claims of clicks/0 to end",
+        "wait for g1_a-1 to leave (1 registered)",
+        "wait for g1_a-1 to leave (1 registered)",
+        "do owner fences 1 of 1",
+        "do owner fences of what came later",
+        "do control znode: fenced",
+        "do the fences stand",
+        *(f"do control znode: {phase}" for phase in ("copied", "verified", "switched", "completed")),
+    ]
+
+
+@pytest.mark.parametrize("ended", ["undone", "completed"])
+def test_behind_a_migration_that_has_ended_the_next_is_explained_the_same(ended: str) -> None:
+    way = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.COMPLETED)
+    group = moved(*((*UNDOING, Phase.UNDONE) if ended == "undone" else (*FENCING, *way)), migration="m0")
+    group.zookeeper.ensure(paths.control_child(GROUP, "plan-0000"), b"of m0")
+    assert explained(live(group), "forward") == explained(live(stood()), "forward")
+
+
+def test_the_way_back_is_explained_before_it_begins() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        for step in fence_all(authority, lists_of(stood()))[2:]:
+            step.do()
+    assert explained(group, "back") == [
+        "do control znode: undoing", "do lift the owner fences", "done put the access lists back",
+        "do wake the old members", "do control znode: undone",
+    ]  # fmt: skip
+
+
+def test_a_migration_of_somebody_else_is_refused_by_every_step_that_changes_something() -> None:
+    group = moved(*FENCING, migration="m0")
+    with group.process() as authority:
+        steps = [*forward(authority), *back(authority)]
+        for step in steps:
+            standing = step.check()
+            if step.changes or isinstance(step, FencesStand):
+                assert isinstance(standing, Refused), step.name
+                assert "m0" in str(standing.error)
+            else:
+                assert isinstance(standing, Done | Todo | Refused)
+
+
+def test_a_step_that_was_only_looked_at_too_early_is_not_done() -> None:
+    """What a dry run calls to be done is refused when somebody does it before its time."""
+    group = moved()
+    group.topic("clicks", 4)
+    before = group.state()
+    with group.process() as authority:
+        late = [*fence_all(authority, lists_of(stood())), FencesStand(authority, PLANNED, "x"), *back(authority)[1:]]
+        late += [ControlTo(authority, Phase.COPIED), ControlTo(authority, Phase.UNDONE)]
+        for step in late:
+            with pytest.raises(ZkConsumerError, match="in phase planned"):
+                step.do()
+    assert group.state() == before

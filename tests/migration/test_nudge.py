@@ -1,0 +1,168 @@
+"""Waking members that gave up behind a fence (K7), and naming the partitions that nobody reads all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.authority import Authority
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS, Nudge, OffsetsMove
+from bridge.migration.phases import Phase
+from bridge.migration.step import Done, Todo, Waiting
+from tests.migration.fix_cuts import GROUP, Group, at_every_cut, carry_out
+from tests.migration.fix_fences import FENCING, UNDOING, moved, run_of, stood
+from zkconsumer.errors import WorldError
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.registration import parse_registration
+from zkconsumer.zk.requests import (
+    Children,
+    ChildrenOf,
+    Create,
+    CreateOp,
+    Multi,
+    NoAuth,
+    Request,
+    SessionConnected,
+    StoreEvent,
+    WatchFired,
+)
+from zkconsumer.zk.store import call
+
+IDS = paths.ids(GROUP)
+CLICKS_0, CLICKS_1 = (TopicPartition("clicks", number) for number in range(2))
+
+
+def test_members_that_watch_are_woken_and_see_nobody_new() -> None:
+    """A registration that nobody can parse would stop the whole group, even one that is there for a moment only."""
+    group = moved(*UNDOING)
+    told: list[StoreEvent] = []
+    member = FakeZkStore(group.zookeeper)
+    member.listen(told.append)
+    member.start(1_000)
+    call(member, [Children(IDS, watch=True)], 1_000)
+    with group.process() as authority:
+        step = Nudge(authority)
+        assert step.describe()
+        assert step.check() == Todo()
+        carry_out(authority, [step])
+        assert step.check() == Done()
+    assert [event for event in told if not isinstance(event, SessionConnected)] == [WatchFired(IDS, "children")]
+    [children] = call(member, [Children(IDS)], 1_000)
+    assert isinstance(children, ChildrenOf)
+    assert children.names == []
+
+
+def test_what_wakes_them_would_be_a_member_that_reads_nothing() -> None:
+    group = moved(*UNDOING)
+    sent: list[Request] = []
+    with group.process() as authority:
+        def note(request: Request) -> bool:
+            sent.extend([request] if isinstance(request, Multi) else [])
+            return isinstance(request, Multi)
+
+        group.zookeeper.lose_next(note, is_done=False)
+        Nudge(authority).do()
+    [request] = sent
+    assert isinstance(request, Multi)
+    [made] = [op for op in request.ops if isinstance(op, CreateOp)]
+    registration = parse_registration(made.data)
+    assert (registration.pattern, dict(registration.subscription)) == ("static", {})
+    assert made.path == f"{IDS}/zkconsumer-nudge-m1"
+    assert not made.ephemeral
+
+
+def test_a_nudge_may_be_cut_off_anywhere_and_leaves_nothing() -> None:
+    at_every_cut(lambda: moved(*UNDOING), run_of(lambda authority: [Nudge(authority)]), writes_min=1)
+
+
+def test_nobody_is_woken_before_the_fences_are_to_be_lifted() -> None:
+    with moved(*FENCING).process() as authority, pytest.raises(PartlyDone, match="in phase fencing"):
+        Nudge(authority).do()
+
+
+def test_a_group_without_ids_has_nobody_to_wake() -> None:
+    group = moved(*UNDOING)
+    group.zookeeper.remove(IDS)
+    with group.process() as authority:
+        assert Nudge(authority).check() == Done()
+        Nudge(authority).do()
+    assert group.zookeeper.data(IDS) is None
+    with moved(*UNDOING, Phase.UNDONE).process() as authority:
+        assert Nudge(authority).check() == Done()
+
+
+def test_members_that_cannot_be_woken_are_told_of() -> None:
+    group = moved(*UNDOING)
+    group.zookeeper.refuse_next(lambda request: isinstance(request, Multi), NoAuth)
+    with group.process() as authority, pytest.raises(WorldError, match="NoAuth"):
+        Nudge(authority).do()
+
+
+# --- do they read again -----------------------------------------------------------------------------------------
+
+
+def owned(*partitions: TopicPartition) -> Group:
+    group = moved(*UNDOING, group=stood())
+    store = group.member()
+    for tp in partitions:
+        call(store, [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
+    return group
+
+
+def looking(authority: Authority, told: list[str], ends: dict[TopicPartition, int]) -> OffsetsMove:
+    return OffsetsMove(authority, lambda: ends, told.append)
+
+
+def test_a_partition_whose_offset_stands_though_there_is_more_to_read_is_named() -> None:
+    """Its member's ``createMessageStreams`` had failed behind the fence: it must be restarted."""
+    group, told = owned(CLICKS_0, CLICKS_1), []
+    with group.process() as authority:
+        step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
+        assert step.describe()
+        assert step.check() == Waiting("the offsets of clicks/0, clicks/1 to move, at most 90 s")
+        group.offset("clicks", 1, 60)
+        began_ms = group.clock.now_ms()
+        carry_out(authority, [step])
+        assert group.clock.now_ms() - began_ms == OFFSETS_PATIENCE_MS
+        assert step.check() == Done()
+    assert told == [
+        "the offsets of clicks/0 stand, though there is more to read: restart the members that own them "
+        "(g1_host-1-0). Their streams ended behind the fence, and nobody reads what they claim"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "ends"), [((), {CLICKS_0: 100}), ((CLICKS_0,), {CLICKS_0: 42}), ((CLICKS_0,), {})]
+)
+def test_partitions_that_nobody_owns_or_that_are_at_their_end_may_stand(
+    partitions: tuple[TopicPartition, ...], ends: dict[TopicPartition, int]
+) -> None:
+    told: list[str] = []
+    with owned(*partitions).process() as authority:
+        assert looking(authority, told, ends).check() == Done()
+    assert told == []
+
+
+def test_offsets_that_move_are_enough() -> None:
+    group, told = owned(CLICKS_0), []
+    with group.process() as authority:
+        step = looking(authority, told, {CLICKS_0: 100})
+        assert isinstance(step.check(), Waiting)
+        group.offset("clicks", 0, 43)
+        assert step.check() == Done()
+    assert told == []
+
+
+def test_a_new_partition_without_an_offset_moves_when_it_gets_one() -> None:
+    tp = TopicPartition("views", 0)
+    group, told = moved(*UNDOING), []
+    group.zookeeper.ensure(paths.owners_of_topic(GROUP, "views"))
+    call(group.member(), [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
+    with group.process() as authority:
+        step = looking(authority, told, {tp: 5})
+        assert isinstance(step.check(), Waiting)
+        group.offset("views", 0, 5)
+        assert step.check() == Done()
+    assert told == []

@@ -1,0 +1,456 @@
+"""A fence in the place of every claim (K2): whole or not at all, never over a live owner, and away again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.migration.authority import Authority
+from bridge.migration.control_steps import HoldRun
+from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.mark import Mark, format_mark, parse_mark
+from bridge.migration.fences.owner_nodes import partitions_now
+from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, LateOwnerFences, OwnerFences, owner_fences
+from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
+from bridge.migration.phases import Phase
+from bridge.migration.step import Done, Refused, Todo, Waiting
+from tests.migration.fix_cuts import GROUP, WHO, Group, at_every_cut, carry_out
+from tests.migration.fix_fences import FENCING, PLANNED, UNDOING, lists_of, moved, run_of, stood, to
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    MULTI_OPS_MAX,
+    PERM_READ,
+    SERVER_PACKET_BYTES_MAX,
+    Acl,
+    Create,
+    CreateOp,
+    Delete,
+    Multi,
+    MultiOk,
+    NodeExists,
+    NotEmpty,
+    SetOp,
+)
+from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import consumer_of
+
+CLICKS_0 = TopicPartition("clicks", 0)
+MARK = b"zkconsumer-migrate:1:m1:2"
+THREAD = b"g1_host-1416246370000-55ddbc44-0"
+
+
+def fences_of(group: Group) -> dict[str, bytes]:
+    """The nodes below owners/T."""
+    return {path: data for path, (data, _) in group.state().items() if paths.partition_of(path.removesuffix("/fenced"))
+            and path.startswith(paths.owners(GROUP))}  # fmt: skip
+
+
+def claim(group: Group, tp: TopicPartition = CLICKS_0, data: bytes = THREAD) -> None:
+    """As an original member does: data version 0."""
+    path = paths.owner(GROUP, tp)
+    assert call(group.member(), [Create(path, data, ephemeral=True)], 1_000) == [path]
+
+
+def register(group: Group, name: str = "g1_host-1") -> None:
+    call(group.member(), [Create(paths.registration(GROUP, name), b"{}", ephemeral=True)], 1_000)
+
+
+# --- what a fence says ------------------------------------------------------------------------------------------
+
+
+@given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.integers(0, 10**18 - 1))
+def test_a_fence_names_its_migration_and_epoch(migration: str, epoch: int) -> None:
+    data = format_mark(Mark(migration, epoch))
+    assert parse_mark(data) == Mark(migration, epoch)
+    assert "-" in data.decode(), "old tools cut there, and fail where there is none"
+    assert consumer_of(data.decode()) != data.decode()
+
+
+@given(st.binary(max_size=60))
+def test_whatever_else_is_there_is_no_fence(data: bytes) -> None:
+    assert parse_mark(data) is None
+
+
+# --- making them ------------------------------------------------------------------------------------------------
+
+
+def test_fences_are_made_in_one_multi_and_may_be_cut_off_anywhere() -> None:
+    run = run_of(lambda authority: list(owner_fences(authority, PLANNED)))
+    at_every_cut(lambda: moved(*FENCING), run, writes_min=2)
+    group = moved(*FENCING)
+    with group.process() as authority:
+        [step] = owner_fences(authority, PLANNED)
+        carry_out(authority, [step])
+        assert step.describe() == ["make the fences of 4 partitions, clicks/0 first"]
+    fences = fences_of(group)
+    assert len(fences) == 2 * len(PLANNED)
+    assert {data for path, data in fences.items() if not path.endswith("/fenced")} == {MARK}
+
+
+def test_no_original_member_claims_a_fenced_partition_or_deletes_its_fence_blindly() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, list(owner_fences(authority, PLANNED)))
+    path = paths.owner(GROUP, CLICKS_0)
+    assert call(group.member(), [Create(path, THREAD, ephemeral=True), Delete(path)], 1_000) == [
+        NodeExists(path), NotEmpty(path)
+    ]  # fmt: skip
+
+
+def test_chunks_hold_what_a_packet_holds_and_each_is_a_step_of_its_own_name() -> None:
+    many = [TopicPartition("t" * 249, number) for number in range(5_001)]
+    group = moved(*FENCING)
+    with group.process() as authority:
+        steps = owner_fences(authority, many)
+        assert [step.name for step in steps] == [f"owner fences {n} of {len(steps)}" for n in range(1, len(steps) + 1)]
+        assert [tp for step in steps for tp in step.partitions] == sorted(many)
+        held = authority.require(Phase.FENCING)
+        for step in steps:
+            ops = [op for ops in step._todo(held).values() for op in ops]
+            assert len(step.partitions) <= CHUNK_PARTITIONS_MAX
+            assert len(ops) < MULTI_OPS_MAX
+            assert sum(len(op.path) + len(getattr(op, "data", b"")) + 64 for op in ops) < SERVER_PACKET_BYTES_MAX
+        assert len(steps) > 5
+        carry_out(authority, list(steps))
+    assert len(fences_of(group)) == 2 * len(many)
+
+
+def test_a_chunk_fails_whole_where_somebody_owns_a_partition_and_names_him() -> None:
+    group = moved(*FENCING)
+    claim(group, TopicPartition("clicks", 2))
+    before = group.state()
+    with group.process() as authority:
+        steps = owner_fences(authority, PLANNED)
+        with pytest.raises(PartlyDone, match=r"clicks/2 is owned by g1_host-1416246370000-55ddbc44-0 \(session 0x1"):
+            carry_out(authority, list(steps))
+        with pytest.raises(PartlyDone, match="stop that member"):
+            steps[0].do()
+    assert group.state() == before
+
+
+def test_an_owner_that_comes_between_look_and_write_fails_the_chunk_whole() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        [step] = owner_fences(authority, PLANNED)
+        assert isinstance(step.check(), Todo)
+        held = authority.require(Phase.FENCING)
+        todo = step._todo(held)
+        claim(group, TopicPartition("clicks", 1))
+        failed = authority.transact(held, [op for ops in todo.values() for op in ops])
+        assert not isinstance(failed, MultiOk)
+        assert fences_of(group) == {paths.owner(GROUP, TopicPartition("clicks", 1)): THREAD}
+        with pytest.raises(PartlyDone, match="clicks/1 is owned by"):
+            step.do()
+
+
+def test_a_member_that_registers_between_two_steps_is_named() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        register(group, "g1_late-1")
+        with pytest.raises(PartlyDone, match="g1_late-1 registered in group g1 after everybody had left"):
+            carry_out(authority, list(owner_fences(authority, PLANNED)))
+    assert fences_of(group) == {}
+
+
+def test_our_own_claim_is_swapped_for_the_fence_in_the_same_multi() -> None:
+    def make(authority: Authority) -> OwnerFences:
+        path = paths.owner(GROUP, CLICKS_0)
+        made = authority.session.ask([Multi((CreateOp(path, b"me-0", ephemeral=True), SetOp(path, b"me-0", 0)))])
+        assert isinstance(made[0], MultiOk)
+        [step] = owner_fences(authority, PLANNED)
+        return step
+
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [make(authority)])
+        assert fences_of(group)[paths.owner(GROUP, CLICKS_0)] == MARK
+    assert len(fences_of(group)) == 8, "they outlive the session"
+
+
+@pytest.mark.parametrize("sets", [0, 2])
+def test_a_claim_of_our_session_that_is_no_claim_of_ours_is_not_swapped(sets: int) -> None:
+    """Only data version 1 is a claim that this library made: an original member's has 0."""
+    group = moved(*FENCING)
+    with group.process() as authority:
+        path = paths.owner(GROUP, CLICKS_0)
+        authority.session.ask([Create(path, b"me-0", ephemeral=True), *[Multi((SetOp(path, b"me-0"),))] * sets])
+        with pytest.raises(PartlyDone, match="is owned by me-0"):
+            carry_out(authority, list(owner_fences(authority, PLANNED)))
+
+
+def test_leftovers_of_an_earlier_epoch_of_ours_are_renewed_and_lost_children_made_again() -> None:
+    def make() -> Group:
+        group = moved(*FENCING)
+        for number, data in enumerate((b"zkconsumer-migrate:1:m1:1", MARK, b"zkconsumer-migrate:1:m1:0")):
+            group.zookeeper.ensure(paths.owner(GROUP, TopicPartition("clicks", number)), data)
+        group.zookeeper.ensure(paths.fence_child(GROUP, CLICKS_0))
+        return group
+
+    at_every_cut(make, run_of(lambda authority: list(owner_fences(authority, PLANNED))), writes_min=2)
+    group = make()
+    with group.process() as authority:
+        carry_out(authority, list(owner_fences(authority, PLANNED)))
+    fences = fences_of(group)
+    assert len(fences) == 8
+    assert {data for path, data in fences.items() if not path.endswith("/fenced")} == {MARK}
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    (b"zkconsumer-migrate:1:m0:7", "clicks/0 is fenced by migration m0, which no control znode tells of"),
+    (b"zkconsumer-migrate:1:m1:9", "clicks/0 is fenced at epoch 9, later than this run's"),
+    (b"keep out", "a persistent node holds clicks/0.*keep out"),
+    (b"", "a persistent node holds clicks/0"),
+    (b"\xff" * 20_000, "a persistent node holds clicks/0"),
+])  # fmt: skip
+def test_what_somebody_else_put_there_is_named_and_left(data: bytes, words: str) -> None:
+    group = moved(*FENCING)
+    group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), data)
+    before = group.state()
+    with group.process() as authority, pytest.raises(PartlyDone, match=words):
+        carry_out(authority, list(owner_fences(authority, PLANNED)))
+    assert group.state() == before
+
+
+def test_without_the_right_to_make_nodes_the_login_is_named() -> None:
+    group = moved(*FENCING)
+    group.zookeeper.set_acl(paths.owners_of_topic(GROUP, "clicks"), (Acl(PERM_READ, "world", "anyone"),))
+    with group.process() as authority, pytest.raises(PartlyDone, match=r"\(NoAuth\).*--zookeeper-auth"):
+        carry_out(authority, list(owner_fences(authority, PLANNED)))
+
+
+def test_a_stale_run_fences_nothing() -> None:
+    group = moved(*FENCING)
+    with group.process() as stale, group.process() as other:
+        [step] = owner_fences(stale, PLANNED)
+        assert isinstance(step.check(), Todo)
+        carry_out(other, [to(other, Phase.UNDOING)])
+        with pytest.raises(PartlyDone, match="phase undoing"):
+            step.do()
+    assert fences_of(group) == {}
+
+
+def test_behind_fenced_nothing_is_made_again() -> None:
+    """A fence that is gone then is no work to do, but somebody's doing: ``FencesStand`` says so."""
+    group = moved(Phase.FENCING, Phase.FENCED)
+    with group.process() as authority:
+        for step in (*owner_fences(authority, PLANNED), LateOwnerFences(authority, PLANNED)):
+            assert isinstance(step.check(), Done)
+
+
+# --- what came later --------------------------------------------------------------------------------------------
+
+
+def test_partitions_and_topics_that_came_after_the_plan_are_fenced_too() -> None:
+    def make() -> Group:
+        group = moved(*FENCING)
+        group.topic("clicks", 5)
+        group.topic("late", 2)
+        group.topic("nobodys", 2)
+        group.offset("late", 0)
+        group.zookeeper.ensure(paths.owners_of_topic(GROUP, "owned"))
+        group.topic("owned", 1)
+        return group
+
+    def steps(authority: Authority) -> list[LateOwnerFences]:
+        return [LateOwnerFences(authority, PLANNED)]
+
+    at_every_cut(make, run_of(lambda authority: list(steps(authority))), writes_min=2)
+    group = make()
+    with group.process() as authority:
+        assert steps(authority)[0].describe() == [
+            "make a fence for what came after the plan: clicks/3, clicks/4, late/0, late/1, owned/0"
+        ]
+        carry_out(authority, list(steps(authority)))
+        assert steps(authority)[0].check() == Done()
+    assert {paths.partition_of(path) for path in fences_of(group) if not path.endswith("/fenced")} == {
+        TopicPartition("clicks", 3), TopicPartition("clicks", 4), TopicPartition("late", 0), TopicPartition("late", 1),
+        TopicPartition("owned", 0)
+    }  # fmt: skip
+
+
+def test_a_live_owner_of_what_came_later_is_named() -> None:
+    group = moved(*FENCING)
+    group.zookeeper.ensure(paths.owners_of_topic(GROUP, "late"))
+    claim(group, TopicPartition("late", 0))
+    with group.process() as authority, pytest.raises(PartlyDone, match="late/0 is owned by"):
+        carry_out(authority, [LateOwnerFences(authority, PLANNED)])
+
+
+def test_nodes_that_are_no_partitions_are_passed_over() -> None:
+    group = stood()
+    for name in ("clicks/x", "clicks/01", "no topic/0"):
+        group.zookeeper.ensure(f"{paths.offsets(GROUP)}/{name}")
+    with group.process() as authority:
+        assert partitions_now(authority.session, GROUP, {"views"}) == list(PLANNED)
+
+
+# --- away again -------------------------------------------------------------------------------------------------
+
+
+def test_fences_are_lifted_with_the_parents_that_were_made_and_may_be_cut_off_anywhere() -> None:
+    planned = lists_of(stood())
+
+    def make() -> Group:
+        group = moved(*FENCING)
+        with group.process() as authority:
+            carry_out(authority, [*owner_fences(authority, PLANNED), to(authority, Phase.UNDOING)])
+        return group
+
+    at_every_cut(make, run_of(lambda authority: [LiftOwnerFences(authority, planned)]), writes_min=4)
+    group = make()
+    with group.process() as authority:
+        step = LiftOwnerFences(authority, planned)
+        assert step.describe() == ["delete the fences of 4 partitions"]
+        carry_out(authority, [step])
+    assert lists_of(group) == planned
+
+
+@pytest.mark.parametrize("phase", [Phase.UNDONE, Phase.SWITCHED])
+def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(phase: Phase) -> None:
+    """A claim, or a node made by hand, is nobody's fence."""
+    way = UNDOING if phase is Phase.UNDONE else (*FENCING, Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
+    group = moved(*way)
+    for number, data in enumerate((b"zkconsumer-migrate:1:m1:0", b"zkconsumer-migrate:1:m0:1", b"by hand")):
+        group.zookeeper.ensure(paths.owner(GROUP, TopicPartition("clicks", number)), data)
+    group.zookeeper.ensure(paths.owners_of_topic(GROUP, "views"))
+    claim(group, TopicPartition("views", 0))
+    with group.process() as authority:
+        with pytest.raises(PartlyDone, match="clicks/1 is fenced by migration m0"):
+            carry_out(authority, [LiftOwnerFences(authority, lists_of(group))])
+        assert set(fences_of(group).values()) == {b"zkconsumer-migrate:1:m0:1", b"by hand", THREAD}
+        group.zookeeper.remove(paths.owner(GROUP, TopicPartition("clicks", 1)))
+        carry_out(authority, [LiftOwnerFences(authority, lists_of(group))])
+    assert set(fences_of(group).values()) == {b"by hand", THREAD}
+
+
+def test_nothing_is_lifted_while_the_migration_goes_forward() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, list(owner_fences(authority, PLANNED)))
+        before = group.state()
+        with pytest.raises(PartlyDone, match="in phase fencing"):
+            carry_out(authority, [HoldRun(authority, WHO), LiftOwnerFences(authority, ())])
+        assert group.state() == before
+
+
+def test_fences_that_we_may_not_delete_are_told() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [*owner_fences(authority, PLANNED), to(authority, Phase.UNDOING), HoldRun(authority, WHO)])
+        group.zookeeper.set_acl(paths.owners_of_topic(GROUP, "clicks"), (Acl(PERM_READ, "world", "anyone"),))
+        with pytest.raises(PartlyDone, match=r"were not deleted.*NoAuth"):
+            carry_out(authority, [LiftOwnerFences(authority, ())])
+
+
+# --- who is still there -----------------------------------------------------------------------------------------
+
+
+def test_members_are_waited_for_by_name() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        step = NobodyRegistered(authority)
+        assert step.check() == Done()
+        for number in range(7):
+            register(group, f"g1_host-{number}")
+        assert step.check() == Waiting(
+            "g1_host-0, g1_host-1, g1_host-2, g1_host-3, g1_host-4 and 2 more to leave: stop the old members"
+        )
+
+
+def test_claims_of_members_that_left_are_waited_for_as_long_as_a_session_may_last() -> None:
+    group = moved(*FENCING)
+    claim(group)
+    with group.process() as authority:
+        step = NobodyOwns(authority, acl_fence=True)
+        assert step.check() == Waiting("the claims of clicks/0 to end, at most 40 s")
+        group.zookeeper.expire(group.zookeeper.stores[-2], reconnects=False)
+        assert step.check() == Done()
+
+
+def test_a_claim_that_outlives_every_session_is_somebodys_who_is_alive() -> None:
+    group = moved(*FENCING)
+    claim(group)
+    with group.process() as authority:
+        with pytest.raises(PartlyDone, match=r"clicks/0 is owned by g1_host.*stop that member"):
+            carry_out(authority, [NobodyOwns(authority, acl_fence=True)])
+        assert group.clock.now_ms() >= 1_000_000 + 40_000
+
+
+def test_without_access_lists_the_longest_session_is_waited_out_in_full() -> None:
+    """A member that was paused may write an offset until its session has ended."""
+    group = moved(*FENCING)
+    with group.process() as authority:
+        began_ms = group.clock.now_ms()
+        assert carry_out(authority, [NobodyOwns(authority, acl_fence=True)]) == []
+        waited = carry_out(authority, [NobodyOwns(authority, acl_fence=False)])
+    assert group.clock.now_ms() - began_ms == 40_000
+    assert waited[0] == "sessions of old members to end, at most 40 s"
+
+
+def test_a_member_that_registers_while_claims_are_waited_for_is_named() -> None:
+    group = moved(*FENCING)
+    claim(group)
+    with group.process() as authority:
+        step = NobodyOwns(authority, acl_fence=True)
+        assert isinstance(step.check(), Waiting)
+        register(group, "g1_late-1")
+        standing = step.check()
+        assert isinstance(standing, Refused)
+        assert "g1_late-1 registered" in str(standing.error)
+
+
+def test_our_fences_and_our_own_claims_are_no_claims_to_wait_for() -> None:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        authority.session.ask([Create(paths.owner(GROUP, TopicPartition("clicks", 2)), b"me-0", ephemeral=True)])
+        [step] = owner_fences(authority, PLANNED[:2])
+        carry_out(authority, [step, NobodyOwns(authority, acl_fence=True)])
+        group.zookeeper.ensure(paths.owner(GROUP, TopicPartition("views", 0)), b"by hand")
+        assert isinstance(NobodyOwns(authority, acl_fence=True).check(), Waiting)
+
+
+# --- the fences stand -------------------------------------------------------------------------------------------
+
+
+def fenced() -> Group:
+    group = moved(*FENCING)
+    with group.process() as authority:
+        carry_out(authority, [*owner_fences(authority, PLANNED), to(authority, Phase.FENCED)])
+    return group
+
+
+def test_a_group_that_vanished_after_the_fence_is_told_with_the_copy() -> None:
+    """Exit code 5: an old tool deletes a group that nobody is in."""
+    group = fenced()
+    with group.process() as authority:
+        step = FencesStand(authority, PLANNED, "plan.json")
+        carry_out(authority, [step])
+        for path in sorted(lists_of(group), reverse=True):
+            group.zookeeper.remove(path)
+        group.zookeeper.remove(paths.group_root(GROUP))
+        with pytest.raises(VerificationFailed, match=r"/consumers/g1 is gone.*are in plan\.json.*migrate rollback g1"):
+            carry_out(authority, [step])
+        assert VerificationFailed.exit_code == 5
+
+
+@pytest.mark.parametrize("instead", [None, b"by hand", b"zkconsumer-migrate:1:m0:2", b"zkconsumer-migrate:1:m1:9"])
+def test_a_fence_that_is_not_there_any_more_is_told(instead: bytes | None) -> None:
+    group = fenced()
+    group.zookeeper.remove(paths.fence_child(GROUP, CLICKS_0))
+    group.zookeeper.remove(paths.owner(GROUP, CLICKS_0))
+    if instead is not None:
+        group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), instead)
+    with group.process() as authority, pytest.raises(VerificationFailed, match=r"fences of clicks/0 are gone"):
+        carry_out(authority, [FencesStand(authority, PLANNED, "plan.json")])
+
+
+def test_fences_stand_at_later_epochs_too() -> None:
+    group = fenced()
+    with group.process() as authority:
+        carry_out(authority, [to(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)])
+        assert authority.require(Phase.SWITCHED).control.epoch == 3
+        assert FencesStand(authority, PLANNED, "x").check() == Done()
+        assert FencesStand(authority, PLANNED, "x").describe()
