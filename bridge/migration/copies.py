@@ -99,15 +99,20 @@ def words_of(differences: Sequence[Difference]) -> str:
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def drift_of(
+def sorted_out(
     copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
-) -> list[Difference]:
-    """What somebody else committed since the plan was made."""
-    return [
-        Difference(copy.tp, "Kafka", f"{_words(copy.before)}, as the plan saw", _words(kafka.get(copy.tp)))
-        for copy in copies
-        if judge(copy, kafka.get(copy.tp), migration_id, epoch) is Verdict.DRIFT
-    ]
+) -> tuple[list[Copy], list[Difference]]:
+    """What is to be written, and what somebody else committed since the plan was made."""
+    left: list[Copy] = []
+    drift: list[Difference] = []
+    for copy in copies:
+        found = kafka.get(copy.tp)
+        verdict = judge(copy, found, migration_id, epoch)
+        if verdict is Verdict.WRITE:
+            left.append(copy)
+        elif verdict is Verdict.DRIFT:
+            drift.append(Difference(copy.tp, "Kafka", f"{_words(copy.before)}, as the plan saw", _words(found)))
+    return left, drift
 
 
 # --- after the copy ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import Copy, Verdict, drift_of, judge, words_of, writes_back
+from bridge.migration.copies import Copy, sorted_out, words_of, writes_back
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.phases import Phase
 from bridge.migration.seat import PATIENCE
@@ -37,6 +37,7 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from bridge.client.generation import Generation
     from bridge.migration.authority import Authority
     from bridge.migration.decisions import OffsetConvention
     from bridge.migration.seat import Seat
@@ -94,7 +95,7 @@ class Stores:
         return read_offsets(self.authority.session, self.authority.group)[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CopyToKafka:
     """Kafka has a value of this migration for every partition.
 
@@ -104,6 +105,8 @@ class CopyToKafka:
 
     stores: Stores
     copies: Sequence[Copy]
+    _looked: tuple[Generation, int, list[Copy]] | None = None
+    """What a check found to be left, and in which generation of ours and at which epoch."""
 
     name = "commit the offsets to Kafka"
     changes = True
@@ -117,43 +120,42 @@ class CopyToKafka:
         """See ``Step``."""
         if not self.stores.is_in(*COPYING):
             return Todo()
-        epoch, found = self._look()
-        drift = self._drift(found, epoch)
-        if drift is not None:
-            return Refused(drift)
-        return Todo() if self._left(found, epoch) else Done()
+        try:
+            epoch, left = self._left()
+        except VerificationFailed as error:
+            return Refused(error)
+        sitting = self.stores.seat.sitting
+        self._looked = None if sitting is None else (sitting.generation, epoch, left)
+        return Todo() if left else Done()
 
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` with the partitions that the brokers refuse; the others are done."""
-        # From here on only our generation commits: what is read behind it stays as it is until we write.
-        self.stores.seat.beat()
-        epoch, found = self._look()
-        drift = self._drift(found, epoch)
-        if drift is not None:
-            raise drift
-        refused = self._commit(self._left(found, epoch), epoch)
+        seat, looked = self.stores.seat, self._looked
+        self._looked = None
+        # Nobody but our generation commits: what was read in it, and behind its beginning, is so until we write.
+        seat.beat()
+        assert seat.sitting is not None, "a beat that was answered leaves us where we sit"
+        epoch = self.stores.authority.require(*COPYING).control.epoch
+        if looked is None or looked[:2] != (seat.sitting.generation, epoch):
+            epoch, left = self._left()
+        else:
+            left = looked[2]
+        refused = self._commit(left, epoch)
         if refused:
             raise PartlyDone(_refused_words(refused))
 
-    def _look(self) -> tuple[int, Mapping[TopicPartition, KafkaValue]]:
-        """The epoch, and what Kafka has."""
-        epoch = self.stores.authority.require(*COPYING).control.epoch
-        return epoch, self.stores.kafka([copy.tp for copy in self.copies])
-
-    def _drift(self, found: Mapping[TopicPartition, KafkaValue], epoch: int) -> VerificationFailed | None:
-        drift = drift_of(self.copies, found, self.stores.authority.migration_id, epoch)
-        if not drift:
-            return None
-        return VerificationFailed(
-            f"somebody else committed for group {self.stores.group} since the plan was made: {words_of(drift)}. "
-            "Nothing of it was written over. Find out who did; then roll back, and plan again"
-        )
-
-    def _left(self, found: Mapping[TopicPartition, KafkaValue], epoch: int) -> list[Copy]:
-        migration_id = self.stores.authority.migration_id
-        return [
-            copy for copy in self.copies if judge(copy, found.get(copy.tp), migration_id, epoch) is Verdict.WRITE
-        ]  # fmt: skip
+    def _left(self) -> tuple[int, list[Copy]]:
+        """The epoch, and what is not as it is to be.  Raises ``VerificationFailed`` for what somebody else wrote."""
+        authority = self.stores.authority
+        epoch = authority.require(*COPYING).control.epoch
+        found = self.stores.kafka([copy.tp for copy in self.copies])
+        left, drift = sorted_out(self.copies, found, authority.migration_id, epoch)
+        if drift:
+            raise VerificationFailed(
+                f"somebody else committed for group {self.stores.group} since the plan was made: {words_of(drift)}. "
+                "Nothing of it was written over. Find out who did; then roll back, and plan again"
+            )
+        return epoch, left
 
     def _commit(self, copies: Sequence[Copy], epoch: int) -> dict[TopicPartition, ErrorCode]:
         """Everything, batch by batch; what was refused, and why."""

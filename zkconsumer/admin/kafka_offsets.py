@@ -72,10 +72,13 @@ class KafkaStore:
         self._session = session
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
         self._line = CoordinatorLine(session, group, pause, patience)
+        self._exists = False
 
     def exists(self) -> bool:
         """Whether this cluster has an offset store at all; asks whoever has the topics."""
-        return OFFSETS_TOPIC in read_topics(self._session, [OFFSETS_TOPIC])
+        # Where the brokers tell of topics, that is the whole cluster's metadata; and what is there once stays.
+        self._exists = self._exists or OFFSETS_TOPIC in read_topics(self._session, [OFFSETS_TOPIC])
+        return self._exists
 
     def read(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Everything that is stored for the group, sorted.
