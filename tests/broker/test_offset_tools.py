@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,11 @@ from kafka.structs import OffsetAndMetadata
 
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import doors
+from zkconsumer.admin.delete_modern import execute_modern, plan_modern
+from zkconsumer.admin.session import BrokerSession, Doors
 from zkconsumer.cli.main import main
+from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 
 
@@ -87,6 +91,33 @@ def test_every_group_of_the_brokers_is_exported(broker: EmbeddedBroker) -> None:
     )  # fmt: skip
 
 
+def test_what_a_broker_does_not_tell_is_said_and_the_rest_is_exported() -> None:
+    with EmbeddedBroker(nodes=2) as broker:
+        broker.create_topic("clicks", partitions=1)
+        commit(broker, "g", {0: 1})
+        commit(broker, "h", {0: 2})
+        for group, node in (("g", 0), ("h", 1)):
+            broker.move_coordinator(group, node)
+        silent = broker.addresses()[1].port
+
+        def connect(host: str, port: int, **words: Any) -> BlockingConnection:
+            if port == silent:
+                raise BrokerUnreachable("nobody is at home")
+            return BlockingConnection(host, port, **words)
+
+        words = ["offsets", "export", "--all", "--format", "csv", "--bootstrap-server", broker.bootstrap]
+        result = CliRunner().invoke(main, words, obj=Doors(connect=connect))
+    assert (result.exit_code, result.stdout) == (1, "clicks,0,1\n")
+    assert result.stderr == f"modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
+
+
+def test_a_file_of_offsets_in_zookeeper_goes_to_the_coordinator(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    file = tmp_path / "old.txt"
+    file.write_text("/consumers/moved/offsets/clicks/0:7\n/consumers/moved/offsets/clicks/1:8\n")
+    assert run(broker, "offsets", "import", str(file), "--execute").exit_code == 0
+    assert stored(broker, "moved") == "clicks,0,7\nclicks,1,8\n"
+
+
 def test_offsets_are_set_and_deleted(broker: EmbeddedBroker) -> None:
     words = ("offsets", "set", "g", "--topic", "clicks:0", "--to-latest")
     told = run(broker, *words, "-o", "json")
@@ -104,7 +135,7 @@ def test_a_group_with_members_is_refused(broker: EmbeddedBroker) -> None:
     with member(broker, "g"):
         result = run(broker, "offsets", "set", "g", "--all-topics", "--to-latest", "--execute")
         assert result.exit_code == 4
-        assert "a modern group of the name g is alive (Stable, 1 members)" in result.stderr
+        assert "a modern group of the name g is alive (Stable, 1 member)" in result.stderr
         assert "zkconsumer groups describe g" in result.stderr
         result = run(broker, "groups", "delete", "g", "--execute")
         assert result.exit_code == 4
@@ -131,6 +162,16 @@ def test_a_group_is_deleted(broker: EmbeddedBroker) -> None:
     assert (result.exit_code, result.stdout) == (0, "Deletion of requested consumer groups ('g') was successful.\n")
     result = run(broker, "groups", "delete", "g", "--execute")
     assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'g' does not exist.\n")
+
+
+def test_who_joins_behind_the_plan_is_not_deleted(broker: EmbeddedBroker) -> None:
+    with closing(BrokerSession.open(broker.bootstrap)) as session:
+        [planned] = plan_modern(session, ["g"])
+        with member(broker, "g"):
+            target = execute_modern(session, planned)
+            assert (target.verdict, target.why) == ("active", "a member has joined it")
+        assert execute_modern(session, planned).verdict == "deleted"
+        assert execute_modern(session, planned).verdict == "deleted", "whoever did it, it is gone"
 
 
 def test_of_two_groups_one_is_deleted_and_one_refused(broker: EmbeddedBroker) -> None:

@@ -20,6 +20,7 @@ from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, words_of_members, write_offsets
+from zkconsumer.admin.words import count_of
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.security import SECURE_ACL
@@ -91,9 +92,9 @@ class SeenGroup:
                 f"Where they run: zkconsumer groups describe {self.group}"
             )
         if "kafka" in stores and self.modern is not None and self.modern.is_alive:
-            count = len(self.modern.members)
+            members = count_of(len(self.modern.members), "member")
             return (
-                f"a modern group of the name {self.group} is alive ({self.modern.state}, {count} members), and brokers "
+                f"a modern group of the name {self.group} is alive ({self.modern.state}, {members}), and brokers "
                 "take commits of its members only: stop it first. Where they run: zkconsumer groups describe "
                 f"{self.group}"
             )

@@ -43,7 +43,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "consume": Command("zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."),
-    "groups": Command("zkconsumer.cli.groups:groups", "List, describe, examine and delete groups in ZooKeeper."),
+    "groups": Command("zkconsumer.cli.groups:groups", "List, describe, examine and delete groups, old and modern."),
     "lag": Command("zkconsumer.cli.lag:lag", "How far a group is behind, once or again and again."),
     "log-ends": Command("zkconsumer.cli.log_ends:log_ends", "Where a topic's logs end or begin; as GetOffsetShell."),
     "assign": Command("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
