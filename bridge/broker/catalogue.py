@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from bridge.broker.log.files import sync_folder
 from zkconsumer.errors import PreconditionFailed
 
 VERSION = 1
@@ -93,11 +94,7 @@ class CatalogueFile:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._path.parent)
 
 
 def encode(catalogue: Catalogue) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from bridge.broker.log.files import SyncPolicy, make_folder
 from bridge.broker.log.storage import remove_folder
 from zkconsumer.errors import PreconditionFailed
 
@@ -24,7 +25,7 @@ class DataFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path, SyncPolicy.EVERY_APPEND)
             strangers = sorted(child.name for child in path.iterdir() if child.name not in _OURS)
             if strangers:
                 raise PreconditionFailed(

@@ -2,7 +2,8 @@
 
 Both are append-only.  On disk an append is one write behind the last byte: once it has returned, a killed process loses
 nothing of it, since the bytes are the operating system's.  Only a power cut can take them back; whoever must survive
-that has every append synchronised (``SyncPolicy.EVERY_APPEND``), which costs a turn of the disk each.
+that has every append synchronised (``SyncPolicy.EVERY_APPEND``), which costs a turn of the disk each.  The first append
+to a file synchronises its name as well, which stands in the directory and not in the file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,24 @@ class SyncPolicy(Enum):
     """When the operating system likes: survives ``kill -9``, not a power cut."""
     EVERY_APPEND = "every-append"
     """Before an append is acknowledged: survives a power cut as far as the disk tells the truth."""
+
+
+def sync_folder(folder: Path) -> None:
+    """The names that stand in a directory survive a power cut.  ``OSError``."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path, policy: SyncPolicy) -> None:
+    """A directory and those above it, unless they are there.  ``OSError``."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    if policy is SyncPolicy.EVERY_APPEND:
+        for path in made:
+            sync_folder(path.parent)
 
 
 class SegmentFile(Protocol):
@@ -139,6 +158,8 @@ class DiskFile:
                 view, position = view[written:], position + written
             if self._files.policy is SyncPolicy.EVERY_APPEND:
                 os.fdatasync(descriptor)
+                if self._size == 0:
+                    sync_folder(self.path.parent)
         self._size += len(data)
 
     @contextmanager

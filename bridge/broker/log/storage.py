@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SegmentFile
+from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SegmentFile, make_folder
 
 SUFFIX = ".log"
 OFFSET_DIGITS = 20
@@ -39,7 +39,7 @@ class DiskStorage:
         return [(int(path.stem), DiskFile(path, self._files)) for path in paths]
 
     def create(self, base_offset: int) -> SegmentFile:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder, self._files.policy)
         return DiskFile(self._folder / f"{base_offset:0{OFFSET_DIGITS}}{SUFFIX}", self._files)
 
 
