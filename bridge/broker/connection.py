@@ -4,22 +4,25 @@
                 ^                                    |
                 '--- the next frame is not looked at until this one is answered (Kafka mutes the channel)
 
-Bounded: a frame by ``socket.request.max.bytes`` (half a megabyte before the login), what lies in the buffer behind a
-request that waits by ``READ_AHEAD_BYTES``, what a slow reader leaves unsent by one answer, after which its connection
-is not read any more, and by ``SLOW_READER_MS``, after which it ends.
+Bounded: a frame by ``socket.request.max.bytes`` (half a megabyte before the login), and by
+``connections.max.idle.ms``, in which it must be whole; what lies in the buffer behind a request that waits by
+``READ_AHEAD_BYTES``; what a slow reader leaves unsent by one answer, after which its connection is not read any more,
+and by ``SLOW_READER_MS``, after which it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bridge.broker.incoming import Budget, Incoming
 from bridge.broker.login import LOGIN_BYTES_MAX, Login, State
 from bridge.coordinator.calls import Call
 from zkconsumer.errors import RemoteProtocolError, UsageError
 from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, admit, api_versions
-from zkconsumer.wire.frames import SIZE_BYTES, encode_response, frame_size
+from zkconsumer.wire.frames import SIZE_BYTES, encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -37,17 +40,9 @@ LOGIN_MS = 30_000
 """How long a login may take, TLS not counted."""
 
 HANG_UP = object()
-"""The reply that ends the connection."""
+"""The reply that ends the connection: what was asked has failed, and no answer could say so."""
 
 _log = logging.getLogger(__name__)
-
-
-class Budget:
-    """How many bytes lie in the buffers of all connections."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.bytes_held = 0
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -59,13 +54,11 @@ class BrokerConnection(asyncio.Protocol):
         self._node = node
         self._listener = listener
         self._login = login
-        self._budget = budget
         self._open_ones = open_ones
         self._scheduler = node.cluster.scheduler
         self._frame_bytes_max = node.cluster.config.socket_request_max_bytes
         self._transport: asyncio.Transport | None = None
         self._client_host = ""
-        self._buffer = bytearray()
         self._is_busy = False
         self._is_advancing = False
         self._is_write_paused = False
@@ -74,6 +67,9 @@ class BrokerConnection(asyncio.Protocol):
         """How much of an answer was not taken when the client last took something, at ``_took_ms``."""
         self._took_ms = 0
         self._opened_ms = self._active_ms = self._scheduler.now_ms()
+        self._incoming = Incoming(budget, lambda why: self._end("connection_ended", why), self._opened_ms)
+        self._forget: Callable[[], object] | None = None
+        """What to do about the request that is being answered when the client is gone."""
 
     # --- what asyncio calls -------------------------------------------------------------------------------------
 
@@ -91,18 +87,15 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._open_ones.discard(self)
-        self._hold(-len(self._buffer))
-        self._buffer.clear()
+        self._incoming.drop()
+        forget, self._forget = self._forget, None
+        if forget is not None:
+            forget()
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is None:
+        if not self._is_open:
             return
-        self._active_ms = self._scheduler.now_ms()
-        self._buffer += data
-        self._hold(len(data))
-        if self._budget.bytes_held > self._budget.bytes_max:
-            self._end("connection_ended", "queued.max.request.bytes are held by requests that are not complete")
-            return
+        self._incoming.add(data, self._scheduler.now_ms())
         self._advance()
 
     def pause_writing(self) -> None:
@@ -119,8 +112,11 @@ class BrokerConnection(asyncio.Protocol):
     # --- what the server calls ----------------------------------------------------------------------------------
 
     def look(self, now_ms: int, idle_ms_max: int) -> None:
-        """End it when it has been idle, slow or without a login for too long.  A parked request is not idle."""
-        still_ms = now_ms - self._active_ms
+        """End it when it has been idle, slow or without a login for too long.  A parked request is not idle.
+
+        Who sends a request byte by byte is idle until it is whole.
+        """
+        still_ms = now_ms - max(self._active_ms, self._incoming.since_ms)
         if self._is_write_paused:
             self._look_at_reader(now_ms)
         elif not self._login.is_in and now_ms - self._opened_ms > LOGIN_MS:
@@ -170,26 +166,17 @@ class BrokerConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def _next_frame(self) -> bytes | None:
-        if len(self._buffer) < SIZE_BYTES:
-            return None
         bytes_max = self._frame_bytes_max if self._login.is_in else min(LOGIN_BYTES_MAX, self._frame_bytes_max)
         try:
-            size = frame_size(self._buffer, bytes_max, "request")
+            return self._incoming.next_frame(bytes_max, self._scheduler.now_ms())
         except RemoteProtocolError as error:
             self._end("connection_ended", str(error))
             return None
-        end = SIZE_BYTES + size
-        if len(self._buffer) < end:
-            return None
-        frame = bytes(self._buffer[SIZE_BYTES:end])
-        del self._buffer[:end]
-        self._hold(-end)
-        return frame
 
     def _mind_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        is_full = (self._is_busy or self._is_write_paused) and len(self._buffer) > READ_AHEAD_BYTES
+        is_full = (self._is_busy or self._is_write_paused) and self._incoming.size > READ_AHEAD_BYTES
         if is_full and not self._is_read_paused:
             self._transport.pause_reading()
         elif not is_full and self._is_read_paused:
@@ -243,8 +230,12 @@ class BrokerConnection(asyncio.Protocol):
                     self._login.principal,
                     self._listener,
                     reply,
+                    self._when_gone,
                 )
             )
+
+    def _when_gone(self, forget: Callable[[], object]) -> None:
+        self._forget = forget
 
     def _answer_login(
         self, request: Admitted, body: SaslHandshakeResponse | SaslAuthenticateResponse, why: str
@@ -260,7 +251,7 @@ class BrokerConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if body is HANG_UP:
-            self._end("connection_ended", f"{request.api.name} without acks failed")
+            self._end("connection_ended", f"{request.api.name} failed")
             return
         if body is None:
             self._send(b"")
@@ -274,14 +265,12 @@ class BrokerConnection(asyncio.Protocol):
 
     def _send(self, data: bytes) -> None:
         self._is_busy = False
+        self._forget = None
         if self._transport is not None and self._is_open and data:
             self._transport.write(data)
         self._active_ms = self._scheduler.now_ms()
         if not self._is_advancing:
             self._advance()
-
-    def _hold(self, size: int) -> None:
-        self._budget.bytes_held += size
 
     def _end(self, what: str, why: str, level: int = logging.INFO) -> None:
         _log.log(level, "%s client=%s listener=%s why=%s", what, self._client_host, self._listener, why)

@@ -32,12 +32,16 @@ class DelayedFetches:
 
     def wait(
         self, partitions: Iterable[TopicPartition], bytes_missing: int, wait_ms: int, complete: Callable[[], None]
-    ) -> None:
-        """``complete`` is called once: when so many bytes have come, or after ``wait_ms``."""
+    ) -> Callable[[], object]:
+        """``complete`` is called once: when so many bytes have come, or after ``wait_ms``.
+
+        Gives what forgets it: then ``complete`` is not called any more.
+        """
         delayed = DelayedFetch(tuple(partitions), bytes_missing, complete)
         for tp in delayed.partitions:
             self._under.setdefault(tp, {})[delayed] = None
         delayed.timer = self._scheduler.call_in(wait_ms, lambda: self._finish(delayed))
+        return lambda: self._forget(delayed)
 
     def appended(self, topic: str, partition: int, size: int) -> None:
         """So many bytes were appended."""
@@ -57,12 +61,17 @@ class DelayedFetches:
         return len({delayed for waiting in self._under.values() for delayed in waiting})
 
     def _finish(self, delayed: DelayedFetch) -> None:
+        if self._forget(delayed):
+            delayed.complete()
+
+    def _forget(self, delayed: DelayedFetch) -> bool:
+        """Whether it was still waiting."""
         for tp in delayed.partitions:
             waiting = self._under.get(tp, {})
             waiting.pop(delayed, None)
             if not waiting:
                 self._under.pop(tp, None)
-        if delayed.timer is not None:
-            delayed.timer.cancel()
-            delayed.timer = None
-            delayed.complete()
+        timer, delayed.timer = delayed.timer, None
+        if timer is not None:
+            timer.cancel()
+        return timer is not None

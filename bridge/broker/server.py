@@ -19,7 +19,8 @@ from typing import TypeVar
 
 from bridge.broker.assembly import assemble
 from bridge.broker.cluster import Cluster
-from bridge.broker.connection import BrokerConnection, Budget
+from bridge.broker.connection import BrokerConnection
+from bridge.broker.incoming import Budget
 from bridge.broker.login import Login
 from bridge.broker.ports import BACKLOG, Port, bind_ports, close_ports
 from bridge.broker.settings import BrokerSettings

@@ -19,7 +19,10 @@ NO_TRANSACTIONS = "this development broker has no transactions"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, and where its answer goes: ``reply`` is called once, now or later, with a response of its API."""
+    """One request, and where its answer goes: ``reply`` is called once, now or later, with a response of its API.
+
+    ``when_gone(forget)``: who lets a request wait says here how it is forgotten when the client is gone before that.
+    """
 
     api: Api[Any, Any]
     version: int
@@ -29,6 +32,7 @@ class Call:
     principal: str
     listener: str
     reply: Reply
+    when_gone: Callable[[Callable[[], object]], None] = lambda forget: None
 
 
 class Operation(Enum):

@@ -12,6 +12,7 @@ import pytest
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
 from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, walk
@@ -274,6 +275,18 @@ def test_a_fetch_waits_for_bytes_no_longer_than_it_says(talk: Talk, topic: str, 
     answer = talk.connection.receive(pending, 10_000)
     assert len(list(iter_records(answer.responses[0].partitions[0].records))) == 2
     assert broker.call(lambda cluster: cluster.fetches.count) == 0
+
+
+def test_a_fetch_that_waits_is_forgotten_with_its_client(topic: str, broker: EmbeddedBroker) -> None:
+    """Else who connects, asks and goes away leaves a request behind for five minutes each time."""
+
+    def waiting() -> int:
+        return broker.call(lambda cluster: cluster.fetches.count)
+
+    with Talk(broker.addresses()[0]) as gone:
+        gone.connection.send(FETCH, 11, gone.fetch_body(topic, 0, 0, max_wait_ms=300_000), 10_000)
+        wait_until(lambda: waiting() == 1, "it waits", timeout_ms=10_000)
+    wait_until(lambda: waiting() == 0, "it is forgotten", timeout_ms=10_000)
 
 
 def test_a_fetch_that_waits_hears_of_its_topic_s_end(talk: Talk, topic: str, broker: EmbeddedBroker) -> None:

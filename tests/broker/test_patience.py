@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 
 from bridge.broker import groups
 from bridge.broker.config import BrokerConfig
-from bridge.broker.connection import SLOW_READER_MS, BrokerConnection, Budget
+from bridge.broker.connection import SLOW_READER_MS, BrokerConnection
+from bridge.broker.incoming import Budget
 from bridge.broker.log.partition_log import PartitionLog
 from bridge.broker.login import Login
 from bridge.testing import EmbeddedBroker
@@ -23,6 +25,8 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.wire.entries import Record
 
 IDLE_MS = 600_000
+BEGUN = struct.pack(">i", 1_000_000)
+"""The first bytes of a request that is never whole here."""
 
 
 class Socket(asyncio.Transport):
@@ -45,17 +49,32 @@ class Socket(asyncio.Transport):
     def abort(self) -> None:
         self.is_aborted = True
 
+    def close(self) -> None:
+        self.is_aborted = True
 
-class Slow:
-    """A connection with a million bytes of an answer before it."""
+
+class Broker:
+    """Its clock, and connections to it with room for a million bytes."""
 
     def __init__(self) -> None:
         self.now_ms = 0
         cluster = SimpleNamespace(scheduler=SimpleNamespace(now_ms=lambda: self.now_ms), config=BrokerConfig())
-        self.socket = Socket()
-        node = cast("Any", SimpleNamespace(cluster=cluster))
-        self.connection = BrokerConnection(node, "PLAINTEXT", Login(None), Budget(1_000_000), set())
-        self.connection.connection_made(self.socket)
+        self._node = cast("Any", SimpleNamespace(cluster=cluster))
+        self._budget = Budget(1_000_000)
+        self._open_ones: set[BrokerConnection] = set()
+
+    def connected(self) -> tuple[BrokerConnection, Socket]:
+        connection, socket = BrokerConnection(self._node, "P", Login(None), self._budget, self._open_ones), Socket()
+        connection.connection_made(socket)
+        return connection, socket
+
+
+class Slow(Broker):
+    """A connection with a million bytes of an answer before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connection, self.socket = self.connected()
         self.socket.unsent_bytes = 1_000_000
         self.connection.pause_writing()
 
@@ -82,6 +101,50 @@ def test_a_client_that_reads_slowly_gets_its_answer_however_long_that_takes() ->
     for _ in slow.minutes(2):
         pass
     assert slow.socket.is_aborted, "it has stopped reading"
+
+
+def test_a_request_that_trickles_in_is_given_up_when_a_silent_connection_would_be() -> None:
+    """One byte a minute would else hold its buffer for as long as the client likes."""
+    broker = Broker()
+    connection, socket = broker.connected()
+    broker.now_ms += IDLE_MS - 1
+    connection.data_received(BEGUN)
+    for _ in range(10):
+        broker.now_ms += IDLE_MS // 10
+        connection.look(broker.now_ms, IDLE_MS)
+        assert not socket.is_aborted, "its time began with its first byte"
+        connection.data_received(b"x")
+    broker.now_ms += 1
+    connection.look(broker.now_ms, IDLE_MS)
+    assert socket.is_aborted
+
+
+def test_who_holds_the_most_for_the_longest_goes_and_not_who_comes_next() -> None:
+    broker = Broker()
+    hoards = [broker.connected() for _ in range(3)]
+    for connection, _ in hoards:
+        connection.data_received(BEGUN + bytes(320_000))
+        broker.now_ms += 1_000
+    honest, socket = broker.connected()
+    honest.data_received(BEGUN + bytes(400_000))
+    assert [hoard.is_aborted for _, hoard in hoards] == [True, True, False]
+    assert not socket.is_aborted
+    honest.data_received(bytes(200_000))
+    assert not socket.is_aborted, "what the others held was free at once"
+
+
+def test_many_small_hoards_do_not_push_out_a_large_request_that_comes_in_at_once() -> None:
+    broker = Broker()
+    hoards = [broker.connected() for _ in range(9)]
+    for connection, _ in hoards:
+        connection.data_received(BEGUN + bytes(100_000))
+    broker.now_ms += 60_000
+    honest, socket = broker.connected()
+    for _ in range(5):
+        honest.data_received(BEGUN + bytes(90_000))
+        broker.now_ms += 100
+    assert not socket.is_aborted
+    assert sum(hoard.is_aborted for _, hoard in hoards) == 4
 
 
 def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(

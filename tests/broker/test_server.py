@@ -171,7 +171,7 @@ def test_behind_a_request_that_waits_little_is_read(broker: EmbeddedBroker) -> N
             while sent < 100 * 1024 * 1024:
                 sent += raw.socket.send(more)
         raw.socket.settimeout(10)
-        held = broker.call(lambda cluster: max(len(c._buffer) for c in broker._server._connections))
+        held = broker.call(lambda cluster: max(c._incoming.size for c in broker._server._connections))
         assert READ_AHEAD_BYTES < held < READ_AHEAD_BYTES + 512 * 1024
         other.produce(topic, 0, b"x")
         assert decode_response(FETCH, 11, raw.frame())[0] == 1

@@ -78,7 +78,7 @@ def handle_fetch(node: Node, call: Call) -> None:
         for partition in topic.partitions
     ]
     wait_ms = min(body.max_wait_ms, WAIT_MS_MAX)
-    node.cluster.fetches.wait(waits_for, missing, wait_ms, lambda: call.reply(_read(node, call)[0]))
+    call.when_gone(node.cluster.fetches.wait(waits_for, missing, wait_ms, lambda: call.reply(_read(node, call)[0])))
 
 
 def newest_magic(version: int) -> int:
