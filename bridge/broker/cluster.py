@@ -5,7 +5,7 @@ For the broker's thread alone.  Kafka's controller is here too, as far as there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from bridge.broker.config import BrokerConfig
 from bridge.broker.disk_trouble import DiskTrouble
@@ -13,7 +13,7 @@ from bridge.broker.fetches import DelayedFetches
 from bridge.broker.groups import Groups, Machine
 from bridge.broker.node import Node
 from bridge.broker.timers import Scheduler
-from bridge.broker.topics import OFFSETS_TOPIC, Partition, Topic, Topics
+from bridge.broker.topics import OFFSETS_TOPIC, NewTopic, Partition, Topic, Topics
 from bridge.coordinator.calls import Authorizer, OffsetsInZooKeeper, Operation
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.releases import Release
@@ -85,18 +85,18 @@ class Cluster:
         return [found for node_id in sorted(self.nodes) if (found := self.address(node_id, listener)) is not None]
 
     def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication_factor: int = 1,
-        config: Mapping[str, str] | None = None,
-        replicas: list[tuple[int, ...]] | None = None,
+        self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> Topic:
         """Make a topic that there is not yet.  ``OSError``."""
-        spread = self.topics.spread(partitions, replication_factor) if replicas is None else replicas
-        topic = self.topics.create(name, spread, config or {})
-        self.on_topics()
+        [topic] = self.create_topics([NewTopic(name, self.topics.spread(partitions, replication_factor), config or {})])
         return topic
+
+    def create_topics(self, new: Sequence[NewTopic]) -> list[Topic]:
+        """Make topics that there are not yet.  ``OSError``: none was made."""
+        topics = self.topics.create(new) if new else []
+        if topics:
+            self.on_topics()
+        return topics
 
     def create_offsets_topic(self) -> None:
         """``__consumer_offsets``, which the first question for a coordinator makes (0.8.2 and later)."""
@@ -104,13 +104,16 @@ class Cluster:
         config = {"cleanup.policy": "compact"}
         self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_partitions, replication_factor, config))
 
-    def delete_topic(self, topic: Topic) -> None:
-        """Remove a topic, and what groups have stored for it.  ``OSError``."""
-        self.topics.delete(topic)
-        for partition in topic.partitions:
-            self.fetches.changed(topic.name, partition.index)
+    def delete_topics(self, doomed: Sequence[Topic]) -> None:
+        """Remove topics, and what groups have stored for them; visits every group once.  ``OSError``: none is gone."""
+        if not doomed:
+            return
+        self.topics.delete(doomed)
+        for topic in doomed:
+            for partition in topic.partitions:
+                self.fetches.changed(topic.name, partition.index)
         for node in self.nodes.values():
-            node.groups.topics_deleted(frozenset({topic.name}))
+            node.groups.topics_deleted(frozenset(topic.name for topic in doomed))
         self.on_topics()
 
     def move_coordinator(self, partition: int, node_id: int | None, loading_ms: int = 0) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,12 @@ from zkconsumer.wire.kinds import NO_UUID
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL = frozenset({OFFSETS_TOPIC})
+
+PARTITIONS_MAX = 10_000
+"""How many partitions a topic may have here, and all those of one request; each costs some memory, used or not.
+
+Kafka's controller, too, writes 10,000 records for one request at most (KRaft: 44).
+"""
 
 TOPIC_CHARS_MAX = 249
 _LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_CHARS_MAX}}}", re.ASCII)
@@ -60,6 +66,15 @@ class Topic:
     def is_internal(self) -> bool:
         """Whether clients may not write it."""
         return self.name in INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """One that is to be made; ``replicas``: the nodes of each partition, the first of which leads it."""
+
+    name: str
+    replicas: list[tuple[int, ...]]
+    config: Mapping[str, str]
 
 
 def is_legal_name(name: str) -> bool:
@@ -120,30 +135,37 @@ class Topics:
     def __iter__(self) -> Iterator[Topic]:
         return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
 
-    def create(self, name: str, replicas: list[tuple[int, ...]], config: Mapping[str, str]) -> Topic:
-        """Make a topic; ``replicas``: the nodes of each partition, the first of which leads it.  ``OSError``."""
-        entry = TopicEntry(self._new_id(), tuple(LedPartition(r[0], 0, r) for r in replicas), dict(config))
-        self._save(replace(self._catalogue, topics={**self._catalogue.topics, name: entry}))
-        return self._open(name, entry)
+    def create(self, new: Sequence[NewTopic]) -> list[Topic]:
+        """Make topics; the catalogue is written once for all of them.  ``OSError``: none was made."""
+        entries = {
+            topic.name: TopicEntry(
+                self._new_id(), tuple(LedPartition(r[0], 0, r) for r in topic.replicas), dict(topic.config)
+            )
+            for topic in new
+        }
+        self._save(replace(self._catalogue, topics=self._catalogue.topics | entries))
+        return [self._open(name, entry) for name, entry in entries.items()]
 
-    def spread(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """Which nodes keep each partition of a new topic: they take turns."""
+    def spread(self, partitions: int, replication_factor: int, before: int = 0) -> list[tuple[int, ...]]:
+        """Which nodes keep each partition of a new topic: they take turns.  ``before``: how many are made before it."""
         ids = self.node_ids
-        first = len(self._by_name)
+        first = len(self._by_name) + before
         return [
             tuple(ids[(first + index + at) % len(ids)] for at in range(replication_factor))
             for index in range(partitions)
         ]
 
-    def delete(self, topic: Topic) -> None:
-        """Remove a topic and its records for good.  ``OSError``: nothing was removed."""
-        kept = {name: entry for name, entry in self._catalogue.topics.items() if name != topic.name}
+    def delete(self, doomed: Sequence[Topic]) -> None:
+        """Remove topics and their records for good; the catalogue is written once.  ``OSError``: none was removed."""
+        gone = {topic.name for topic in doomed}
+        kept = {name: entry for name, entry in self._catalogue.topics.items() if name not in gone}
         self._save(replace(self._catalogue, topics=kept))
-        del self._by_name[topic.name], self._by_id[topic.topic_id]
-        for partition in topic.partitions:
-            partition.log.delete()
-        if self._folder is not None:
-            self._folder.remove_topic(topic.name, topic.topic_id)
+        for topic in doomed:
+            del self._by_name[topic.name], self._by_id[topic.topic_id]
+            for partition in topic.partitions:
+                partition.log.delete()
+            if self._folder is not None:
+                self._folder.remove_topic(topic.name, topic.topic_id)
 
     def lead(self, partition: Partition, leader: int) -> None:
         """Another node leads the partition from now on (−1: none); its epoch goes up."""

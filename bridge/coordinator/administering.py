@@ -42,9 +42,13 @@ class Administering(Rebalancing):
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def handle_describe_group(self, request: Request) -> None:
-        """How groups stand."""
+        """How groups stand.  One that is named more than once is told of once.
+
+        So did Kafka until 2.2; since then it tells of it as often as it is named, and a short question may have an
+        endless answer.
+        """
         body: DescribeGroupsRequest = request.body
-        groups = [self._describe(group_id, request.version) for group_id in body.groups]
+        groups = [self._describe(group_id, request.version) for group_id in dict.fromkeys(body.groups)]
         self.reply(Parked(request.token, request.version), DescribeGroupsResponse(groups=groups))
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:

@@ -132,10 +132,10 @@ class Committing(Rebalancing):
         """Tell what is stored; of several groups from version 8 on."""
         body: OffsetFetchRequest = request.body
         if request.version >= BATCHED_FROM:
-            groups = [self._fetch(asked, body.require_stable) for asked in body.groups]
+            groups = [self._fetch(asked, body.require_stable) for asked in _once(body.groups)]
             answer = OffsetFetchResponse(groups=groups)
         else:
-            asked = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
+            [asked] = _once([OffsetFetchGroup(group_id=body.group_id, topics=body.topics)])
             found = self._fetch(asked, body.require_stable)
             if request.version >= GROUP_ERROR_FROM or not found.error_code:
                 answer = OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
@@ -156,6 +156,31 @@ class Committing(Rebalancing):
             wanted = _all_of(group) if topics is None else topics
             rows = [_of_topic(group, topic, require_stable) for topic in wanted]
         return OffsetFetchGroupResponse(group_id=asked.group_id, topics=rows)
+
+
+def _once(groups: list[OffsetFetchGroup]) -> list[OffsetFetchGroup]:
+    """The same question with each partition, topic and group in it once: else it may be short and its answer endless.
+
+    So does Kafka, whose answer is made from a table of partitions (until 4.0), and from one of groups (until 3.4).  Its
+    table of groups forgot what was asked at first; here it is asked for as well.
+    """
+    wanted: dict[str, dict[str, dict[int, None]] | None] = {}
+    for asked in groups:
+        topics = wanted.setdefault(asked.group_id, {})
+        if topics is None or asked.topics is None:
+            wanted[asked.group_id] = None
+            continue
+        for topic in asked.topics:
+            topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return [
+        OffsetFetchGroup(
+            group_id=group_id,
+            topics=None
+            if topics is None
+            else [OffsetFetchTopic(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()],
+        )
+        for group_id, topics in wanted.items()
+    ]
 
 
 def _all_of(group: GroupMetadata) -> list[OffsetFetchTopic]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from bridge.broker.apis.topics import PARTITIONS_MAX
 from bridge.broker.cluster import Cluster, everybody_may
 from bridge.broker.config import read_topic_config
 from bridge.broker.listeners import Listener, bootstrap_servers, read_listener
@@ -21,7 +20,7 @@ from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST
 from bridge.broker.server import BrokerServer
 from bridge.broker.settings import BrokerSettings, TlsFiles
-from bridge.broker.topics import OFFSETS_TOPIC, Partition, is_legal_name
+from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, Partition, is_legal_name
 from bridge.coordinator.calls import Authorizer
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
@@ -132,7 +131,7 @@ class EmbeddedBroker:
             found = cluster.topics.get(topic)
             if found is None:
                 raise UsageError(f"there is no topic {topic}")
-            cluster.delete_topic(found)
+            cluster.delete_topics([found])
 
         self.call(delete)
 

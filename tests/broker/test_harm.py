@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from bridge.broker import assembly
 from bridge.broker.apis.topics import create_topics
+from bridge.broker.catalogue import Catalogue, NoStore
 from bridge.broker.cluster import Cluster
 from bridge.broker.login import Login
 from bridge.coordinator.calls import Call
@@ -17,12 +19,26 @@ from bridge.testing import EmbeddedBroker
 from bridge.testing.embedded_broker import QUICK
 from tests.broker.fix_talk import SUBSCRIPTION, Talk
 from zkconsumer.wire.frames import encode_request
-from zkconsumer.wire.schemas import CREATE_TOPICS, JOIN_GROUP, METADATA, Api
+from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.wire.schemas import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    JOIN_GROUP,
+    METADATA,
+    OFFSET_FETCH,
+    Api,
+)
 from zkconsumer.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+from zkconsumer.wire.schemas.delete_topics import DeleteTopicsRequest
+from zkconsumer.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from zkconsumer.wire.schemas.describe_groups import DescribeGroupsRequest
 from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupRequest
 from zkconsumer.wire.schemas.metadata import MetadataRequest
+from zkconsumer.wire.schemas.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 
-UNKNOWN_SERVER_ERROR, INVALID_TOPIC = -1, 17
+UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, POLICY_VIOLATION = -1, 3, 5, 17, 44
 
 
 @pytest.mark.parametrize("version", [2, 5])
@@ -65,6 +81,101 @@ def test_topics_that_are_made_are_looked_through_a_few_times_and_not_once_for_ea
     assert {row.error_code for row in answer.topics} == {INVALID_TOPIC}
     assert len(answer.topics) == 1000
     assert topics.times <= 3
+
+
+class Saves(NoStore):
+    """Counts how often the catalogue is written."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def save(self, catalogue: Catalogue) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+def saves(monkeypatch: pytest.MonkeyPatch) -> Saves:
+    store = Saves()
+    monkeypatch.setattr(assembly, "NoStore", lambda: store)
+    return store
+
+
+def test_a_request_that_makes_or_deletes_many_topics_writes_the_catalogue_once(saves: Saves) -> None:
+    """It holds all topics: writing it for each of a thousand names is a million lines, each synchronised."""
+    names = [f"t{at}" for at in range(200)]
+    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+        at_the_start = saves.times
+        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        made = talk.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=new, timeout_ms=1_000))
+        assert {(row.error_code, row.topic_id == NO_UUID) for row in made.topics} == {(0, False)}
+        assert saves.times == at_the_start + 1
+        told = talk.metadata(*names, *(f"auto{at}" for at in range(200)))
+        assert [row.error_code for row in told.topics] == [0] * 200 + [LEADER_NOT_AVAILABLE] * 200
+        assert {row.error_code for row in talk.metadata(*(f"auto{at}" for at in range(200))).topics} == {0}
+        assert saves.times == at_the_start + 2
+        gone = talk.ask(DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=[*names, "none", "t0"], timeout_ms=1_000))
+        assert [row.error_code for row in gone.responses] == [0] * 200 + [UNKNOWN_TOPIC] * 2
+        assert saves.times == at_the_start + 3
+        assert len(talk.metadata(*names, creates=False).topics) == 200
+        assert {row.error_code for row in talk.metadata(*names, creates=False).topics} == {UNKNOWN_TOPIC}
+
+
+def test_topics_of_one_request_still_take_turns_among_the_nodes() -> None:
+    with EmbeddedBroker(nodes=3) as broker, Talk(broker.addresses()[0]) as talk:
+        new = [CreatableTopic(name=f"t{at}", num_partitions=1, replication_factor=1) for at in range(3)]
+        talk.ask(CREATE_TOPICS, 4, CreateTopicsRequest(topics=new, timeout_ms=1_000))
+        talk.metadata("u0", "u1", "u2")
+        names = [f"{letter}{at}" for letter in "tu" for at in range(3)]
+        leaders = [row.partitions[0].leader_id for row in talk.metadata(*names).topics]
+        assert [sorted(leaders[:3]), sorted(leaders[3:])] == [[0, 1, 2]] * 2
+
+
+def test_topics_that_cannot_be_written_down_are_all_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+        broker.create_topic("old")
+
+        def full(store: NoStore, catalogue: Catalogue) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(NoStore, "save", full)
+        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b", "old")]
+        made = talk.ask(CREATE_TOPICS, 4, CreateTopicsRequest(topics=new, timeout_ms=1_000))
+        assert [(row.name, row.error_code) for row in made.topics] == [("a", 56), ("b", 56), ("old", 36)]
+        assert [row.error_code for row in talk.metadata("c", "old").topics] == [UNKNOWN_TOPIC, 0]
+        gone = talk.ask(DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["old"], timeout_ms=1_000))
+        assert [row.error_code for row in gone.responses] == [56]
+
+
+def test_a_request_for_more_partitions_than_the_broker_has_room_for_makes_none() -> None:
+    """Twenty bytes ask for ten thousand partitions, and a request has room for millions of bytes."""
+    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+        new = [CreatableTopic(name=f"t{at}", num_partitions=5_001, replication_factor=1) for at in range(2)]
+        made = talk.ask(CREATE_TOPICS, 4, CreateTopicsRequest(topics=new, timeout_ms=1_000))
+        assert [row.error_code for row in made.topics] == [POLICY_VIOLATION] * 2
+        assert talk.metadata(version=7).topics == []
+
+
+def test_whatever_is_named_a_thousand_times_is_answered_once() -> None:
+    """A name costs a few bytes, and what is told of it may be kilobytes."""
+    with EmbeddedBroker(properties=QUICK) as broker, Talk(broker.addresses()[0]) as talk:
+        broker.create_topic("t", 2)
+        while talk.find_coordinator("g").error_code or talk.commit("g", "t", 1, 5):
+            time.sleep(0.01)
+        one = OffsetFetchGroup(group_id="g", topics=[OffsetFetchTopic(name="t", partition_indexes=[1, 1])])
+        two = OffsetFetchGroup(group_id="g", topics=[OffsetFetchTopic(name="t", partition_indexes=[0])])
+        [told] = talk.ask(OFFSET_FETCH, 8, OffsetFetchRequest(groups=[one, two] * 1000)).groups
+        rows = [(topic.name, p.partition_index, p.committed_offset) for topic in told.topics for p in topic.partitions]
+        assert rows == [("t", 1, 5), ("t", 0, -1)]
+        all_of_it = OffsetFetchGroup(group_id="g", topics=None)
+        [told] = talk.ask(OFFSET_FETCH, 8, OffsetFetchRequest(groups=[one, all_of_it, two])).groups
+        assert [[p.partition_index for p in topic.partitions] for topic in told.topics] == [[1]]
+        old = OffsetFetchRequest(group_id="g", topics=(one.topics or []) * 1000)
+        assert [len(topic.partitions) for topic in talk.ask(OFFSET_FETCH, 3, old).topics] == [1]
+        described = talk.ask(DESCRIBE_GROUPS, 4, DescribeGroupsRequest(groups=["g", "h"] * 1000))
+        assert [group.group_id for group in described.groups] == ["g", "h"]
+        asked = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+        configs = talk.ask(DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=[asked] * 1000))
+        assert len(configs.results) == 1
 
 
 def test_a_login_does_not_show_passwords() -> None:

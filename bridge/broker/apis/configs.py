@@ -35,8 +35,16 @@ OF_TOPIC, OF_NODE, DEFAULT = 1, 4, 5
 
 
 def describe_configs(node: Node, call: Call) -> DescribeConfigsResponse:
-    """Each resource for itself."""
-    return DescribeConfigsResponse(results=[_resource(node, call, asked) for asked in call.body.resources])
+    """Each resource for itself, and once: else a short question has an endless answer."""
+    once = {
+        (asked.resource_type, asked.resource_name, _keys(asked.configuration_keys)): asked
+        for asked in call.body.resources
+    }
+    return DescribeConfigsResponse(results=[_resource(node, call, asked) for asked in once.values()])
+
+
+def _keys(asked: list[str] | None) -> frozenset[str] | None:
+    return None if asked is None else frozenset(asked)
 
 
 def _resource(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
@@ -62,7 +70,7 @@ def _topic(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedR
 
 
 def _told(call: Call, asked: DescribeConfigsResource, rows: list[Row], source: int) -> DescribedResource:
-    wanted = asked.configuration_keys
+    wanted = _keys(asked.configuration_keys)
     configs = [
         DescribedConfig(
             name=row.key,

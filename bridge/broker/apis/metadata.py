@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Partition, Topic, is_legal_name
+from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Partition, Topic, is_legal_name
 from bridge.coordinator.calls import Operation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
@@ -47,7 +47,8 @@ def metadata(node: Node, call: Call) -> MetadataResponse:
     else:
         # A topic that is named twice is told of once, as by real brokers: else a short question has an endless answer.
         once = {(asked.name, asked.topic_id): asked for asked in body.topics}
-        topics = [_asked(node, call, asked) for asked in once.values()]
+        missing = _made(node, call, [asked.name for asked in once.values() if asked.name is not None])
+        topics = [_asked(node, call, asked, missing) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port)
@@ -73,7 +74,7 @@ def describe_cluster(node: Node, call: Call) -> DescribeClusterResponse:
     )
 
 
-def _asked(node: Node, call: Call, asked: MetadataRequestTopic) -> MetadataTopic:
+def _asked(node: Node, call: Call, asked: MetadataRequestTopic, missing: dict[str, ErrorCode]) -> MetadataTopic:
     topics = node.cluster.topics
     if asked.name is None and call.version < BY_ID_FROM:
         return _without("", INVALID_REQUEST)
@@ -84,29 +85,50 @@ def _asked(node: Node, call: Call, asked: MetadataRequestTopic) -> MetadataTopic
         return _row(topic)
     if not node.may(call, Operation.DESCRIBE, asked.name):
         return _without(asked.name, TOPIC_AUTHORIZATION_FAILED)
+    if asked.name in missing:
+        return _without(asked.name, missing[asked.name])
     topic = topics.get(asked.name)
-    return _row(topic) if topic is not None else _without(asked.name, _made(node, call, asked.name))
+    assert topic is not None, "who is asked for and not there is missing"
+    return _row(topic)
 
 
-def _made(node: Node, call: Call, name: str) -> ErrorCode:
-    """As real brokers do: the topic is made, and whoever asked must ask again for its leaders."""
+def _made(node: Node, call: Call, names: list[str]) -> dict[str, ErrorCode]:
+    """Those that are not there, with what is said of them.
+
+    As real brokers do: they are made, and whoever asked must ask again for their leaders.
+    """
     cluster = node.cluster
+    there = cluster.topics
+    missing = {
+        name: _unless_made(node, call, name)
+        for name in names
+        if there.get(name) is None and node.may(call, Operation.DESCRIBE, name)
+    }
+    partitions = cluster.config.num_partitions
+    replication_factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
+    wanted = [name for name, error in missing.items() if error is LEADER_NOT_AVAILABLE]
+    new = [
+        NewTopic(name, there.spread(partitions, replication_factor, at), {})
+        for at, name in enumerate(wanted[: max(1, PARTITIONS_MAX // partitions)])
+        if name != OFFSETS_TOPIC
+    ]
+    try:
+        cluster.create_topics(new)
+        if OFFSETS_TOPIC in wanted:
+            cluster.create_offsets_topic()
+    except OSError as error:
+        _log.error("topics_not_made topics=%d first=%s error=%s", len(wanted), wanted[0], error)
+        missing |= dict.fromkeys((name for name in wanted if there.get(name) is None), UNKNOWN_TOPIC_OR_PARTITION)
+    return missing
+
+
+def _unless_made(node: Node, call: Call, name: str) -> ErrorCode:
+    """What is said of a topic that is not there; one that is made now has no leader yet."""
     if not is_legal_name(name):
         return INVALID_TOPIC_EXCEPTION
-    if not (call.body.allow_auto_topic_creation and cluster.config.auto_create_topics_enable):
+    if not (call.body.allow_auto_topic_creation and node.cluster.config.auto_create_topics_enable):
         return UNKNOWN_TOPIC_OR_PARTITION
-    if not node.may(call, Operation.CREATE, name):
-        return TOPIC_AUTHORIZATION_FAILED
-    try:
-        if name == OFFSETS_TOPIC:
-            cluster.create_offsets_topic()
-        else:
-            replication_factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
-            cluster.create_topic(name, cluster.config.num_partitions, replication_factor)
-    except OSError as error:
-        _log.error("topic_not_made topic=%s error=%s", name, error)
-        return UNKNOWN_TOPIC_OR_PARTITION
-    return LEADER_NOT_AVAILABLE
+    return LEADER_NOT_AVAILABLE if node.may(call, Operation.CREATE, name) else TOPIC_AUTHORIZATION_FAILED
 
 
 def _without(name: str, error: ErrorCode) -> MetadataTopic:

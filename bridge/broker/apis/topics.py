@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from bridge.broker.config import read_topic_config, topic_rows
-from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, Topic, is_legal_name
+from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Topic, is_legal_name
 from bridge.coordinator.calls import Operation
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import (
@@ -18,6 +18,7 @@ from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
+    POLICY_VIOLATION,
     TOPIC_ALREADY_EXISTS,
     TOPIC_AUTHORIZATION_FAILED,
     TOPIC_DELETION_DISABLED,
@@ -25,7 +26,6 @@ from zkconsumer.kafka.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode,
 )
-from zkconsumer.wire.kinds import NO_UUID
 from zkconsumer.wire.schemas.create_topics import (
     BROKER_DEFAULT,
     CreatableTopic,
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from bridge.broker.node import Node
     from bridge.coordinator.calls import Call
 
-PARTITIONS_MAX = 10_000
-"""How many partitions one topic may have here; each costs some memory whether it is used or not."""
-
 DEFAULTS_FROM = 4
 """The version from which both numbers may be left to the broker (2.4, KIP-464)."""
 
@@ -66,20 +63,42 @@ class _Refused(Exception):
 
 
 def create_topics(node: Node, call: Call) -> CreateTopicsResponse:
-    """Each is made or refused for itself; a name that comes twice is refused."""
+    """Each is looked at for itself; a name that comes twice is refused.  Those that can be are made together."""
     times = Counter(asked.name for asked in call.body.topics)
-    rows = []
+    rows: dict[str, CreatedTopic] = {}
+    new: list[NewTopic] = []
     for name, asked in {asked.name: asked for asked in call.body.topics}.items():
         try:
             if times[name] > 1:
                 raise _Refused(INVALID_REQUEST, "the topic is named twice")
-            rows.append(_create(node, call, asked))
+            rows[name], topic = _looked_at(node, call, asked, len(new))
+            new.append(topic)
         except _Refused as refused:
-            rows.append(CreatedTopic(name=name, error_code=refused.code.code, error_message=str(refused)))
-    return CreateTopicsResponse(topics=rows)
+            rows[name] = _not_made(name, refused)
+    try:
+        if sum(len(topic.replicas) for topic in new) > PARTITIONS_MAX:
+            raise _Refused(POLICY_VIOLATION, f"one request makes {PARTITIONS_MAX} partitions at most; send several")
+        for made in [] if call.body.validate_only else _made(node.cluster, new):
+            rows[made.name].topic_id = made.topic_id
+    except _Refused as refused:
+        rows |= {topic.name: _not_made(topic.name, refused) for topic in new}
+    return CreateTopicsResponse(topics=list(rows.values()))
 
 
-def _create(node: Node, call: Call, asked: CreatableTopic) -> CreatedTopic:
+def _not_made(name: str, refused: _Refused) -> CreatedTopic:
+    return CreatedTopic(name=name, error_code=refused.code.code, error_message=str(refused))
+
+
+def _made(cluster: Cluster, new: list[NewTopic]) -> list[Topic]:
+    try:
+        return cluster.create_topics(new)
+    except OSError as error:
+        _log.error("topics_not_made topics=%d first=%s error=%s", len(new), new[0].name, error)
+        raise _Refused(KAFKA_STORAGE_ERROR, str(error)) from error
+
+
+def _looked_at(node: Node, call: Call, asked: CreatableTopic, before: int) -> tuple[CreatedTopic, NewTopic]:
+    """The answer, and what is to be made; ``before``: how many topics of the request come before this one."""
     cluster = node.cluster
     if not node.may(call, Operation.CREATE, asked.name):
         raise _Refused(TOPIC_AUTHORIZATION_FAILED, "this user may not make it")
@@ -93,7 +112,7 @@ def _create(node: Node, call: Call, asked: CreatableTopic) -> CreatedTopic:
         config = read_topic_config({row.name: row.value for row in asked.configs})
     except UsageError as error:
         raise _Refused(INVALID_CONFIG, str(error)) from error
-    replicas = _assigned(cluster, asked) if asked.assignments else _spread(cluster, asked, call.version)
+    replicas = _assigned(cluster, asked) if asked.assignments else _spread(cluster, asked, call.version, before)
     row = CreatedTopic(
         name=asked.name,
         num_partitions=len(replicas),
@@ -105,17 +124,10 @@ def _create(node: Node, call: Call, asked: CreatableTopic) -> CreatedTopic:
             )
         ],
     )
-    if not call.body.validate_only:
-        try:
-            made = cluster.create_topic(asked.name, len(replicas), config=config.given(), replicas=replicas)
-        except OSError as error:
-            _log.error("topic_not_made topic=%s error=%s", asked.name, error)
-            raise _Refused(KAFKA_STORAGE_ERROR, str(error)) from error
-        row.topic_id = made.topic_id
-    return row
+    return row, NewTopic(asked.name, replicas, config.given())
 
 
-def _spread(cluster: Cluster, asked: CreatableTopic, version: int) -> list[tuple[int, ...]]:
+def _spread(cluster: Cluster, asked: CreatableTopic, version: int, before: int) -> list[tuple[int, ...]]:
     partitions, factor = asked.num_partitions, asked.replication_factor
     if version < DEFAULTS_FROM and BROKER_DEFAULT in (partitions, factor):
         raise _Refused(INVALID_PARTITIONS, f"-1 means the broker's default from version {DEFAULTS_FROM} on")
@@ -128,7 +140,7 @@ def _spread(cluster: Cluster, asked: CreatableTopic, version: int) -> list[tuple
     if not 1 <= factor <= len(cluster.nodes):
         words = f"Replication factor: {factor} larger than available brokers: {len(cluster.nodes)}."
         raise _Refused(INVALID_REPLICATION_FACTOR, words)
-    return cluster.topics.spread(partitions, factor)
+    return cluster.topics.spread(partitions, factor, before)
 
 
 def _assigned(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
@@ -148,26 +160,35 @@ def _assigned(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
 
 
 def delete_topics(node: Node, call: Call) -> DeleteTopicsResponse:
-    """Each is deleted or refused for itself."""
+    """Each is looked at for itself; those that can be are deleted together."""
     if call.version >= TOPIC_STATES_FROM:
         asked = call.body.topics
     else:
         asked = [DeleteTopicState(name=name) for name in call.body.topic_names]
     rows = []
+    doomed: dict[str, tuple[Topic, DeletedTopic]] = {}
     for state in asked:
         topic = node.cluster.topics.by_id(state.topic_id) if state.name is None else node.cluster.topics.get(state.name)
-        row = DeletedTopic(name=state.name, topic_id=NO_UUID if topic is None else topic.topic_id)
+        if topic is not None and topic.name in doomed:
+            topic = None
         try:
-            _delete(node, call, state, topic)
-            row.name = None if topic is None else topic.name
+            found = _deletable(node, call, state, topic)
+            row = DeletedTopic(name=found.name, topic_id=found.topic_id)
+            doomed[found.name] = found, row
         except _Refused as refused:
+            row = DeletedTopic(name=state.name, topic_id=state.topic_id)
             row.error_code, row.error_message = refused.code.code, str(refused)
-            row.topic_id = state.topic_id
         rows.append(row)
+    try:
+        node.cluster.delete_topics([topic for topic, _ in doomed.values()])
+    except OSError as error:
+        _log.error("topics_not_deleted topics=%d first=%s error=%s", len(doomed), next(iter(doomed)), error)
+        for _, row in doomed.values():
+            row.error_code, row.error_message = KAFKA_STORAGE_ERROR.code, str(error)
     return DeleteTopicsResponse(responses=rows)
 
 
-def _delete(node: Node, call: Call, asked: DeleteTopicState, topic: Topic | None) -> None:
+def _deletable(node: Node, call: Call, asked: DeleteTopicState, topic: Topic | None) -> Topic:
     name = asked.name if topic is None else topic.name
     if name is not None and not node.may(call, Operation.DELETE, name):
         raise _Refused(TOPIC_AUTHORIZATION_FAILED, "this user may not delete it")
@@ -178,8 +199,4 @@ def _delete(node: Node, call: Call, asked: DeleteTopicState, topic: Topic | None
         raise _Refused(TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     if topic.is_internal:
         raise _Refused(INVALID_REQUEST, f"{topic.name} is the coordinator's, and is not deleted here")
-    try:
-        node.cluster.delete_topic(topic)
-    except OSError as error:
-        _log.error("topic_not_deleted topic=%s error=%s", topic.name, error)
-        raise _Refused(KAFKA_STORAGE_ERROR, str(error)) from error
+    return topic
