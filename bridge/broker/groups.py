@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from bridge.broker.connection import HANG_UP
 from bridge.broker.timers import Scheduler, Timers
 from bridge.broker.topics import OFFSETS_TOPIC, Topics
 from bridge.coordinator.calls import Call
@@ -31,7 +32,12 @@ from bridge.coordinator.events import (
     TopicsDeleted,
 )
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.kafka.error_codes import KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NOT_LEADER_OR_FOLLOWER
+from zkconsumer.kafka.error_codes import (
+    KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_SERVER_ERROR,
+)
 from zkconsumer.wire.entries import Record
 
 LOAD_AGAIN_MS = 1_000
@@ -42,6 +48,9 @@ _log = logging.getLogger(__name__)
 
 class Machine(Protocol):
     """``bridge.coordinator.GroupCoordinator``."""
+
+    out: list[Command]
+    """What the event that is being handled, or was last, has led to; also when ``handle`` did not return."""
 
     def handle(self, event: Event, now_ms: int) -> list[Command]:
         """What is to be done now."""
@@ -64,7 +73,7 @@ class Groups:
         self._scheduler = scheduler
         self._appended = appended
         self._timers = Timers(scheduler, lambda key, deadline_ms: self.handle(TimerFired(key, deadline_ms)))
-        self._waiting: dict[Token, Callable[[Any], None]] = {}
+        self._waiting: dict[Token, tuple[Call, Callable[[Any], None]]] = {}
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._next_token = 1
@@ -74,7 +83,7 @@ class Groups:
         """Give a request to the machine; ``reply`` is called with its answer."""
         token = self._next_token
         self._next_token += 1
-        self._waiting[token] = reply
+        self._waiting[token] = call, reply
         self.handle(Request(token, call.api.key, call.version, body, call.client_id, call.client_host))
 
     def elect(self, partition: int, epoch: int, loading_ms: int = 0) -> None:
@@ -96,22 +105,45 @@ class Groups:
         self._timers.cancel_all()
 
     def handle(self, event: Event) -> None:
-        """Events one after the other; what a command brings about comes behind what is waiting already."""
+        """Events one after the other; what a command brings about comes behind what is waiting already.
+
+        A mistake of ours ends here, with its words in the log.  What was decided before it stands, for the machine goes
+        on from there: appends that it waits for are made, others are answered.  Whoever asked is hung up on.
+        """
         self._events.append(event)
         if self._is_handling:
             return
         self._is_handling = True
         try:
             while self._events:
-                for command in self._machine.handle(self._events.popleft(), self._scheduler.now_ms()):
-                    self._perform(command)
+                self._handle_one(self._events.popleft())
         finally:
             self._is_handling = False
+
+    def _handle_one(self, event: Event) -> None:
+        has_failed = False
+        try:
+            commands = self._machine.handle(event, self._scheduler.now_ms())
+        except Exception:  # noqa: BLE001 (see above)
+            _log.exception("event_failed node=%d event=%s", self._node_id, type(event).__name__)
+            has_failed, commands = True, self._machine.out
+        for command in commands:
+            try:
+                self._perform(command)
+            except Exception:  # noqa: BLE001 (one answer that cannot be given must not cost the others theirs)
+                _log.exception("command_failed node=%d command=%s", self._node_id, type(command).__name__)
+                if isinstance(command, Append):
+                    # The machine waits for it, and members for the machine.
+                    self._events.append(Appended(command.token, UNKNOWN_SERVER_ERROR.code))
+        if has_failed and isinstance(event, Request) and event.token in self._waiting:
+            call, _ = self._waiting.pop(event.token)
+            call.reply(HANG_UP)
 
     def _perform(self, command: Command) -> None:
         match command:
             case Reply(token, body):
-                self._waiting.pop(token)(body)
+                _, reply = self._waiting.pop(token)
+                reply(body)
             case Append(partition, epoch, records, token):
                 self._events.append(self._append(partition, epoch, records, token))
             case Load(partition, epoch):
@@ -146,16 +178,23 @@ class Groups:
         led = self._topics.partition(OFFSETS_TOPIC, partition)
         if led is None or led.leader_epoch != epoch:
             return
-        records: list[tuple[int, LogRecord]] = []
+        # What a compaction would leave, in the order of the log: it grows with every commit, and its keys do not.
+        newest: dict[bytes, tuple[int, LogRecord]] = {}
         try:
             for record in led.log.records():
-                records.append((record.offset, LogRecord(record.key or b"", record.value)))  # noqa: PERF401 (see below)
+                key = record.key or b""
+                newest.pop(key, None)
+                if record.value is not None:
+                    newest[key] = record.offset, LogRecord(key, record.value)
         except OSError as error:
             # Nothing is known of the groups now, which is not the same as no offsets: they go on loading.
             _log.error("offsets_not_read partition=%d error=%s: read again in %d ms", partition, error, LOAD_AGAIN_MS)
             self._scheduler.call_in(LOAD_AGAIN_MS, lambda: self._load(partition, epoch))
             return
         except (InvalidMessageException, UnsupportedCodec) as error:
-            # What was read before stands; the machine is told of it, so that the partition does not load for ever.
-            _log.error("offsets_not_read partition=%d error=%s", partition, error)
-        self.handle(Loaded(partition, epoch, records))
+            # Kafka takes what comes before the damage for everything, so that members begin where older offsets say,
+            # or at an end of their topics.  It is not read again: the same bytes are damaged the next time as well.
+            words = "its groups answer 14; stop the broker, and restore the partition's files from a copy"
+            _log.error("offsets_not_read partition=%d error=%s: %s", partition, error, words)
+            return
+        self.handle(Loaded(partition, epoch, list(newest.values())))
