@@ -60,10 +60,14 @@ class MetadataUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """A request was answered: a message of ``zkconsumer.wire.schemas`` of the request's API."""
+    """A request was answered: a message of ``zkconsumer.wire.schemas`` of the request's API.
+
+    ``version``: the one that it was asked in.
+    """
 
     request: RequestId
     body: Any
+    version: int = 0
 
 
 class Failure(Enum):

@@ -246,7 +246,7 @@ class Network:
                 asked = line.asked[0]
                 body = line.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))
                 line.asked.popleft()
-                self._told(Responded(asked.send.request, body), asked.send, asked.sent_at_ms)
+                self._told(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
                 if not self._commands.empty():
                     return
         except (*PeerTrouble, ConnectorClosed):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 """Which part of the session time-out a lease lasts, from the sending of what was answered."""
 
+HEARTBEAT_OF_0_9 = 0
+"""The version of Heartbeat that brokers of 0.9 speak, and of 0.10, which cannot be told from them by it."""
+
 POLL_INTERVAL_MS = 1_000
 """How often the machine is told that the program lives: streams have no ``poll``, and who reads them for long is not
 dropped for it (the old consumer's way).  ``max.poll.interval.ms`` says only how long others wait for us."""
@@ -195,11 +198,17 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
                 log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
 
     def _extend_lease(self, answer: Answer) -> None:
-        """What the coordinator took from us as a member says that we were one when we asked."""
-        if answer.sent is None or not isinstance(answer.event, cev.Responded):
+        """What the coordinator took from us as a member says that we were one when we asked.
+
+        A heartbeat that is answered 27 says so too, but not from 0.9: while a group rebalances, it answers 27 also to
+        members that it has dropped.
+        """
+        event = answer.event
+        if answer.sent is None or not isinstance(event, cev.Responded):
             return
-        code = answer.event.body.error_code if answer.sent.api_key in (HEARTBEAT.key, SYNC_GROUP.key) else None
-        is_taken = code == 0 or (code == REBALANCE_IN_PROGRESS and answer.sent.api_key == HEARTBEAT.key)
+        code = event.body.error_code if answer.sent.api_key in (HEARTBEAT.key, SYNC_GROUP.key) else None
+        is_rebalancing = code == REBALANCE_IN_PROGRESS and answer.sent.api_key == HEARTBEAT.key
+        is_taken = code == 0 or (is_rebalancing and event.version > HEARTBEAT_OF_0_9)
         until_ms = answer.sent_at_ms + self._lease_ms
         if is_taken and until_ms > self._lease.until_ms:
             self._lease.set(until_ms)

@@ -165,7 +165,7 @@ def test_an_answer_comes_with_the_time_of_its_question(network: Network, told: T
     network.perform(heartbeat(1))
     event, sent, sent_at_ms = told.whole()
     assert isinstance(event, Responded)
-    assert (event.request, event.body.error_code) == (1, 0)
+    assert (event.request, event.body.error_code, event.version) == (1, 0, 4)
     assert sent is not None
     assert sent.api_key == HEARTBEAT.key
     assert before_ms <= sent_at_ms <= SYSTEM_CLOCK.now_ms()
