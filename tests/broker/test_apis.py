@@ -358,6 +358,15 @@ def test_offsets_by_time(talk: Talk, topic: str) -> None:
     assert list_offset(talk, topic, 1_000, version=0).old_style_offsets == []
 
 
+def test_times_that_a_release_does_not_know_yet_are_times() -> None:
+    """Real brokers of 2.8 give the first record, since all are later; nothing is refused."""
+    with EmbeddedBroker(release="2.8.2") as broker, Talk(broker.addresses()[0]) as talk:
+        broker.create_topic("t")
+        talk.produce("t", 0, b"first", b"second")
+        rows = [list_offset(talk, "t", asked, version=6) for asked in (-3, -4, -5)]
+        assert [(row.error_code, row.offset, row.timestamp) for row in rows] == [(0, 0, 1_000)] * 3
+
+
 def test_format_0_has_no_times() -> None:
     with EmbeddedBroker(release="0.9.0.1") as broker, Talk(broker.addresses()[0]) as talk:
         broker.create_topic("t")

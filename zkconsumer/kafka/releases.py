@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkconsumer.kafka.error_codes import OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, ErrorCode
 from zkconsumer.kafka.versions import VersionRange
@@ -41,6 +41,26 @@ from zkconsumer.wire.schemas import (
     SYNC_GROUP,
     Api,
 )
+
+NEWEST_TIMESTAMP_TIME, EARLIEST_LOCAL_TIME, LATEST_TIERED_TIME = -3, -4, -5
+"""Times of ListOffsets that mean something else: the record with the highest timestamp, and two of tiered storage."""
+
+
+class Since(NamedTuple):
+    """The release of brokers and the version of an API that something came with."""
+
+    release: tuple[int, ...]
+    version: int
+
+
+TIMES: Mapping[int, Since] = MappingProxyType(
+    {
+        NEWEST_TIMESTAMP_TIME: Since((3, 0), 7),
+        EARLIEST_LOCAL_TIME: Since((3, 6), 8),
+        LATEST_TIERED_TIME: Since((3, 9), 9),
+    }
+)
+"""KIP-734, KIP-405, KIP-1005."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +153,13 @@ class Release:
         """OffsetFetch v1 answers error 3 for partitions that do not exist; later ones say that nothing is stored."""
         return self.version < (0, 9)
 
-    @property
-    def knows_newest_time(self) -> bool:
-        """Time −3 of ListOffsets means the newest timestamp, and is refused before v7 (3.0, KIP-734)."""
-        return self.version >= (3,)
+    def means_more(self, time_ms: int) -> bool:
+        """Whether a time of ListOffsets below −2 is no time to the broker, but one of ``TIMES``."""
+        return time_ms in TIMES and self.version >= TIMES[time_ms].release
+
+    def refuses_time(self, time_ms: int, version: int) -> bool:
+        """Whether ListOffsets of this version is too old for what the time means to the broker (35)."""
+        return self.means_more(time_ms) and version < TIMES[time_ms].version
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not known."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
-from zkconsumer.kafka.releases import Release
+from zkconsumer.kafka.releases import NEWEST_TIMESTAMP_TIME, Release
 from zkconsumer.testing.fake_faults import CorruptRecords, NullRecords, PartitionError, PartitionFault
 from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotConvertible
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
@@ -43,11 +43,6 @@ from zkconsumer.wire.schemas.produce import (
 )
 
 Faults: TypeAlias = Mapping[TopicPartition, PartitionFault]
-
-NEWEST_TIMESTAMP_TIME = -3
-"""The time of ListOffsets that asks for the record with the highest timestamp (v7, KIP-734)."""
-
-NEWEST_TIMESTAMP_FROM = 7
 
 ALL_TOPICS_IS_NULL_FROM = 1
 AT_LEAST_ONE_FROM = 3
@@ -138,8 +133,8 @@ def list_offsets(
             fault = faults.get(tp)
             if isinstance(fault, PartitionError):
                 partition = codes.error_code(fault.code)
-            asks_newest = release.knows_newest_time and asked.timestamp == NEWEST_TIMESTAMP_TIME
-            if asks_newest and version < NEWEST_TIMESTAMP_FROM:
+            asks_newest = asked.timestamp == NEWEST_TIMESTAMP_TIME and release.means_more(asked.timestamp)
+            if asks_newest and release.refuses_time(asked.timestamp, version):
                 partition = codes.UNSUPPORTED_VERSION
             if isinstance(partition, ErrorCode):
                 rows.append(ListOffsetsPartitionResponse(partition_index=tp.partition, error_code=partition.code))

@@ -15,6 +15,7 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_VERSION,
     ErrorCode,
 )
+from zkconsumer.kafka.releases import EARLIEST_LOCAL_TIME, LATEST_TIERED_TIME, NEWEST_TIMESTAMP_TIME
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME
 from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartition,
@@ -31,12 +32,6 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from bridge.broker.node import Node
     from bridge.coordinator.calls import Call
-
-NEWEST_TIMESTAMP_TIME, EARLIEST_LOCAL_TIME, LATEST_TIERED_TIME = -3, -4, -5
-"""Times with a meaning: the record with the highest timestamp (3.0, KIP-734), and two of tiered storage."""
-
-_SINCE = {NEWEST_TIMESTAMP_TIME: (7, (3, 0)), EARLIEST_LOCAL_TIME: (8, (3, 6)), LATEST_TIERED_TIME: (9, (3, 9))}
-"""Time → the version that has it, and the release that refuses it in versions below."""
 
 
 def list_offsets(node: Node, call: Call) -> ListOffsetsResponse:
@@ -56,7 +51,7 @@ def _row(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> Lis
     partition: Partition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
     if node.may(call, Operation.DESCRIBE, topic):
         partition = node.led(topic, asked.partition_index, asked.current_leader_epoch)
-    if not isinstance(partition, ErrorCode) and _is_too_new(node, call.version, asked.timestamp):
+    if not isinstance(partition, ErrorCode) and node.cluster.release.refuses_time(asked.timestamp, call.version):
         partition = UNSUPPORTED_VERSION
     if isinstance(partition, ErrorCode):
         answer.error_code = partition.code
@@ -69,7 +64,7 @@ def _row(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> Lis
         answer.old_style_offsets = starts[: max(0, asked.max_num_offsets)]
     else:
         try:
-            _find(partition, asked.timestamp, answer)
+            _find(partition, asked.timestamp, node.cluster.release.means_more(asked.timestamp), answer)
         except (InvalidMessageException, UnsupportedCodec):
             answer.error_code = CORRUPT_MESSAGE.code
         except OSError:
@@ -77,24 +72,20 @@ def _row(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> Lis
     return answer
 
 
-def _is_too_new(node: Node, version: int, time_ms: int) -> bool:
-    since = _SINCE.get(time_ms)
-    return since is not None and version < since[0] and node.cluster.release.version >= since[1]
-
-
-def _find(partition: Partition, time_ms: int, answer: ListOffsetsPartitionResponse) -> None:
+def _find(partition: Partition, time_ms: int, means_more: bool, answer: ListOffsetsPartitionResponse) -> None:
+    """``means_more``: see ``Release``."""
     log = partition.log
     if time_ms == LATEST_TIME:
         answer.offset = log.end
-    elif time_ms in (EARLIEST_TIME, EARLIEST_LOCAL_TIME):
+    elif time_ms == EARLIEST_TIME or (means_more and time_ms == EARLIEST_LOCAL_TIME):
         answer.offset = log.start
-    elif time_ms == LATEST_TIERED_TIME:
+    elif means_more and time_ms == LATEST_TIERED_TIME:
         return
     elif log.settings.rules.magic == 0:
         answer.error_code = UNSUPPORTED_FOR_MESSAGE_FORMAT.code
         return
     else:
-        found = log.newest() if time_ms == NEWEST_TIMESTAMP_TIME else log.first_at_or_after(time_ms)
+        found = log.newest() if means_more and time_ms == NEWEST_TIMESTAMP_TIME else log.first_at_or_after(time_ms)
         if found is None:
             return
         answer.timestamp, answer.offset = found
