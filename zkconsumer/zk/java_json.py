@@ -157,6 +157,8 @@ class _OldReader:
         return self.text[self.at : self.at + 1]
 
     def skip_blanks(self) -> None:
+        if self.peek() > " ":
+            return  # nearly always; a mebibyte has a million places to look at
         blank = _BLANK.match(self.text, self.at)
         assert blank is not None, "matches nothing at least"
         self.at = blank.end()
@@ -166,17 +168,17 @@ class _OldReader:
 
     def take(self, delimiter: str) -> bool:
         self.skip_blanks()
-        if self.peek() != delimiter:
+        if not self.text.startswith(delimiter, self.at):
             return False
         self.at += 1
         return True
 
     def value(self) -> Json:
-        if self.take("{"):
-            return self._object()
-        if self.take("["):
-            return self._array()
+        self.skip_blanks()
         first = self.peek()
+        if first in ("{", "["):
+            self.at += 1
+            return self._object() if first == "{" else self._array()
         if first == '"':
             return self._string()
         if first == "-" or first.isdecimal():
@@ -218,7 +220,8 @@ class _OldReader:
         if found is None:
             raise self.refused("a string")
         self.at = found.end()
-        return _join_surrogates(_ESCAPE.sub(_unescaped, found[1]))
+        inner = found[1]
+        return _join_surrogates(_ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner)
 
     def _number(self) -> int:
         found = _NUMBER.match(self.text, self.at)
@@ -237,6 +240,8 @@ class _OldReader:
 
     def _letters(self) -> str:
         """The letters that come next: as many as are needed to see that they are no word of JSON."""
+        if not self.peek().isalpha():
+            return ""
         ahead = self.text[self.at : self.at + len("false") + 1]
         return "".join(takewhile(str.isalpha, ahead))
 
