@@ -64,6 +64,7 @@ setup(
         "console_scripts": ["zkconsumer=zkconsumer.cli:main"],
         "zkconsumer.commands": [
             "broker=bridge.commands.broker:broker",
+            "migrate=bridge.commands.migrate:migrate",
             "spark=bridge.commands.spark:spark",
         ],
         "zkconsumer.demo_brokers": ["bridge=bridge.testing.demo_brokers:DemoBrokers"],

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bridge.broker.catalogue import CatalogueFile, NoStore
 from bridge.broker.cluster import Cluster
-from bridge.broker.config import read_broker_config
+from bridge.broker.config import group_rows, read_broker_config
 from bridge.broker.data_folder import DataFolder
 from bridge.broker.log.files import OpenFiles
 from bridge.broker.releases import release_named
@@ -62,6 +62,7 @@ def assemble(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
         topics,
         release,
         config,
+        group_rows(group_config, behaviour.default_config()),
         group_config.offsets_topic_partitions,
         lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
         scheduler,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bridge.broker.config import BrokerConfig
+from bridge.broker.config import BrokerConfig, Row
 from bridge.broker.disk_trouble import DiskTrouble
 from bridge.broker.fetches import DelayedFetches
 from bridge.broker.groups import Groups, Machine
@@ -26,13 +26,17 @@ def everybody_may(principal: str, operation: Operation, resource: str, name: str
 
 
 class Cluster:
-    """``machine(node id)`` makes the group coordinator of a node; ``on_topics`` hears of topics made and deleted."""
+    """``machine(node id)`` makes the group coordinator of a node; ``on_topics`` hears of topics made and deleted.
+
+    ``group_rows``: how the groups are set, for who asks.
+    """
 
     def __init__(
         self,
         topics: Topics,
         release: Release,
         config: BrokerConfig,
+        group_rows: Sequence[Row],
         offsets_partitions: int,
         machine: Callable[[int], Machine],
         scheduler: Scheduler,
@@ -43,6 +47,7 @@ class Cluster:
         self.topics = topics
         self.release = release
         self.config = config
+        self.group_rows = group_rows
         self.scheduler = scheduler
         self.may = may
         self.offsets_in_zookeeper = offsets_in_zookeeper

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zkconsumer.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.coordinator.config import GroupConfig
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -106,6 +109,15 @@ def broker_rows(config: BrokerConfig) -> list[Row]:
     return [
         Row(c.metadata["key"], _text(getattr(config, c.name)), c.metadata["kind"], getattr(config, c.name) == c.default)
         for c in fields(config)
+    ]
+
+
+def group_rows(config: GroupConfig, defaults: GroupConfig) -> list[Row]:
+    """Everything that is set of the groups; ``defaults`` are those of the release."""
+    return [
+        Row(c.metadata["kafka.key"], str(value), INT, value == getattr(defaults, c.name))
+        for c in fields(config)
+        for value in [getattr(config, c.name)]
     ]
 
 

@@ -10,6 +10,9 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     one named action, idempotent     step.py             what ended it, and with which exit code         errors.py
     what is carried over, as values  copies.py           the steps that carry it                         mover.py
     the modern group kept empty      seat.py, seat_*.py  the steps that read back and compare            verify.py
+    what stored numbers mean         conventions.py      where each partition starts                     targets.py
+    what stops the whole group       preflight.py        how the group differs from its plan             drift.py
+    a plan as a file                 plan_file.py        its lines, strictly read                        plan_json.py
 
 The order rule, for every step: *before authority moves from A to B, B equals A for every partition, and all claims are
 fenced at the new epoch.*  A step looks at what it finds and not at what somebody wrote down that he would do, so to run

@@ -48,6 +48,8 @@ class Decisions:
     missing: Fallback = Fallback.REFUSE
     out_of_range: Fallback = Fallback.REFUSE
     existing: Existing = Existing.REFUSE
+    use_older: bool = False
+    """True: an offset that was stored before its topic was created counts; else it is missing."""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     acl_fence: bool = True
     """False: ``--no-acl-fence``, owner fences alone."""

@@ -58,10 +58,10 @@ class LastEntry:
 class SeenPartition:
     """One partition of the group's topics that exists.
 
-    ``stored`` None: there is no offset znode (``version`` is ``MISSING``), or it holds none that counts, and
-    ``problem`` says why: it is unreadable, or older than the topic.  ``written_ms``: when the znode was last written,
-    by ZooKeeper's clock.  ``is_ours``: its owner, a member of this library, wrote the value.  ``log`` is a sentence
-    where the log's range is not known.  ``last`` is looked at where it tells what the stored number means.
+    ``stored`` None: there is no offset znode (``version`` is ``MISSING``), or it holds none (``problem`` says why when
+    it is unreadable).  ``written_ms``: when the znode was last written, by ZooKeeper's clock.  ``is_older``: that was
+    before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.  ``log`` is a
+    sentence where the log's range is not known.  ``last`` is looked at where it tells what the stored number means.
     """
 
     tp: TopicPartition
@@ -69,6 +69,7 @@ class SeenPartition:
     version: int = MISSING
     problem: str = ""
     written_ms: int = 0
+    is_older: bool = False
     is_ours: bool = False
     owner: SeenOwner | None = None
     kafka: KafkaValue | None = None

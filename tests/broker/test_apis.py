@@ -50,6 +50,8 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
 )
 from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, ProduceTopic
 
+KEPT = "offsets.retention.minutes"
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
@@ -184,7 +186,7 @@ def test_settings_of_topics_and_nodes_are_described(talk: Talk) -> None:
     asked = [
         DescribeConfigsResource(resource_type=2, resource_name="set"),
         DescribeConfigsResource(resource_type=2, resource_name="no-such"),
-        DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"]),
+        DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions", KEPT]),
         DescribeConfigsResource(resource_type=4, resource_name="9"),
         DescribeConfigsResource(resource_type=8, resource_name="0"),
     ]
@@ -194,7 +196,10 @@ def test_settings_of_topics_and_nodes_are_described(talk: Talk) -> None:
         ("max.message.bytes", "100", 1),
         ("cleanup.policy", "delete", 5),
     }
-    assert [(row.name, row.value, row.config_source) for row in node.configs] == [("num.partitions", "2", 4)]
+    assert [(row.name, row.value, row.config_source) for row in node.configs] == [
+        ("num.partitions", "2", 4),
+        (KEPT, "10080", 5),
+    ]
     assert [unknown.error_code, other.error_code, loggers.error_code] == [3, 42, 42]
     assert talk.produce("set", 0, b"x" * 200).error_code == 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -286,14 +286,26 @@ def _unknown(reports: Reports) -> set[tuple[Store, TopicPartition]]:
 
 def again_words(context: click.Context) -> str:
     """The command that was given, as it would be typed, with ``--execute``."""
-    words = ["zkconsumer", *context.command_path.split()[1:]]
+    return shlex.join([*given_words(context), "--execute"])
+
+
+def given_words(
+    context: click.Context, names: Collection[str] | None = None, without: Collection[str] = ()
+) -> list[str]:
+    """The command that was given, word by word, without ``--execute`` and the options ``without`` (as typed).
+
+    ``names``: only these options, by the names of their parameters, and not the command.
+    """
     given = [
         (parameter, context.params[parameter.name])
         for parameter in context.command.params
         if parameter.name in context.params
         and parameter.name != "do_it"
+        and (names is None or parameter.name in names)
+        and not set(without).intersection(parameter.opts)
         and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
+    words = ["zkconsumer", *context.command_path.split()[1:]] if names is None else []
     for parameter, value in sorted(given, key=lambda each: isinstance(each[0], click.Option)):
         if isinstance(parameter, click.Argument):
             words.append(str(value))
@@ -302,4 +314,4 @@ def again_words(context: click.Context) -> str:
         else:
             values = value if parameter.multiple else [value]
             words += [word for each in values for word in (parameter.opts[-1], str(each))]
-    return shlex.join([*words, "--execute"])
+    return words

@@ -7,8 +7,6 @@ Everything here is done under the server's lock, except the callbacks, which the
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from zkconsumer.errors import ChrootMissing, ZkTimeoutException
-from zkconsumer.testing.znode_tree import NOBODY, Who
+from zkconsumer.testing.znode_tree import Who
 from zkconsumer.zk.requests import (
     SERVER_PACKET_BYTES_MAX,
     Children,
@@ -52,7 +50,7 @@ from zkconsumer.zk.requests import (
     paths_of,
     same_error,
 )
-from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi
+from zkconsumer.zk.security import Login, SaslGssapi, identities
 
 if TYPE_CHECKING:
     from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -402,15 +400,9 @@ class FakeZkStore:
 
 
 def _identities(login: Login | None) -> Who:
-    match login:
-        case Digest(user, password):
-            hashed = hashlib.sha1(f"{user}:{password}".encode()).digest()
-            return frozenset({("digest", f"{user}:{base64.b64encode(hashed).decode()}")})
-        case SaslDigestMd5(user):
-            return frozenset({("sasl", user)})
-        case SaslGssapi(principal):
-            return frozenset({("sasl", principal or "kerberos")})
-    return NOBODY
+    if login == SaslGssapi(None):
+        return frozenset({("sasl", "kerberos")})
+    return identities(login)
 
 
 def _is_watch_event(item: _Answer | _Event) -> bool:

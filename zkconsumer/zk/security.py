@@ -6,6 +6,8 @@ one.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import logging
 import shlex
 import ssl
@@ -84,10 +86,31 @@ OPEN = ZkSecurity()
 def security_of(config: ConsumerConfig) -> ZkSecurity:
     """What the configuration says.  Raises ``InvalidConfigException`` for files that cannot be used."""
     return ZkSecurity(
-        login=_login(config.zookeeper_auth),
+        login=login_of(config),
         tls=_tls(config) if config.zookeeper_ssl_client_enable else None,
         acl=SECURE_ACL if config.zookeeper_set_acl else None,
     )
+
+
+def login_of(config: ConsumerConfig) -> Login | None:
+    """As whom we log in.  Raises ``InvalidConfigException`` for a file that cannot be used."""
+    return _login(config.zookeeper_auth)
+
+
+def identities(login: Login | None) -> frozenset[tuple[str, str]]:
+    """How access control lists name whoever is logged in so: schemes and ids; of a Kerberos ticket only what was set.
+
+    A digest's id holds a hash of the password, so it is for comparing and not for showing.
+    """
+    match login:
+        case Digest(user, password):
+            hashed = hashlib.sha1(f"{user}:{password}".encode()).digest()
+            return frozenset({("digest", f"{user}:{base64.b64encode(hashed).decode()}")})
+        case SaslDigestMd5(user):
+            return frozenset({("sasl", user)})
+        case SaslGssapi(principal) if principal is not None:
+            return frozenset({("sasl", principal)})
+    return frozenset()
 
 
 def _login(setting: str | None) -> Login | None:

@@ -55,7 +55,7 @@ def _resource(node: Node, call: Call, asked: DescribeConfigsResource) -> Describ
             if asked.resource_name not in ("", str(node.node_id)):
                 words = f"Unexpected broker id, expected {node.node_id}, but received {asked.resource_name}"
                 return _refused(asked, INVALID_REQUEST, words)
-            return _told(call, asked, broker_rows(node.cluster.config), OF_NODE)
+            return _told(call, asked, [*broker_rows(node.cluster.config), *node.cluster.group_rows], OF_NODE)
     return _refused(asked, INVALID_REQUEST, f"resources of type {asked.resource_type} are not known here")
 
 

@@ -1,0 +1,158 @@
+"""What the ``migrate`` commands have in common: looking at a group, its rows, and what comes next."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.migration.look import look_at_group
+from bridge.migration.preflight import NEXT, next_of, plan_again
+from zkconsumer.admin.describe import COLUMNS, Row
+from zkconsumer.admin.groups import read_control
+from zkconsumer.cli.common import print_table, tell
+from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.zk.znodes import consumer_of
+
+if TYPE_CHECKING:
+    from bridge.migration.plan import Plan, PlannedPartition
+    from bridge.migration.seen import Seen
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.types import TopicPartition
+
+WHERE = frozenset({"zookeeper", "config_file", "bootstrap_servers"})
+"""Parameters that say which cluster; every next command needs them."""
+
+PLANNED_COLUMNS = (*COLUMNS, "TARGET-OFFSET", "REMARK")
+
+REASONS_SHOWN_MAX = 10
+PARTITIONS_NAMED_MAX = 3
+
+_EXAMPLES = {
+    "--missing": "--missing earliest",
+    "--out-of-range": "--out-of-range earliest",
+    "--existing": "--existing keep-source",
+    "--offset": "--offset TOPIC:PARTITION=N",
+}
+"""An option that a refusal names, and how it would be given so that no record is passed over."""
+
+_OPTION = re.compile(r"(?<!\S)\(?(--[a-z-]+)")
+
+
+def look(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> Seen:
+    """The group; the command ends with 1 when there is none, and with 4 when only its control znode is left."""
+    seen = look_at_group(session, group, with_acls=with_acls)
+    if seen is not None:
+        return seen
+    control, _, problem = read_control(session, group)
+    words = problem if control is None else f"migration {control.migration_id}, phase {control.phase}"
+    if words:
+        raise PreconditionFailed(
+            f"there is no /consumers/{group}, and a control znode of the group is there ({words})"
+            f"{addressed(context, f'{NEXT}zkconsumer groups describe {group}')}"
+        )
+    no_such_group(context, session, group)
+
+
+def show_rows(plan: Plan) -> None:
+    """The table."""
+    print_table(PLANNED_COLUMNS, ((*row.cells, planned.target, remark(planned)) for row, planned in rows_of(plan)))
+
+
+def rows_json(plan: Plan) -> list[dict[str, object]]:
+    """The same for programs."""
+    return [
+        row.to_json()
+        | {"target_offset": planned.target, "why": planned.why or None, "refusal": planned.refusal or None}
+        for row, planned in rows_of(plan)
+    ]
+
+
+def remark(planned: PlannedPartition) -> str:
+    """Why it starts there, or why it does not."""
+    return f"REFUSED: {planned.refusal}" if planned.refusal else planned.why
+
+
+def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
+    """Each partition as ``groups describe`` has it, and what is planned for it."""
+    seen = plan.seen
+    hosts = {one.consumer_id: one.host for one in seen.members}
+    authority = "?" if seen.control_problem else "zookeeper" if seen.control is None else seen.control.authority
+    for planned in plan.partitions:
+        one = seen.partitions[planned.tp]
+        in_kafka = None if one.kafka is None else one.kafka.offset
+        consumer = None if one.owner is None else consumer_of(one.owner.thread)
+        yield (
+            Row(
+                plan.group,
+                one.tp.topic,
+                one.tp.partition,
+                current_offset=in_kafka if authority == "kafka" else one.stored if authority == "zookeeper" else None,
+                log_end_offset=None if isinstance(one.log, str) else one.log.latest,
+                consumer_id=consumer,
+                host=hosts.get(consumer or ""),
+                zk_offset=one.stored,
+                kafka_offset=in_kafka,
+                authority=authority,
+                owner_kind=None if one.owner is None else one.owner.kind,
+            ),
+            planned,
+        )
+
+
+def addressed(context: click.Context, sentence: str) -> str:
+    """A sentence whose command can be typed as it stands: with the cluster that this one was given.
+
+    A command to plan again becomes the whole command that was given, with what is to be added.
+    """
+    command = next_of(sentence)
+    if not command:
+        return sentence
+    again = plan_again(str(context.params.get("group", "")))
+    if command.startswith(again) and context.command.name == "plan":
+        more = command.removeprefix(again)
+        command = shlex.join(given_words(context, without=_OPTION.findall(more))) + more
+    else:
+        command = " ".join([command, shlex.join(given_words(context, WHERE))]).strip()
+    return sentence[: sentence.rindex(NEXT)] + NEXT + command
+
+
+def tell_all(context: click.Context, head: str, sentences: Iterable[str]) -> list[str]:
+    """Tell each, and give the commands that they end with."""
+    steps = []
+    for sentence in sentences:
+        whole = addressed(context, sentence)
+        tell(f"{head}: {whole}")
+        steps.append(next_of(whole))
+    return [step for step in dict.fromkeys(steps) if step]
+
+
+def refusal_lines(plan: Plan) -> list[str]:
+    """The partitions that are refused, a line a reason, not too many."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for row in plan.partitions:
+        if row.refusal:
+            by_reason.setdefault(row.refusal, []).append(row.tp)
+    lines = [f"{_named(tps)}: {why}" for why, tps in list(by_reason.items())[:REASONS_SHOWN_MAX]]
+    more = len(by_reason) - len(lines)
+    return [*lines, *([f"and {more} more reasons"] if more else [])]
+
+
+def _named(tps: list[TopicPartition]) -> str:
+    more = len(tps) - PARTITIONS_NAMED_MAX
+    return ", ".join(map(str, tps[:PARTITIONS_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+def decide_words(context: click.Context, plan: Plan) -> str:
+    """The command that decides what was refused, with one choice each; empty when no partition was refused."""
+    refused = [row.refusal for row in plan.partitions if row.refusal]
+    if not refused:
+        return ""
+    options = (option for refusal in dict.fromkeys(refused) for option in _OPTION.findall(refusal))
+    named = dict.fromkeys(option for option in options if option in _EXAMPLES)
+    return " ".join([shlex.join(given_words(context, without=tuple(named))), *(_EXAMPLES[each] for each in named)])

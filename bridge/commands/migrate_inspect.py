@@ -1,0 +1,133 @@
+"""``zkconsumer migrate inspect``: a group on both sides, as a migration would find it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bridge.commands.migrate_common import WHERE, look, rows_json, show_rows, tell_all
+from bridge.migration.decisions import Decisions
+from bridge.migration.plan import Plan
+from bridge.migration.preflight import next_of
+from bridge.migration.targets import make_plan
+from zkconsumer.admin.words import age, count_of, registered, some
+from zkconsumer.cli.common import (
+    bootstrap_option,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    printable,
+    tell,
+)
+from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.zk import paths
+
+SCHEMA = "zkconsumer/migrate-inspect/1"
+
+NOT_PLANNED = "inspect"
+"""Stands where a plan has its migration's id; this plan is shown and thrown away."""
+
+
+@click.command(short_help="A group as a migration would find it.")
+@click.argument("group")
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def inspect(
+    context: click.Context,
+    group: str,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Show a group on both sides: who is in it, which assignment is in use, what the stored numbers mean and what shows
+    it, what Kafka has, and what would stop a migration that decides nothing.
+
+    Changes nothing. Exit codes: 0 shown, 1 there is no such group.
+    """
+    paths.check_group(group)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    seen = look(context, session, group, with_acls=True)
+    made = make_plan(
+        seen, Decisions(), migration_id=NOT_PLANNED, strategy="copy", made_at_ms=session.clock.wall_ms()
+    )
+    if output == "table":
+        for name, words in _facts(made):
+            click.echo(printable(f"{name}: {words}"))
+        if made.partitions:
+            click.echo()
+            show_rows(made)
+    tell_all(context, "Warning", made.warnings)
+    tell_all(context, "In the way", made.refusals)
+    plan = shlex.join(["zkconsumer", "migrate", "plan", group, "-f", f"{group}.plan", *given_words(context, WHERE)])
+    tell(f"To plan: {plan}")
+    if output == "json":
+        others = [next_of(sentence) for sentence in (*made.refusals, *made.warnings)]
+        print_json(_json(made, [plan, *dict.fromkeys(step for step in others if step)]))
+
+
+def _facts(made: Plan) -> Iterator[tuple[str, str]]:
+    seen = made.seen
+    control = seen.control
+    yield "group", made.group
+    members = [f"{one.consumer_id} ({one.kind})" for one in seen.members]
+    yield "members", f"{registered(len(members))}{': ' if members else ''}{some(members)}"
+    yield "topics", f"{len(seen.topics)}, {count_of(len(seen.partitions), 'partition')}"
+    meaning = "not known" if made.convention is None else made.convention.value
+    yield "offset convention", f"{meaning} ({made.convention_evidence})"
+    yield "assignment in use", seen.strategy_in_use
+    yield "modern group", seen.modern_problem if seen.modern is None else seen.modern.state
+    yield "brokers", some(f"{one.name} ({one.words})" for one in seen.brokers) or "none"
+    yield "offsets are kept for", "not told" if seen.retention_ms is None else age(seen.retention_ms)
+    yield "migration", "none" if control is None else (
+        f"{control.migration_id}, {control.strategy}, phase {control.phase}, epoch {control.epoch}, "
+        f"authority {control.authority}"
+    )
+
+
+def _json(made: Plan, steps: list[str]) -> dict[str, object]:
+    seen = made.seen
+    control = seen.control
+    return {
+        "schema": SCHEMA,
+        "group": made.group,
+        "members": [
+            {
+                "consumer_id": one.consumer_id,
+                "kind": one.kind,
+                "host": one.host,
+                "pattern": one.pattern,
+                "topics": dict(one.topics),
+                "problem": one.problem or None,
+            }
+            for one in seen.members
+        ],
+        "offset_convention": None if made.convention is None else made.convention.value,
+        "offset_convention_evidence": made.convention_evidence,
+        "assignment_in_use": seen.strategy_in_use,
+        "modern_state": None if seen.modern is None else seen.modern.state,
+        "brokers": [{"name": one.name, "has_groups": one.has_groups, "release": one.words} for one in seen.brokers],
+        "retention_ms": seen.retention_ms,
+        "missing_topics": list(seen.missing_topics),
+        "orphans": list(map(str, seen.orphans)),
+        "control": None
+        if control is None
+        else {
+            "migration_id": control.migration_id,
+            "epoch": control.epoch,
+            "phase": control.phase,
+            "authority": control.authority,
+            "strategy": control.strategy,
+        },
+        "in_the_way": list(made.refusals),
+        "warnings": list(made.warnings),
+        "partitions": rows_json(made),
+        "next_steps": steps,
+    }

@@ -1,0 +1,178 @@
+"""``zkconsumer migrate plan``: what a move of a group would do, and what stops it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bridge.commands.migrate_common import (
+    WHERE,
+    decide_words,
+    look,
+    refusal_lines,
+    rows_json,
+    show_rows,
+    tell_all,
+)
+from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
+from bridge.migration.phases import Strategy
+from bridge.migration.plan import Plan
+from bridge.migration.plan_file import check_target, write_plan
+from bridge.migration.targets import make_plan
+from zkconsumer.admin.words import count_of
+from zkconsumer.cli.common import (
+    bootstrap_option,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    tell,
+)
+from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.errors import UsageError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import INT64_MAX
+
+SCHEMA = "zkconsumer/migrate-plan/1"
+
+_OFFSET = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10})=(?P<offset>[0-9]{1,19})", re.ASCII)
+_FALLBACKS = [each.value for each in Fallback]
+
+
+@click.command(short_help="What a move would do, and what stops it.")
+@click.argument("group")
+@click.option("--strategy", type=click.Choice(["copy", "dual"]), default="copy", show_default=True,
+              help="copy: stop the old members, start the new ones. dual: all members run this library, none stops.")
+@click.option("-f", "--file", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where the plan is written; a plan of the same group there is replaced.")
+@click.option("--offset-convention", type=click.Choice([each.value for each in OffsetConvention]),
+              help="What a stored number means: the record to be read next, or the last one read [as the group shows].")
+@click.option("--missing", type=click.Choice(_FALLBACKS), default="refuse", show_default=True,
+              help="Where a partition begins without an offset, or with one that cannot be read.")
+@click.option("--out-of-range", type=click.Choice(_FALLBACKS), default="refuse", show_default=True,
+              help="Where a partition begins whose log does not hold its offset.")
+@click.option("--existing", type=click.Choice([each.value for each in Existing]), default="refuse", show_default=True,
+              help="Which value counts where an application stored another one in Kafka.")
+@click.option("--older-than-topic", type=click.Choice(["refuse", "use"]), default="refuse", show_default=True,
+              help="use: offsets that were stored before their topic was created count (ZooKeeper was copied).")
+@click.option("--offset", "offsets", multiple=True, metavar="TOPIC:PARTITION=N",
+              help="Where one partition begins, whatever is stored: the next offset. May be repeated.")
+@click.option("--no-acl-fence", is_flag=True,
+              help="Leave access lists alone; a process that wakes from a pause may then write an old offset.")
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def plan(
+    context: click.Context,
+    group: str,
+    strategy: Strategy,
+    file: Path,
+    offset_convention: str | None,
+    missing: str,
+    out_of_range: str,
+    existing: str,
+    older_than_topic: str,
+    offsets: Sequence[str],
+    no_acl_fence: bool,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Look at a group on both sides, decide where each partition starts in Kafka, and write that to a file.
+
+    Changes nothing but the file. What cannot be known is not guessed but refused, with the option that decides it: what
+    the stored numbers mean, offsets that are missing or that the log does not hold, values that Kafka has already.
+    Exit codes: 0 the plan can be applied, 1 no such group, or the file cannot be written, 4 something stops it (the
+    file is written, to be looked at).
+    """
+    paths.check_group(group)
+    decisions = Decisions(
+        convention=None if offset_convention is None else OffsetConvention(offset_convention),
+        missing=Fallback(missing),
+        out_of_range=Fallback(out_of_range),
+        existing=Existing(existing),
+        use_older=older_than_topic == "use",
+        offsets=_offsets(offsets),
+        acl_fence=not no_acl_fence,
+    )
+    check_target(file, group)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    seen = look(context, session, group, with_acls=decisions.acl_fence)
+    made = make_plan(
+        seen, decisions, migration_id=uuid.uuid4().hex[:12], strategy=strategy, made_at_ms=session.clock.wall_ms()
+    )
+    write_plan(file, made)
+    if output == "table" and made.partitions:
+        show_rows(made)
+    steps = _tell(context, made, file)
+    code = 0 if made.can_be_applied else EXIT_PRECONDITION
+    if output == "json":
+        print_json(_json(made, file, steps, code))
+    context.exit(code)
+
+
+def _offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for text in given:
+        match = _OFFSET.fullmatch(text)
+        if match is None or int(match["offset"]) > INT64_MAX:
+            raise UsageError(f"--offset {text!r} is not TOPIC:PARTITION=N")
+        tp = TopicPartition(paths.check_topic(match["topic"]), int(match["partition"]))
+        if found.setdefault(tp, int(match["offset"])) != int(match["offset"]):
+            raise UsageError(f"--offset names {tp} twice")
+    return found
+
+
+def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
+    """The words, and the commands that come next."""
+    meaning = "not known" if made.convention is None else made.convention.value
+    tell(f"Offset convention: {meaning} ({made.convention_evidence})")
+    tell(f"Assignment in use: {made.seen.strategy_in_use}")
+    later = tell_all(context, "Warning", made.warnings)
+    steps = tell_all(context, "Refused", made.refusals)
+    lines = refusal_lines(made)
+    if lines:
+        refused = sum(bool(row.refusal) for row in made.partitions)
+        tell(f"Refused: {count_of(refused, 'partition')} cannot be planned:")
+        for line in lines:
+            tell(f"  {line}")
+        decide = decide_words(context, made)
+        tell(f"Next, after a look at each: {decide}")
+        steps.append(decide)
+    tell(f"The plan is in {file} (digest {made.digest[:12]}).")
+    if not made.can_be_applied:
+        tell("It cannot be applied. Nothing was changed.")
+        return [*steps, *later]
+    apply = shlex.join(["zkconsumer", "migrate", "apply", str(file), *given_words(context, WHERE)])
+    tell(f"Nothing was changed. What it would do, step by step: {apply}")
+    return [apply, *later]
+
+
+def _json(made: Plan, file: Path, steps: list[str], code: int) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "group": made.group,
+        "file": str(file),
+        "digest": made.digest,
+        "migration_id": made.migration_id,
+        "strategy": made.strategy,
+        "can_be_applied": made.can_be_applied,
+        "exit_code": code,
+        "offset_convention": None if made.convention is None else made.convention.value,
+        "offset_convention_evidence": made.convention_evidence,
+        "assignment_in_use": made.seen.strategy_in_use,
+        "refusals": list(made.refusals),
+        "warnings": list(made.warnings),
+        "partitions": rows_json(made),
+        "next_steps": steps,
+    }

@@ -1,0 +1,96 @@
+"""What the stored numbers mean, as far as anything shows it.  Pure.
+
+Kafka, the original and this library store the *next* record; go_kafka_client and Spark's ReliableKafkaReceiver the
+*last* one that was read.  No znode says which.  Taking last for next repeats a record of each partition, taking next
+for last loses one, so only what can hardly be otherwise counts:
+
+    next   the number is the end of the log: there is no record of that number, so nobody has read it
+    next   the partition's owner is a member of this library, and wrote the number
+    last   the number is that of the log's newest record, and it was stored *after* that record was written: who stores
+           the next one would have stored the one behind it.  Once that is chance (a member that was killed in between),
+           so it takes ``LAST_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client makes
+
+A log that ends in a transaction's marker shows nothing: no consumer is given a marker, so who stores the next record
+stands one before the end there for good.  Where most partitions say last and some say next, it is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.decisions import OffsetConvention
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.admin.words import some
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.migration.seen import Seen, SeenPartition
+    from zkconsumer.types import TopicPartition
+
+LAST_PARTITIONS_MIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """``convention`` None: nothing shows it, or both are shown; ``words`` say what was seen."""
+
+    convention: OffsetConvention | None
+    words: str
+
+
+def evidence_of(seen: Seen) -> Evidence:
+    """What a group's stored offsets mean."""
+    stored = [one for one in seen.partitions.values() if one.stored is not None and not one.is_older]
+    if not stored:
+        return Evidence(OffsetConvention.NEXT, "no offset is stored, so it does not matter")
+    at_end = [one.tp for one in stored if isinstance(one.log, LogRange) and one.stored == one.log.latest]
+    ours = [one.tp for one in stored if one.is_ours]
+    read = [one.tp for one in stored if _stands_on_a_record_it_knew(one)]
+    for_next, for_last = _for_next(at_end, ours), _for_last(read, seen.last_writers)
+    is_last = len(read) >= (1 if seen.last_writers else LAST_PARTITIONS_MIN)
+    # A busy member is one behind here and there; only where that is the rule does it speak against the other.
+    if for_next and is_last and len(read) > len(at_end) + len(ours):
+        return Evidence(None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}")
+    if for_next:
+        return Evidence(OffsetConvention.NEXT, "; ".join(for_next))
+    if is_last:
+        return Evidence(OffsetConvention.LAST, "; ".join(for_last))
+    return Evidence(None, f"nothing shows it for certain{': ' if for_last else ''}{'; '.join(for_last)}")
+
+
+def contradicts(evidence: Evidence, given: OffsetConvention) -> bool:
+    """Whether what was seen speaks for the other meaning than the one that was given."""
+    return evidence.convention is not None and evidence.convention is not given
+
+
+def needs_last_entry(partition: SeenPartition) -> bool:
+    """Whether the record at the end of the log would tell something."""
+    log = partition.log
+    return isinstance(log, LogRange) and partition.stored == log.latest - 1 and log.latest > log.earliest
+
+
+def _for_next(at_end: Sequence[TopicPartition], ours: Sequence[TopicPartition]) -> list[str]:
+    words = []
+    if at_end:
+        words.append(f"{some(at_end)}: the number is the end of the log, and no record has it yet")
+    if ours:
+        words.append(f"{some(ours)}: written by the owner, a member of this library, which stores the next record")
+    return words
+
+
+def _for_last(read: Sequence[TopicPartition], traces: Sequence[str]) -> list[str]:
+    words = []
+    if read:
+        words.append(f"{some(read)}: the number is that of the newest record, and was stored after that was written")
+    if traces:
+        words.append(f"{some(traces)}: only go_kafka_client makes it, which stores the last record read")
+    return words
+
+
+def _stands_on_a_record_it_knew(partition: SeenPartition) -> bool:
+    last = partition.last
+    if last is None or not last.is_record or not needs_last_entry(partition):
+        return False
+    return 0 <= last.at_ms <= partition.written_ms

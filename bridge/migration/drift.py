@@ -1,0 +1,88 @@
+"""How a group differs from what its plan was made from.  Pure.
+
+Members that go, claims that end and logs that grow are what a migration waits for, and no drift.  What is: an offset
+that moved, came or went, in either store; a partition that came or went; a target that the log does not hold any more.
+A value that this migration wrote to Kafka itself is none either.
+
+``--accept-drift`` takes the group as it is, with the plan's decisions: ``targets.planned_anew``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.admin.stores import MISSING
+
+if TYPE_CHECKING:
+    from bridge.migration.plan import Plan, PlannedPartition
+    from bridge.migration.seen import KafkaValue, Seen, SeenPartition
+    from zkconsumer.types import TopicPartition
+
+LINES_MAX = 20
+"""Differences that are shown one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One partition that is not as it was planned; ``words`` say how."""
+
+    tp: TopicPartition
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.tp}: {self.words}"
+
+
+def drift_of(plan: Plan, seen: Seen) -> list[Difference]:
+    """Every difference, in the order of partitions."""
+    planned = {row.tp: row for row in plan.partitions}
+    found: list[Difference] = []
+    for tp in sorted(planned.keys() | seen.partitions.keys()):
+        row, now = planned.get(tp), seen.partitions.get(tp)
+        if row is None:
+            found.append(Difference(tp, "it came after the plan was made"))
+        elif now is None:
+            found.append(Difference(tp, "it does not exist any more"))
+        else:
+            found += [Difference(tp, words) for words in _differences(plan, row, now)]
+    return found
+
+
+def drift_lines(differences: list[Difference]) -> list[str]:
+    """For a person: the first ``LINES_MAX``, and how many more."""
+    more = len(differences) - LINES_MAX
+    return [*map(str, differences[:LINES_MAX]), *([f"and {more} more"] if more > 0 else [])]
+
+
+def _differences(plan: Plan, row: PlannedPartition, now: SeenPartition) -> Iterator[str]:
+    if (row.stored, row.version) != (now.stored, now.version):
+        yield f"ZooKeeper had {_stored(row.stored, row.version)} and has {_stored(now.stored, now.version)}"
+    before = plan.seen.partitions[row.tp].kafka
+    if now.kafka != before and not _is_of(plan, now.kafka):
+        yield f"Kafka had {_value(before)} and has {_value(now.kafka)}"
+    if isinstance(now.log, str):
+        yield f"its log cannot be looked at: {now.log or 'nobody was asked'}"
+    elif row.target is not None and not now.log.holds(row.target):
+        yield f"the log ({_range(now.log)}) does not hold the planned {row.target} any more"
+
+
+def _is_of(plan: Plan, value: KafkaValue | None) -> bool:
+    """Whether this migration wrote it."""
+    return value is not None and value.provenance is not None and value.provenance.is_of(plan.migration_id)
+
+
+def _stored(offset: int | None, version: int) -> str:
+    if version == MISSING:
+        return "no offset"
+    return f"{'no number' if offset is None else offset} (version {version})"
+
+
+def _value(value: KafkaValue | None) -> str:
+    return "none" if value is None else str(value.offset)
+
+
+def _range(log: LogRange) -> str:
+    return f"{log.earliest} to {log.latest}"

@@ -1,0 +1,222 @@
+"""Looks at a group on both sides and gives what was seen; changes nothing, and makes no broker create a topic.
+
+    znodes              read_group, access lists          look_rights
+    logs                where they begin and end, and the last entry of those that stand one before it   look_logs
+    Kafka's own store   offsets with what was committed along; the modern group of the same name
+    brokers             what they speak, how long they keep offsets                                      look_brokers
+
+ZooKeeper must answer.  What brokers do not tell is a sentence in ``Seen``, and a plan refuses where it needs that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.migration.look_brokers import look_at_brokers
+from bridge.migration.look_logs import last_entries
+from bridge.migration.look_rights import access_lists
+from bridge.migration.preflight import UNKNOWN
+from bridge.migration.seen import KafkaValue, Seen, SeenMember, SeenOwner, SeenPartition
+from zkconsumer.admin.brokers import PeerTrouble
+from zkconsumer.admin.groups import GroupState, read_group
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.look import storage_of
+from zkconsumer.admin.words import count_of
+from zkconsumer.core.assignment import AssignmentContext, Form, recognise_form
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.admin.groups import OffsetNode
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.kafka.modern_groups import ModernGroup
+
+NOBODY_OWNS = "none"
+
+GO_KAFKA_CLIENT = "api/rebalance"
+"""Below the group; go_kafka_client makes it before it registers, and nobody else does."""
+
+NOT_TOLD = "its coordinator does not tell"
+
+
+def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) -> Seen | None:
+    """The group now; None when ``/consumers`` does not have it.
+
+    ``with_acls``: the access lists too, a question a node.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
+    does not answer or does not tell.
+    """
+    state = read_group(session, group)
+    if state is None:
+        return None
+    there = _existing(state)
+    logs = _logs(session, state, there)
+    store = KafkaStore(session, group)
+    kafka, kafka_problem = _kafka_values(store, there)
+    modern = _modern(store)
+    brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
+    partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp)) for tp in there}
+    acls, no_admin = access_lists(session, state) if with_acls else ({}, ())
+    return Seen(
+        group=group,
+        at_ms=state.read_at_ms,
+        members=_members(state),
+        partitions=last_entries(session, partitions),
+        missing_topics=tuple(state.missing_topics),
+        orphans=tuple(tp for tp in state.offsets if tp not in partitions),
+        odd_nodes=state.odd_nodes,
+        acls=acls,
+        no_admin=no_admin,
+        control=state.control,
+        control_version=state.control_version,
+        control_problem=state.control_problem,
+        modern=modern,
+        modern_problem="" if modern is not None else NOT_TOLD,
+        kafka_problem=kafka_problem,
+        brokers=brokers,
+        retention_ms=retention_ms,
+        keeps_by_commit=keeps_by_commit,
+        strategy_in_use=_strategy(state),
+        legacy_kafka_commits=_legacy(session, state, partitions, modern),
+        last_writers=_last_writers(session, group),
+        filters=_filters(state),
+    )
+
+
+# --- partitions -------------------------------------------------------------------------------------------------
+
+
+def _existing(state: GroupState) -> list[TopicPartition]:
+    """The partitions that exist; of a topic whose znode cannot be read, those that have an offset."""
+    numbers = {topic: frozenset(one.partitions) for topic, one in state.topics.items()}
+    unread = {topic for topic, one in state.topics.items() if one.problem}
+    return [tp for tp in state.partitions if tp.partition in numbers.get(tp.topic, ()) or tp.topic in unread]
+
+
+def _logs(
+    session: AdminSession, state: GroupState, partitions: list[TopicPartition]
+) -> Mapping[TopicPartition, LogRange | str]:
+    found: dict[TopicPartition, LogRange | str] = {}
+    for tp in partitions:
+        if state.topics[tp.topic].problem:
+            found[tp] = f"the znode of topic {tp.topic} cannot be read: {state.topics[tp.topic].problem}"
+    wanted = [tp for tp in partitions if tp not in found]
+    try:
+        return found | (log_ranges(session.brokers, wanted) if wanted else {})
+    except PeerTrouble as error:
+        return found | dict.fromkeys(wanted, str(error))
+
+
+def _partition(
+    state: GroupState, tp: TopicPartition, log: LogRange | str, kafka: KafkaValue | None
+) -> SeenPartition:
+    node, owner = state.offsets.get(tp), state.owners.get(tp)
+    seen_owner = None if owner is None else SeenOwner(owner.thread, owner.kind)
+    if node is None:
+        return SeenPartition(tp, owner=seen_owner, kafka=kafka, log=log)
+    is_ours = owner is not None and owner.kind == "zkconsumer" and node.stat.mzxid > owner.stat.czxid
+    return SeenPartition(
+        tp, node.offset, node.stat.version, node.problem, node.stat.mtime_ms, _is_older(state, node), is_ours,
+        seen_owner, kafka, log,
+    )  # fmt: skip
+
+
+def _is_older(state: GroupState, node: OffsetNode) -> bool:
+    """Whether it was written before its topic was created; where brokers tell of topics, that is not known."""
+    birth = state.topics[node.tp.topic].stat
+    return birth is not None and node.stat.mzxid < birth.czxid
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------
+
+
+def _kafka_values(
+    store: KafkaStore, partitions: list[TopicPartition]
+) -> tuple[dict[TopicPartition, KafkaValue], str]:
+    wanted = frozenset(partitions)
+    try:
+        stored = store.read()
+    except PeerTrouble as error:
+        return {}, str(error)
+    return {tp: KafkaValue(one.offset, one.metadata) for tp, one in stored.items() if tp in wanted}, ""
+
+
+def _modern(store: KafkaStore) -> ModernGroup | None:
+    try:
+        return store.modern_group()
+    except PeerTrouble:
+        return None
+
+
+def _legacy(
+    session: AdminSession,
+    state: GroupState,
+    partitions: Mapping[TopicPartition, SeenPartition],
+    modern: ModernGroup | None,
+) -> str:
+    """What shows that old members store in Kafka: their file says it, or values that no modern member committed.
+
+    Commits without membership are what old members make, from 0.8.2 on, and some tools; a group that ever had a
+    member keeps its protocol's type.
+    """
+    if storage_of(session) in ("kafka", "dual"):
+        return "the --config file says offsets.storage=kafka"
+    foreign = [one for one in partitions.values() if one.kafka is not None and one.kafka.provenance is None]
+    if not foreign or modern is None or modern.protocol_type or not state.members:
+        return ""
+    ahead = [one for one in foreign if one.stored is None or (one.kafka is not None and one.kafka.offset > one.stored)]
+    words = f"Kafka has {count_of(len(foreign), 'offset')} that no modern member committed"
+    if not ahead:
+        return f"{words}, while members of the old group are registered"
+    first = ahead[0]
+    assert first.kafka is not None, "only such are foreign"
+    own = "none" if first.stored is None else first.stored
+    return f"{words}, {len(ahead)} of them ahead of ZooKeeper ({first.tp}: {own} there, {first.kafka.offset} in Kafka)"
+
+
+# --- the group --------------------------------------------------------------------------------------------------
+
+
+def _members(state: GroupState) -> tuple[SeenMember, ...]:
+    return tuple(
+        SeenMember(name, one.kind, one.host, one.subscribes_by, one.threads, one.problem)
+        for name, one in sorted(state.members.items())
+    )
+
+
+def _filters(state: GroupState) -> tuple[str, ...]:
+    found = {
+        f"{one.registration.pattern} {pattern!r}": None
+        for one in state.members.values()
+        if one.registration is not None and one.registration.pattern != "static"
+        for pattern in one.registration.subscription
+    }
+    return tuple(sorted(found))
+
+
+def _strategy(state: GroupState) -> str:
+    """Which forms explain every claim of a registered member: the present owners recomputed in all of them."""
+    claims = {
+        tp: one.thread
+        for tp, one in state.owners.items()
+        if one.kind != "persistent" and one.consumer_id in state.members
+    }
+    if not claims:
+        return NOBODY_OWNS
+    if any(one.registration is not None and name not in state.subscriptions for name, one in state.members.items()):
+        return UNKNOWN
+    numbers = {topic: one.partitions for topic, one in state.topics.items()}
+    try:
+        context = AssignmentContext("", state.subscriptions, numbers, topics=state.all_topics)
+    except MalformedZnode:
+        return UNKNOWN
+    found = recognise_form(claims, context)
+    return " or ".join(form.value for form in Form if form in found) or UNKNOWN
+
+
+def _last_writers(session: AdminSession, group: str) -> tuple[str, ...]:
+    path = f"{paths.group_root(group)}/{GO_KAFKA_CLIENT}"
+    return (path,) if session.get(path) is not None else ()

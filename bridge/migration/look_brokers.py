@@ -1,0 +1,110 @@
+"""What the brokers are: which releases they may be, whether they coordinate groups, how long they keep offsets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bridge.migration.seen import SeenBroker
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.kafka.error_codes import NONE
+from zkconsumer.kafka.releases import RELEASES
+from zkconsumer.wire.schemas import DESCRIBE_CONFIGS, JOIN_GROUP, OFFSET_COMMIT
+from zkconsumer.wire.schemas.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.types import BrokerAddress
+
+OF_BROKER = 4
+"""``resource_type`` of a broker in DescribeConfigs."""
+
+RETENTION_KEY = "offsets.retention.minutes"
+MINUTE_MS = 60_000
+_MINUTES = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+WITHOUT_RETENTION_FROM = 5
+"""OffsetCommit loses its retention time with this version, in 2.1: from there on a group keeps its offsets as long as
+it has members (KIP-211)."""
+
+
+def look_at_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int | None, bool | None]:
+    """Every broker, by id; how long offsets are kept without a commit, in milliseconds, the shortest of all; and
+    whether that counts from each commit.
+
+    The time is None where no broker tells: before 0.11 none can be asked, and later ones tell who has the right to ask.
+    Raises ``WorldError`` when ZooKeeper does not tell of the brokers.
+    """
+    seen: list[SeenBroker] = []
+    kept: list[int] = []
+    by_commit: list[bool] = []
+    for broker in _brokers(session):
+        name = f"{broker.host}:{broker.port}"
+        try:
+            ranges = session.brokers.ask(broker, lambda _, ranges: ranges)
+        except PeerTrouble as error:
+            seen.append(SeenBroker(name, None, str(error)))
+            continue
+        seen.append(SeenBroker(name, ranges.knows(JOIN_GROUP, 0), _release(ranges)))
+        by_commit.append(not ranges.knows(OFFSET_COMMIT, WITHOUT_RETENTION_FROM))
+        minutes = _retention_minutes(session, broker)
+        if minutes is not None:
+            kept.append(minutes * MINUTE_MS)
+    return tuple(seen), min(kept, default=None), any(by_commit) if by_commit else None
+
+
+def _brokers(session: AdminSession) -> list[BrokerAddress]:
+    """With their ids: a bootstrap server has none, and is one of many."""
+    if session.has_topics_in_zookeeper:
+        return session.brokers.all()
+    try:
+        return sorted(session.brokers.leaders(None).brokers.values())
+    except PeerTrouble:
+        return session.brokers.all()
+
+
+def _release(ranges: ApiRanges) -> str:
+    """Between which releases it stands, by what it speaks: the table has one release of each kind."""
+    if ranges.is_assumed:
+        return "0.9" if ranges.knows(JOIN_GROUP, 0) else "before 0.9"
+    names = [name for name, one in RELEASES.items() if one.has_api_versions]
+    reached = [name for name in names if _speaks_all(ranges, name)]
+    if not reached:
+        return f"before {names[0]}"
+    later = names[names.index(reached[-1]) + 1 :]
+    return f"from {reached[-1]} on" + (f", before {later[0]}" if later else "")
+
+
+def _speaks_all(ranges: ApiRanges, release: str) -> bool:
+    """Whether it speaks the highest version of everything that this release speaks."""
+    return all(
+        key in ranges.ranges and ranges.ranges[key].highest >= one.highest
+        for key, one in RELEASES[release].ranges.items()
+    )
+
+
+def _retention_minutes(session: AdminSession, broker: BrokerAddress) -> int | None:
+    asked = DescribeConfigsResource(
+        resource_type=OF_BROKER, resource_name=str(broker.broker_id), configuration_keys=[RETENTION_KEY]
+    )
+    body = DescribeConfigsRequest(resources=[asked])
+
+    def ask(connection: Connection, ranges: ApiRanges) -> DescribeConfigsResponse:
+        return connection.request(DESCRIBE_CONFIGS, ranges.pick(DESCRIBE_CONFIGS), body, REQUEST_TIMEOUT_MS)
+
+    try:
+        response = session.brokers.ask(broker, ask)
+    except PeerTrouble:
+        return None
+    for one in response.results:
+        for config in one.configs if one.error_code == NONE.code else ():
+            text = config.value or ""
+            if config.name == RETENTION_KEY and _MINUTES.fullmatch(text):
+                return int(text)
+    return None

@@ -1,0 +1,125 @@
+"""A plan in a file: written whole or not at all, read strictly.
+
+    write_plan   a temporary file beside it -> fsync -> rename -> fsync of the folder
+    read_plan    bytes, at most ``PLAN_BYTES_MAX`` -> lines -> ``plan_json``
+
+The pieces beside the control znode hold the same bytes (``plan_bytes``, ``plan_of``).  The file is the user's alone
+(0600), since access lists hold the hashes of passwords.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING
+
+from bridge.migration.plan_head import SCHEMA
+from bridge.migration.plan_json import parse_plan, plan_lines
+from bridge.migration.strict_json import Wrong
+from zkconsumer.errors import PreconditionFailed, WorldError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.migration.plan import Plan
+
+PLAN_BYTES_MAX = 256 * 1024 * 1024
+"""Ten times a plan of 100,000 partitions."""
+
+SCHEMA_BYTES = 200
+"""So much of a file shows whether it is a plan: the schema stands first."""
+
+
+class BadPlanFile(PreconditionFailed):
+    """A file is no plan, or is not as it was written; take it as ``migrate plan`` wrote it, or plan again."""
+
+
+class PlanNotWritten(WorldError):
+    """The plan cannot be written to its file, and nothing was changed; make room, or name another file."""
+
+
+def plan_bytes(plan: Plan) -> bytes:
+    """The bytes of the file."""
+    return "".join(plan_lines(plan)).encode()
+
+
+def plan_of(data: bytes) -> Plan:
+    """The plan in these bytes.  Raises ``BadPlanFile``."""
+    if len(data) > PLAN_BYTES_MAX:
+        raise BadPlanFile(f"more than {PLAN_BYTES_MAX} bytes: this is no plan")
+    try:
+        # Never the whole text at once: it would cost as much again.
+        return parse_plan(io.TextIOWrapper(io.BytesIO(data), encoding="ascii", newline="\n"))
+    except UnicodeDecodeError as error:
+        raise BadPlanFile(f"byte {error.start} is not ASCII: this is no plan") from error
+    except Wrong as error:
+        raise BadPlanFile(str(error)) from error
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file.  Raises ``BadPlanFile``, with the path."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(PLAN_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadPlanFile(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return plan_of(data)
+    except BadPlanFile as error:
+        raise BadPlanFile(f"{path}: {error}") from error
+
+
+def check_target(path: Path, group: str) -> None:
+    """Whether a plan of this group may be written there; a file that is something else is nobody's to lose.
+
+    Raises ``PreconditionFailed`` for what is there and is no plan of the group, ``PlanNotWritten`` for what cannot even
+    be looked at.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise PreconditionFailed(f"{path} is no file that could be replaced: name another one")
+        with path.open("rb") as file:
+            start = file.read(SCHEMA_BYTES)
+            file.seek(0)
+            is_plan = start.startswith(f'{{"schema":"{SCHEMA}",'.encode())
+            is_of_group = is_plan and f'"group":"{group}",'.encode() in file.read(SCHEMA_BYTES + len(group) + 200)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PlanNotWritten(f"{path} cannot be looked at: {error.strerror}") from error
+    if not is_of_group:
+        raise PreconditionFailed(f"{path} exists and is no plan of group {group}: name another file, or remove it")
+
+
+def write_plan(path: Path, plan: Plan) -> None:
+    """Write it so that the file is the old one or the whole new one, whatever happens.
+
+    Raises ``PlanNotWritten`` with the path; nothing is left of the attempt then.
+    """
+    temporary: str | None = None
+    try:
+        number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        with open(number, "w", encoding="ascii", newline="\n") as file:
+            file.writelines(plan_lines(plan))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        _sync_folder(path)
+    except OSError as error:
+        raise PlanNotWritten(f"the plan cannot be written to {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,187 @@
+"""A plan as lines of JSON, and back; strict, since ``apply`` does what they say.  Pure.
+
+    line 1      what holds for the whole group, the digest among it
+    others      one partition each, in the plan's order
+
+What is read is held against the digest, and every path against the group: an altered or hostile file gives ``Wrong``,
+and no write anywhere else.  ``plan_head`` has the first line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bridge.migration.plan import Plan, PlannedPartition
+from bridge.migration.plan_head import Head, read_head, written_head
+from bridge.migration.seen import KafkaValue, LastEntry, SeenOwner, SeenPartition
+from bridge.migration.strict_json import Json, Members, Wrong, as_list, as_number, as_text
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.admin.stores import MISSING
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zkconsumer.admin.groups import OwnerKind
+    from zkconsumer.zk.requests import Acl
+
+HEAD_CHARS_MAX = 64 * 1024 * 1024
+ROW_CHARS_MAX = 100_000
+"""Characters of the first line (names of topics and members, access lists) and of each other one."""
+
+PARTITIONS_MAX = 1_000_000
+INT32_MAX = 2**31 - 1
+
+
+def digest_of(plan: Plan) -> str:
+    """SHA-256 over everything but the digest, in hex."""
+    digest = hashlib.sha256()
+    for line in plan_lines(replace(plan, digest="")):
+        digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """The lines of a plan, each with its end; ASCII."""
+    lists = {acl: number for number, acl in enumerate(dict.fromkeys(plan.seen.acls.values()))}
+    of_partitions = {paths.offset(plan.group, row.tp) for row in plan.partitions if row.version != MISSING}
+    yield _line(written_head(plan, lists, of_partitions))
+    for row in plan.partitions:
+        acl = plan.seen.acls.get(paths.offset(plan.group, row.tp)) if row.version != MISSING else None
+        yield _line(_row(plan.seen.partitions[row.tp], row, None if acl is None else lists[acl]))
+
+
+def parse_plan(lines: Iterable[str]) -> Plan:
+    """A plan from its lines.  Raises ``Wrong``."""
+    rest = iter(lines)
+    first = next(rest, "")
+    if not first.strip():
+        raise Wrong("line 1: it is empty")
+    head = read_head(Members.of(_limited(first, HEAD_CHARS_MAX, "line 1"), "line 1"))
+    partitions: dict[TopicPartition, SeenPartition] = {}
+    planned: list[PlannedPartition] = []
+    acls = dict(head.seen.acls)
+    for number, line in enumerate(rest, start=2):
+        where = f"line {number}"
+        if len(planned) >= min(head.count, PARTITIONS_MAX):
+            raise Wrong(f"{where}: {head.count} partitions are announced, and more follow")
+        seen, row, acl = _read_row(Members.of(_limited(line, ROW_CHARS_MAX, where), where), head)
+        if seen.tp in partitions:
+            raise Wrong(f"{where}: {seen.tp} stands there twice")
+        partitions[seen.tp] = seen
+        planned.append(row)
+        if acl is not None:
+            acls[paths.offset(head.plan.group, seen.tp)] = acl
+    if len(planned) != head.count:
+        raise Wrong(f"{head.count} partitions are announced, and {len(planned)} follow: the file was cut off")
+    plan = replace(
+        head.plan, seen=replace(head.seen, partitions=partitions, acls=acls), partitions=tuple(planned)
+    )
+    if digest_of(plan) != plan.digest:
+        raise Wrong("it is not as it was written: its digest is another one")
+    return plan
+
+
+def _limited(line: str, chars_max: int, where: str) -> str:
+    if len(line) > chars_max:
+        raise Wrong(f"{where}: more than {chars_max} characters")
+    return line
+
+
+def _line(members: dict[str, Json]) -> str:
+    return json.dumps(members, separators=(",", ":")) + "\n"
+
+
+# --- one partition ----------------------------------------------------------------------------------------------
+
+_KINDS: dict[str, OwnerKind] = {
+    "zkconsumer": "zkconsumer", "scala": "scala", "foreign": "foreign", "persistent": "persistent",
+}  # fmt: skip
+
+
+def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[str, Json]:
+    """What is as it mostly is, is left out."""
+    members: dict[str, Json] = {"topic": seen.tp.topic, "partition": seen.tp.partition}
+    if seen.version != MISSING:
+        members |= {"stored": seen.stored, "version": seen.version, "written_ms": seen.written_ms}
+    if seen.problem:
+        members["problem"] = seen.problem
+    if seen.is_older:
+        members["is_older"] = True
+    if seen.is_ours:
+        members["is_ours"] = True
+    if acl is not None:
+        members["acl"] = acl
+    if seen.owner is not None:
+        members["owner"] = [seen.owner.kind, seen.owner.thread]
+    if seen.kafka is not None:
+        members["kafka"] = [seen.kafka.offset, seen.kafka.metadata]
+    members["log"] = seen.log if isinstance(seen.log, str) else [seen.log.earliest, seen.log.latest]
+    if seen.last is not None:
+        members["last"] = [seen.last.is_record, seen.last.at_ms]
+    members["target"] = row.target
+    members["why"] = row.why
+    if row.refusal:
+        members["refusal"] = row.refusal
+    return members
+
+
+def _read_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedPartition, tuple[Acl, ...] | None]:
+    tp = TopicPartition(members.checked("topic", paths.check_topic), members.number("partition", 0, INT32_MAX))
+    is_there = members.has("version")
+    stored = members.or_none("stored", members.number) if is_there else None
+    seen = SeenPartition(
+        tp,
+        stored,
+        members.number("version", 0, INT32_MAX) if is_there else MISSING,
+        members.optional("problem", members.text, ""),
+        members.number("written_ms") if is_there else 0,
+        members.optional("is_older", members.flag, False),
+        members.optional("is_ours", members.flag, False),
+        _owner(members) if members.has("owner") else None,
+        _kafka(members) if members.has("kafka") else None,
+        _log(members),
+        _last(members) if members.has("last") else None,
+    )
+    acl = None
+    if members.has("acl"):
+        if not is_there:
+            raise members.wrong("an access list of a node that is not there")
+        acl = head.lists[members.number("acl", 0, len(head.lists) - 1)]
+    target = members.or_none("target", members.number)
+    why, refusal = members.text("why"), members.optional("refusal", members.text, "")
+    members.end()
+    return seen, PlannedPartition(tp, seen.stored, seen.version, target, why, refusal), acl
+
+
+def _owner(members: Members) -> SeenOwner:
+    kind, thread = as_list(members.value("owner"), "owner", 2)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise members.wrong("'owner' is of no known kind")
+    return SeenOwner(as_text(thread, "owner", ROW_CHARS_MAX), _KINDS[kind])
+
+
+def _kafka(members: Members) -> KafkaValue:
+    offset, metadata = as_list(members.value("kafka"), "kafka", 2)
+    return KafkaValue(as_number(offset, "kafka"), as_text(metadata, "kafka", ROW_CHARS_MAX))
+
+
+def _log(members: Members) -> LogRange | str:
+    value = members.value("log")
+    if isinstance(value, str):
+        return value
+    earliest, latest = as_list(value, "log", 2)
+    return LogRange(as_number(earliest, "log"), as_number(latest, "log"))
+
+
+def _last(members: Members) -> LastEntry:
+    is_record, at_ms = as_list(members.value("last"), "last", 2)
+    if not isinstance(is_record, bool):
+        raise members.wrong("'last' is no entry of a log")
+    return LastEntry(is_record, as_number(at_ms, "last", -1))
+

@@ -1,0 +1,174 @@
+"""The parts of a plan's first line, to JSON and back: partitions, access lists, members, brokers.  Pure."""
+
+from __future__ import annotations
+
+from bridge.migration.seen import SeenBroker, SeenMember
+from bridge.migration.strict_json import Json, Members, Wrong, as_list, as_number, as_text
+from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import PERM_ALL, Acl
+from zkconsumer.zk.znodes import Authority, Control
+
+NAME_CHARS_MAX = 1_000
+INT32_MAX = 2**31 - 1
+
+
+def tp(value: Json, where: str) -> TopicPartition:
+    """A partition: its topic and its number."""
+    topic, partition = as_list(value, where, 2)
+    name = as_text(topic, where, NAME_CHARS_MAX)
+    if not _is_topic(name):
+        raise Wrong(f"{where}: {name[:200]!r} is no topic")
+    return TopicPartition(name, as_number(partition, where, 0, INT32_MAX))
+
+
+def fenced(group: str, path: str) -> str:
+    """The path, if a fence of this group changes that node.  Raises ``Wrong``."""
+    match path.removeprefix(f"{paths.group_root(group)}/").split("/"):
+        case ["ids" | "owners" | "offsets"]:
+            rebuilt = path
+        case ["owners", topic]:
+            rebuilt = paths.owners_of_topic(group, topic) if _is_topic(topic) else ""
+        case ["offsets", topic]:
+            rebuilt = paths.offsets_of_topic(group, topic) if _is_topic(topic) else ""
+        case ["offsets", topic, number]:
+            partition = paths.partition_number(number)
+            is_one = partition is not None and _is_topic(topic)
+            rebuilt = paths.offset(group, TopicPartition(topic, partition or 0)) if is_one else ""
+        case _:
+            rebuilt = ""
+    if rebuilt != path or not path.startswith(f"{paths.group_root(group)}/"):
+        raise Wrong(f"'acls': {path[:200]!r} is no node that a fence of group {group} changes")
+    return path
+
+
+def _is_topic(name: str) -> bool:
+    return paths.topic_of(f"{paths.BROKER_TOPICS}/{name}") == name
+
+
+def acl(value: Json) -> tuple[Acl, ...]:
+    """One access list."""
+    found = []
+    for each in as_list(value, "acl_lists"):
+        perms, scheme, name = as_list(each, "acl_lists", 3)
+        found.append(
+            Acl(
+                as_number(perms, "acl_lists", 0, PERM_ALL),
+                as_text(scheme, "acl_lists", NAME_CHARS_MAX),
+                as_text(name, "acl_lists", NAME_CHARS_MAX),
+            )
+        )
+    return tuple(found)
+
+
+def member(one: SeenMember) -> dict[str, Json]:
+    """A member of the old group."""
+    return {
+        "consumer_id": one.consumer_id,
+        "kind": one.kind,
+        "host": one.host,
+        "pattern": one.pattern,
+        "topics": dict(one.topics),
+        "problem": one.problem,
+    }
+
+
+def read_member(members: Members) -> SeenMember:
+    """The same, back."""
+    member = SeenMember(
+        members.text("consumer_id"),
+        members.text("kind", NAME_CHARS_MAX),
+        members.or_none("host", members.text),
+        members.text("pattern", NAME_CHARS_MAX),
+        {topic: as_number(threads, "topics", 0, INT32_MAX) for topic, threads in members.each("topics")},
+        members.text("problem"),
+    )
+    members.end()
+    return member
+
+
+def control(control: Control) -> dict[str, Json]:
+    """The control znode."""
+    return {
+        "id": control.migration_id,
+        "epoch": control.epoch,
+        "phase": control.phase,
+        "authority": control.authority,
+        "strategy": control.strategy,
+    }
+
+
+def read_control(members: Members) -> Control:
+    """The same, back."""
+    control = Control(
+        members.text("id", NAME_CHARS_MAX),
+        members.number("epoch"),
+        members.text("phase", NAME_CHARS_MAX),
+        _authority(members.text("authority", NAME_CHARS_MAX)),
+        members.text("strategy", NAME_CHARS_MAX),
+    )
+    members.end()
+    return control
+
+
+def _authority(word: str) -> Authority:
+    match word:
+        case "zookeeper" | "kafka":
+            return word
+    raise Wrong(f"'control': {word[:50]!r} is no authority")
+
+
+def modern(group: ModernGroup) -> dict[str, Json]:
+    """The modern group of the same name."""
+    return {
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "members": [
+            {
+                "member_id": one.member_id,
+                "client_id": one.client_id,
+                "host": one.host,
+                "instance_id": one.instance_id,
+                "topics": list(one.topics),
+                "partitions": [[tp.topic, tp.partition] for tp in one.partitions],
+                "problem": one.problem,
+            }
+            for one in group.members
+        ],
+    }
+
+
+def read_modern(members: Members) -> ModernGroup:
+    """The same, back."""
+    group = ModernGroup(
+        state=members.text("state", NAME_CHARS_MAX),
+        protocol_type=members.text("protocol_type"),
+        members=tuple(_read_modern_member(Members(each, "modern")) for each in members.items("members")),
+        protocol=members.text("protocol"),
+    )
+    members.end()
+    return group
+
+
+def _read_modern_member(members: Members) -> ModernMember:
+    member = ModernMember(
+        members.text("member_id"),
+        members.text("client_id"),
+        members.text("host"),
+        members.or_none("instance_id", members.text),
+        members.texts("topics"),
+        tuple(tp(each, "modern") for each in members.items("partitions")),
+        members.text("problem"),
+    )
+    members.end()
+    return member
+
+
+def broker(value: Json) -> SeenBroker:
+    """A broker."""
+    name, has_groups, words = as_list(value, "brokers", 3)
+    if has_groups is not None and not isinstance(has_groups, bool):
+        raise Wrong("'brokers': whether it has groups is true, false or null")
+    return SeenBroker(as_text(name, "brokers", NAME_CHARS_MAX), has_groups, as_text(words, "brokers", NAME_CHARS_MAX))

@@ -1,0 +1,260 @@
+"""What stands in the way of moving a whole group, and what a person should know before: sentences.  Pure.
+
+A refusal ends with ``NEXT`` and the next command, and so does a warning that has one.  What concerns single partitions
+stands with them (``targets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bridge.migration.control import phase_of
+from bridge.migration.conventions import Evidence, contradicts
+from bridge.migration.decisions import OffsetConvention
+from bridge.migration.phases import ENDED, Phase
+from zkconsumer.admin.words import age, count_of, registered, some
+from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from bridge.migration.decisions import Decisions
+    from bridge.migration.phases import Strategy
+    from bridge.migration.seen import Seen
+    from zkconsumer.kafka.modern_groups import ModernGroup
+
+NEXT = ". Next: "
+"""Between a sentence and the command that comes next."""
+
+UNKNOWN = "?"
+"""``strategy_in_use`` when the owners show none."""
+
+DEFAULT_RETENTION = "a day before Kafka 2.0, a week later"
+
+
+def next_of(sentence: str) -> str:
+    """The command that a sentence ends with; empty when it has none."""
+    _, found, command = sentence.rpartition(NEXT)
+    return command if found else ""
+
+
+def plan_again(group: str, options: str = "") -> str:
+    """The command that plans once more."""
+    return f"zkconsumer migrate plan {group}" + (f" {options}" if options else "")
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------
+
+
+def refusals(
+    seen: Seen,
+    decisions: Decisions,
+    strategy: Strategy,
+    convention: OffsetConvention | None,
+    evidence: Evidence,
+) -> Iterator[str]:
+    """Why the group cannot be moved now, or not with these decisions."""
+    yield from _on_the_move(seen)
+    yield from _brokers(seen)
+    yield from _kafka(seen)
+    again = plan_again(seen.group)
+    if not seen.partitions:
+        yield (
+            f"group {seen.group} has nothing to do with any topic that exists, so there is nothing to move"
+            f"{NEXT}zkconsumer groups describe {seen.group}"
+        )
+    if convention is None:
+        yield (
+            f"what the stored numbers mean is not known ({evidence.words}): say whether a number is the record to be "
+            f"read next (Kafka's own clients) or the last one that was read (go_kafka_client, Spark's "
+            f"ReliableKafkaReceiver), with --offset-convention next or last{NEXT}{again} --offset-convention next"
+        )
+    strays = [tp for tp in decisions.offsets if tp not in seen.partitions]
+    if strays:
+        yield f"--offset names {some(strays)}, which the group has nothing to do with{NEXT}{again}"
+    if decisions.acl_fence and seen.no_admin:
+        yield (
+            f"we may not change the access lists of {count_of(len(seen.no_admin), 'node')} ({some(seen.no_admin)}), so "
+            "old members cannot be kept from writing offsets: log in as whom the lists name (zookeeper.auth in a "
+            "--config file), or do without (then a process that wakes from a pause may still write an old offset)"
+            f"{NEXT}{again} --no-acl-fence"
+        )
+    fixed = [tp for tp, one in seen.partitions.items() if one.owner is not None and one.owner.kind == "persistent"]
+    if fixed:
+        yield (
+            f"{count_of(len(fixed), 'owner node')} ({some(fixed)}) will not end with any session: a fence that was "
+            "left, or made by hand, and nobody can claim these partitions; the doctor shows whose they are"
+            f"{NEXT}zkconsumer groups doctor {seen.group}"
+        )
+    if strategy == "dual":
+        yield from _not_for_dual(seen, convention)
+
+
+def _on_the_move(seen: Seen) -> Iterator[str]:
+    look = f"{NEXT}zkconsumer migrate inspect {seen.group}"
+    if seen.control_problem:
+        yield (
+            f"the control znode of group {seen.group} cannot be read ({seen.control_problem}): find out who wrote it, "
+            f"and repair or delete it{look}"
+        )
+    control = seen.control
+    if control is None:
+        return
+    try:
+        phase = phase_of(control)
+    except ValueError:
+        yield (
+            f"group {seen.group} is on the move in a phase {control.phase!r} that this release does not know: go on "
+            f"with the release that wrote it{look}"
+        )
+        return
+    if phase is Phase.COMPLETED:
+        yield (
+            f"group {seen.group} has moved to Kafka already (migration {control.migration_id})"
+            f"{NEXT}zkconsumer groups describe {seen.group}"
+        )
+    elif phase not in ENDED:
+        yield (
+            f"group {seen.group} is on the move already (migration {control.migration_id}, phase {phase.value}, "
+            f"authority {control.authority}): let it end, or take it back"
+            f"{NEXT}zkconsumer migrate status {seen.group}"
+        )
+
+
+def _brokers(seen: Seen) -> Iterator[str]:
+    again = f"{NEXT}{plan_again(seen.group)}"
+    old = [f"{one.name} ({one.words})" for one in seen.brokers if one.has_groups is False]
+    silent = [f"{one.name} ({one.words})" for one in seen.brokers if one.has_groups is None]
+    if not seen.brokers:
+        yield f"no broker is known, so nobody could coordinate the group: start one, or correct the chroot{again}"
+    if old:
+        yield f"groups with members need brokers from 0.9 on, and these are older: {some(old)}; upgrade them{again}"
+    if silent:
+        yield f"what these brokers speak is not known: {some(silent)}; start them, or take them out{again}"
+
+
+def _kafka(seen: Seen) -> Iterator[str]:
+    again = f"{NEXT}{plan_again(seen.group)}"
+    if seen.kafka_problem:
+        yield f"what Kafka has stored for group {seen.group} is not known: {seen.kafka_problem}{again}"
+    if seen.modern is None:
+        yield f"whether a modern group of the name {seen.group} has members is not known: {seen.modern_problem}{again}"
+        return
+    if seen.modern.protocol_type not in ("", PROTOCOL_TYPE):
+        yield (
+            f"there is a group {seen.group} of another kind at the coordinator ({seen.modern.protocol_type}), and no "
+            f"consumer can join that: the old group's programs need another group.id first"
+            f"{NEXT}zkconsumer groups list"
+        )
+    elif seen.modern.is_alive:
+        yield (
+            f"a modern group of the name {seen.group} is alive ({_modern_words(seen.modern)}), and brokers take "
+            f"commits of its members only: stop them first{NEXT}zkconsumer groups describe {seen.group}"
+        )
+
+
+def _modern_words(group: ModernGroup) -> str:
+    names = [f"{one.client_id} at {one.host.lstrip('/')}" for one in group.members]
+    return f"{group.state}: {some(names)}" if names else group.state
+
+
+def _not_for_dual(seen: Seen, convention: OffsetConvention | None) -> Iterator[str]:
+    as_copy = f"{NEXT}{plan_again(seen.group, '--strategy copy')}"
+    others = [f"{one.consumer_id} ({one.kind})" for one in seen.members if one.kind in ("scala", "foreign")]
+    if others:
+        yield f"dual needs members of this library only, and these are others: {some(others)}{as_copy}"
+    if not seen.members:
+        yield f"dual moves a group with its members in it, and nobody is registered{as_copy}"
+    if seen.strategy_in_use == UNKNOWN:
+        yield (
+            f"the owners are not what any strategy gives, so the group is not at rest{NEXT}zkconsumer groups doctor "
+            f"{seen.group}"
+        )
+    if convention is OffsetConvention.LAST:
+        yield f"dual leaves the stored numbers to members that take them for the next record, not the last{as_copy}"
+    if seen.legacy_kafka_commits:
+        yield f"dual needs members that store in ZooKeeper: {seen.legacy_kafka_commits}{as_copy}"
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------
+
+
+def warnings(
+    seen: Seen,
+    decisions: Decisions,
+    strategy: Strategy,
+    convention: OffsetConvention | None,
+    evidence: Evidence,
+) -> Iterator[str]:
+    """What stops nothing, and should not come as a surprise."""
+    yield from _members(seen, strategy)
+    if convention is OffsetConvention.LAST:
+        yield f"each stored number is taken for the last record read, so the one after it is next: {evidence.words}"
+    given = decisions.convention
+    if given is not None and contradicts(evidence, given):
+        yield f"the stored numbers look otherwise than --offset-convention {given.value} says: {evidence.words}"
+    if seen.legacy_kafka_commits and strategy == "copy":
+        yield (
+            f"old members seem to store offsets in Kafka: {seen.legacy_kafka_commits}. Where the stores differ, "
+            "--existing says which one counts"
+        )
+    yield from _topics(seen)
+    yield from _retention(seen)
+    if not decisions.acl_fence:
+        yield (
+            "without the fence of access lists an old process that wakes from a pause may still write an old offset to "
+            "ZooKeeper; it cannot claim a partition"
+        )
+
+
+def _members(seen: Seen, strategy: Strategy) -> Iterator[str]:
+    names = [one.consumer_id for one in seen.members]
+    if names and strategy == "copy":
+        yield f"{registered(len(names))} ({some(names)}): apply waits until they have stopped"
+    unread = [f"{one.consumer_id}: {one.problem}" for one in seen.members if one.problem]
+    if unread:
+        yield f"registrations that cannot be made out: {some(unread)}{NEXT}zkconsumer groups doctor {seen.group}"
+    if seen.strategy_in_use == UNKNOWN and strategy == "copy":
+        yield (
+            "the owners are neither what range nor what any roundrobin gives: somebody joins right now, or the members "
+            f"do not compute alike{NEXT}zkconsumer groups doctor {seen.group}"
+        )
+
+
+def _topics(seen: Seen) -> Iterator[str]:
+    if seen.filters:
+        yield (
+            f"members subscribe by {some(seen.filters)}, which now means {some(seen.topics)}. A topic that appears "
+            "during the move is behind the fence as well, and apply names it; it is planned when the plan is made anew"
+        )
+    if seen.missing_topics:
+        yield f"these topics do not exist and are left behind: {some(seen.missing_topics)}"
+    if seen.orphans:
+        yield f"offsets of partitions that do not exist are left behind: {some(seen.orphans)}"
+    if seen.odd_nodes:
+        yield f"these nodes are no topic's and no partition's, and are left alone: {some(seen.odd_nodes)}"
+
+
+def _retention(seen: Seen) -> Iterator[str]:
+    if seen.modern is None:
+        return
+    until = DEFAULT_RETENTION
+    when = ""
+    if seen.retention_ms is not None:
+        until = age(seen.retention_ms)
+        when = f", copied now until {_utc(seen.at_ms + seen.retention_ms)}"
+    start = (
+        f"Kafka keeps the offsets of a group without members for {until} (offsets.retention.minutes){when}: start the "
+        "new members within that time"
+    )
+    if seen.keeps_by_commit:
+        yield (
+            f"{start}. These brokers (before 2.1) count from each partition's own commit even while members are there: "
+            "an idle partition whose client does not commit again loses its position then"
+        )
+    else:
+        yield start
+
+
+def _utc(ms: int) -> str:
+    return datetime.fromtimestamp(min(ms, 253_402_300_799_000) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,185 @@
+"""JSON that somebody may have tampered with, read member by member.  Pure.
+
+    members = Members.of(line, "line 1")
+    group = members.text("group", 1_000)
+    members.end()                            # whatever is left was not expected
+
+Any bytes give the values that were asked for, or ``Wrong`` with the place, and nothing else: no key twice, no fraction,
+no NaN, no number beyond 64 bits, no half of a surrogate pair, no depth that fells the parser.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import NoReturn, TypeAlias, TypeVar
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | bool | None"
+
+DIGITS_MAX = 20
+INT64_MAX = 2**63 - 1
+TEXT_CHARS_MAX = 100_000
+"""The longest text where nothing shorter is said."""
+
+T = TypeVar("T")
+
+
+class Wrong(ValueError):
+    """What was read is not what it must be; the text says where and why."""
+
+
+class Members:
+    """One JSON object, from which every member is taken once."""
+
+    def __init__(self, value: Json, where: str) -> None:
+        if not isinstance(value, dict):
+            raise Wrong(f"{where}: not a JSON object")
+        self._members = dict(value)
+        self._where = where
+
+    @classmethod
+    def of(cls, text: str, where: str) -> Members:
+        """The object in a text.  Raises ``Wrong``."""
+        return cls(parse(text, where), where)
+
+    def wrong(self, why: str) -> Wrong:
+        """An error with this place."""
+        return Wrong(f"{self._where}: {why}")
+
+    def end(self) -> None:
+        """Raises ``Wrong`` when a member was not taken."""
+        if self._members:
+            raise self.wrong(f"{next(iter(self._members))[:50]!r} is not known here")
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a member."""
+        return name in self._members
+
+    def value(self, name: str) -> Json:
+        """A member, whatever it is."""
+        if name not in self._members:
+            raise self.wrong(f"{name!r} is missing")
+        return self._members.pop(name)
+
+    def text(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+        """A text."""
+        value = self.value(name)
+        if isinstance(value, str) and len(value) <= chars_max and value.isascii():
+            return value  # the usual case, a million times a plan
+        return as_text(value, self._at(name), chars_max)
+
+    def number(self, name: str, lowest: int = 0, highest: int = INT64_MAX) -> int:
+        """An integer between these, both included."""
+        value = self.value(name)
+        if type(value) is int and lowest <= value <= highest:
+            return value
+        return as_number(value, self._at(name), lowest, highest)
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.value(name)
+        if not isinstance(value, bool):
+            raise self.wrong(f"{name!r} is neither true nor false")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple(as_text(each, self._at(name), TEXT_CHARS_MAX) for each in self.items(name))
+
+    def items(self, name: str) -> list[Json]:
+        """A list."""
+        return as_list(self.value(name), self._at(name))
+
+    def inside(self, name: str) -> Members:
+        """An object."""
+        return Members(self.value(name), self._at(name))
+
+    def each(self, name: str) -> list[tuple[str, Json]]:
+        """The members of an object, whose names are data."""
+        value = self.value(name)
+        if not isinstance(value, dict):
+            raise self.wrong(f"{name!r} is no object")
+        return [(as_text(key, self._at(name), TEXT_CHARS_MAX), each) for key, each in value.items()]
+
+    def or_none(self, name: str, read: Callable[[str], T]) -> T | None:
+        """``read(name)``, None for null."""
+        if name in self._members and self._members[name] is None:
+            del self._members[name]
+            return None
+        return read(name)
+
+    def optional(self, name: str, read: Callable[[str], T], missing: T) -> T:
+        """``read(name)``, or ``missing`` where it is left out."""
+        return read(name) if name in self._members else missing
+
+    def checked(self, name: str, check: Callable[[str], T]) -> T:
+        """A text that ``check`` takes; it raises ``ValueError`` or an error of the package for what it does not."""
+        text = self.text(name)
+        try:
+            return check(text)
+        except Exception as error:
+            raise self.wrong(f"{name!r}: {error}") from error
+
+    def _at(self, name: str) -> str:
+        return f"{self._where}: {name!r}"
+
+
+def parse(text: str, where: str) -> Json:
+    """One JSON value and nothing behind it.  Raises ``Wrong``."""
+    try:
+        value: Json = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise Wrong(f"{where}: not JSON, {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise Wrong(f"{where}: nested too deeply") from error
+    except Wrong as error:
+        raise Wrong(f"{where}: {error}") from error
+    return value
+
+
+def as_text(value: Json, where: str, chars_max: int) -> str:
+    """A text of at most so many characters, which has a UTF-8."""
+    if not isinstance(value, str):
+        raise Wrong(f"{where} is no text")
+    if len(value) > chars_max:
+        raise Wrong(f"{where} has {len(value)} characters, at most {chars_max} are taken")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise Wrong(f"{where} holds half a surrogate pair")
+    return value
+
+
+def as_number(value: Json, where: str, lowest: int = 0, highest: int = INT64_MAX) -> int:
+    """An integer between these, both included; true and false are none."""
+    if type(value) is not int or not lowest <= value <= highest:
+        raise Wrong(f"{where} is no integer from {lowest} to {highest}")
+    return value
+
+
+def as_list(value: Json, where: str, length: int | None = None) -> list[Json]:
+    """A list, of this length if one is given."""
+    if not isinstance(value, list) or (length is not None and len(value) != length):
+        raise Wrong(f"{where} is no list{'' if length is None else f' of {length}'}")
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > DIGITS_MAX:
+        raise Wrong(f"a number has {len(digits)} digits")
+    return int(digits)
+
+
+def _no_fraction(text: str) -> NoReturn:
+    raise Wrong(f"{text[:DIGITS_MAX]} is no integer")
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        twice = next(name for name in members if sum(name == other for other, _ in pairs) > 1)
+        raise Wrong(f"{twice[:50]!r} stands there twice")
+    return members
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_once, parse_int=_integer, parse_float=_no_fraction, parse_constant=_no_fraction
+)

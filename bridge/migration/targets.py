@@ -1,0 +1,176 @@
+"""From what was seen and decided to a plan: where every partition starts in Kafka, and why, or why not.  Pure.
+
+Each refusal names the option that decides it.  One partition, in this order:
+
+    offsets named by the operator   taken as they are, if the log holds them
+    Kafka's value                   of an application, and another than ZooKeeper's: as ``existing`` says
+    the stored value                as ``convention`` says; if there is none, as ``missing`` says
+    the log                         outside it: as ``out_of_range`` says
+
+A value that a migration wrote to Kafka is nobody's position, and is written over.  A log without records has one end:
+there ``missing`` has nothing to decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bridge.migration.conventions import Evidence, evidence_of
+from bridge.migration.decisions import Existing, Fallback, OffsetConvention
+from bridge.migration.plan import Plan, PlannedPartition
+from bridge.migration.plan_json import digest_of
+from bridge.migration.preflight import refusals, warnings
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.zk.znodes import INT64_MAX
+
+if TYPE_CHECKING:
+    from bridge.migration.decisions import Decisions
+    from bridge.migration.phases import Strategy
+    from bridge.migration.seen import Seen, SeenPartition
+
+DECIDED_BY_OPERATOR = "decided by the operator"
+UNKNOWN_MEANING = "depends on --offset-convention"
+
+
+def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: Strategy, made_at_ms: int) -> Plan:
+    """The plan for a group as it was seen; with refusals, if something stands in the way."""
+    evidence = evidence_of(seen)
+    convention = decisions.convention or evidence.convention
+    words = evidence.words if decisions.convention is None else _of_operator(evidence)
+    plan = Plan(
+        migration_id=migration_id,
+        group=seen.group,
+        strategy=strategy,
+        made_at_ms=made_at_ms,
+        seen=seen,
+        decisions=decisions,
+        convention=convention,
+        convention_evidence=words,
+        partitions=tuple(planned(one, convention, decisions) for one in seen.partitions.values()),
+        refusals=tuple(refusals(seen, decisions, strategy, convention, evidence)),
+        warnings=tuple(warnings(seen, decisions, strategy, convention, evidence)),
+    )
+    return replace(plan, digest=digest_of(plan))
+
+
+def planned_anew(plan: Plan, seen: Seen, made_at_ms: int) -> Plan:
+    """The same decisions for the group as it is now: what ``--accept-drift`` accepts.
+
+    What the stored numbers mean is not judged again: a group behind a fence shows no more than it did before.
+    """
+    decisions = replace(plan.decisions, convention=plan.convention)
+    return make_plan(
+        seen, decisions, migration_id=plan.migration_id, strategy=plan.strategy, made_at_ms=made_at_ms
+    )
+
+
+def _of_operator(evidence: Evidence) -> str:
+    return f"{DECIDED_BY_OPERATOR} (seen: {evidence.words})"
+
+
+# --- one partition ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A next offset, where it comes from; or, with ``refusal``, why there is none."""
+
+    offset: int | None
+    why: str
+    refusal: str = ""
+
+
+def planned(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> PlannedPartition:
+    """Where one partition starts."""
+    start = _start(seen, convention, decisions)
+    return PlannedPartition(seen.tp, seen.stored, seen.version, start.offset, start.why, start.refusal)
+
+
+def _start(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> _Start:
+    log = seen.log
+    if isinstance(log, str):
+        return _Start(None, "", f"its log cannot be looked at: {log or 'nobody was asked'}")
+    decided = decisions.offsets.get(seen.tp)
+    if decided is not None:
+        problem = _outside(decided, log)
+        return _Start(None, "", f"--offset: {problem}") if problem else _Start(decided, "decided")
+    chosen = _chosen(seen, log, convention, decisions)
+    if chosen.offset is None:
+        return chosen
+    problem = _outside(chosen.offset, log)
+    if not problem:
+        return chosen
+    return _fallen_back(decisions.out_of_range, log, "out of range", f"{problem} (--out-of-range)")
+
+
+def _chosen(
+    seen: SeenPartition, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
+) -> _Start:
+    """Whose value it is, before it is held against the log."""
+    ours = _of_zookeeper(seen, log, convention, decisions)
+    if seen.kafka is None or seen.kafka.provenance is not None:
+        return ours
+    theirs = _Start(seen.kafka.offset, "kept: Kafka's")
+    has_value = _has_value(seen, decisions)
+    if has_value and (ours.offset is None or ours.offset == theirs.offset):
+        return ours
+    match decisions.existing:
+        case Existing.KEEP_SOURCE:
+            return ours
+        case Existing.KEEP_TARGET:
+            return theirs
+        case Existing.HIGHER:
+            source = ours.offset if has_value else None
+            return theirs if source is None or seen.kafka.offset > source else ours
+    own = f"{ours.offset} as the next one" if has_value else "none"
+    return _Start(None, "", f"ZooKeeper has {own}, and an application stored {seen.kafka.offset} in Kafka (--existing)")
+
+
+def _has_value(seen: SeenPartition, decisions: Decisions) -> bool:
+    return seen.stored is not None and (decisions.use_older or not seen.is_older)
+
+
+def _of_zookeeper(
+    seen: SeenPartition, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
+) -> _Start:
+    if not _has_value(seen, decisions):
+        return _without_value(seen, log, decisions)
+    assert seen.stored is not None, "it has a value"
+    match convention:
+        case OffsetConvention.NEXT:
+            return _Start(seen.stored, "copied")
+        case OffsetConvention.LAST if seen.stored < INT64_MAX:
+            return _Start(seen.stored + 1, "last + 1")
+        case OffsetConvention.LAST:
+            return _Start(None, "", f"{seen.stored} cannot be the number of a record (--offset)")
+    return _Start(None, UNKNOWN_MEANING)
+
+
+def _without_value(seen: SeenPartition, log: LogRange, decisions: Decisions) -> _Start:
+    if seen.stored is not None:
+        reason = f"{seen.stored} was stored before its topic was created (--older-than-topic use, or --missing)"
+    elif seen.problem:
+        reason = f"its znode holds no offset, {seen.problem} (--missing)"
+    else:
+        reason = "no offset is stored (--missing)"
+    if log.earliest == log.latest and not seen.problem and seen.stored is None:
+        return _Start(log.latest, "missing: the log is empty")
+    return _fallen_back(decisions.missing, log, "missing", reason)
+
+
+def _fallen_back(fallback: Fallback, log: LogRange, what: str, reason: str) -> _Start:
+    match fallback:
+        case Fallback.EARLIEST:
+            return _Start(log.earliest, f"{what}: earliest")
+        case Fallback.LATEST:
+            return _Start(log.latest, f"{what}: latest")
+    return _Start(None, "", reason)
+
+
+def _outside(offset: int, log: LogRange) -> str:
+    if offset < log.earliest:
+        return f"{offset} is before the start of the log ({log.earliest}), {log.earliest - offset} records are gone"
+    if offset > log.latest:
+        return f"{offset} is beyond the end of the log ({log.latest})"
+    return ""

@@ -1,0 +1,93 @@
+"""What stored numbers mean: what proves it, what does not, and that nothing is guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.conventions import evidence_of
+from bridge.migration.decisions import OffsetConvention
+from bridge.migration.seen import LastEntry, SeenPartition
+from tests.migration.seen_groups import WRITTEN_MS, at_end, one_short, partition, seen
+from zkconsumer.admin.log_ranges import LogRange
+
+NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
+TRACE = ("/consumers/g1/api/rebalance",)
+
+
+def test_a_number_at_the_end_of_its_log_is_the_next_one() -> None:
+    found = evidence_of(seen(partition(0), partition(1), at_end(2)))
+    assert found.convention is NEXT
+    assert found.words.startswith("clicks/2: the number is the end of the log")
+
+
+def test_an_empty_log_at_its_end_is_one_too() -> None:
+    assert evidence_of(seen(partition(0, 0, log=LogRange(0, 0)))).convention is NEXT
+
+
+def test_what_a_member_of_ours_wrote_is_the_next_one() -> None:
+    assert evidence_of(seen(partition(0), partition(1, is_ours=True))).convention is NEXT
+
+
+def test_idle_partitions_that_stand_on_their_newest_record_say_last() -> None:
+    found = evidence_of(seen(*(one_short(number) for number in range(3)), partition(3)))
+    assert found.convention is LAST
+    assert "clicks/0, clicks/1, clicks/2" in found.words
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_or_two_of_them_may_be_chance(count: int) -> None:
+    found = evidence_of(seen(*map(one_short, range(count))))
+    assert found.convention is None
+    assert found.words.startswith("nothing shows it for certain: clicks/0")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(None, id="nobody told what stands there"),
+        pytest.param(LastEntry(False), id="a transaction's marker, which no consumer is given"),
+        pytest.param(LastEntry(True, WRITTEN_MS + 1), id="a record that came after the commit"),
+        pytest.param(LastEntry(True, -1), id="a record without a time"),
+    ],
+)
+def test_one_before_the_end_alone_shows_nothing(last: LastEntry | None) -> None:
+    """A producer that writes one record to each partition at night, and every transactional topic, look like that."""
+    assert evidence_of(seen(*(one_short(number, last) for number in range(50)))).convention is None
+
+
+def test_a_trace_of_go_kafka_client_makes_one_partition_enough() -> None:
+    assert evidence_of(seen(one_short(0), partition(1), last_writers=TRACE)).convention is LAST
+
+
+def test_the_trace_alone_may_be_years_old() -> None:
+    found = evidence_of(seen(partition(0), last_writers=TRACE))
+    assert found.convention is None
+    assert TRACE[0] in found.words
+    assert evidence_of(seen(at_end(0), last_writers=TRACE)).convention is NEXT
+
+
+def test_divided_evidence_is_none() -> None:
+    """Somebody set one partition to the end with a tool; the group stores the last record."""
+    found = evidence_of(seen(at_end(0), *(one_short(number) for number in range(1, 4))))
+    assert found.convention is None
+    assert found.words.startswith("the evidence is divided: clicks/0: ")
+
+
+def test_members_that_are_one_behind_here_and_there_divide_nothing() -> None:
+    idle = [at_end(number) for number in range(9)]
+    assert evidence_of(seen(*idle, *(one_short(number) for number in range(9, 12)))).convention is NEXT
+
+
+@pytest.mark.parametrize(
+    "shows_nothing",
+    [partition(0, None), at_end(0, is_older=True), partition(0, None, problem="no offset: b'x'")],
+    ids=["none", "of a deleted topic", "unreadable"],
+)
+def test_where_nothing_is_stored_it_does_not_matter(shows_nothing: SeenPartition) -> None:
+    found = evidence_of(seen(shows_nothing))
+    assert (found.convention, found.words) == (NEXT, "no offset is stored, so it does not matter")
+
+
+def test_a_log_that_is_not_known_and_a_number_outside_it_show_nothing() -> None:
+    unknown = [partition(0, 100, log="away"), partition(1, 101), partition(2, 9)]
+    assert evidence_of(seen(*unknown)).convention is None

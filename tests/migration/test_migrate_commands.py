@@ -1,0 +1,215 @@
+"""``zkconsumer migrate inspect`` and ``plan``: what is printed, written and refused, with which exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bridge.migration.plan_file import read_plan
+from bridge.testing import EmbeddedBroker
+from tests.migration.seen_groups import tp
+from zkconsumer.admin.describe import COLUMNS
+from zkconsumer.admin.session import Doors
+from zkconsumer.cli.main import main
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
+from zkconsumer.testing.world import ADDRESS
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import PERM_READ, Acl
+from zkconsumer.zk.znodes import Control, format_control
+
+PLANNED = [*COLUMNS, "TARGET-OFFSET", "REMARK"]
+
+
+class Place:
+    """A broker with groups and a ZooKeeper in memory; clicks has three partitions of five records."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self.zookeeper = FakeZooKeeper(delivery="thread")
+        self.broker = broker
+        broker.create_topic("clicks", 3)
+        for number in range(3):
+            broker.append("clicks", number, [b"x"] * 5)
+        self.put(5, 3, 0)
+
+    def put(self, *offsets: int | bytes | None) -> None:
+        for number, offset in enumerate(offsets):
+            path = paths.offset("g1", tp(number))
+            if offset is None:
+                self.zookeeper.remove(path)
+            else:
+                self.zookeeper.ensure(path, offset if isinstance(offset, bytes) else b"%d" % offset)
+
+    def run(self, *words: str) -> Result:
+        doors = Doors(store=lambda _, ms: FakeZkStore(self.zookeeper, "", ms))
+        where = ("--zookeeper", ADDRESS, "--bootstrap-server", self.broker.bootstrap)
+        done = CliRunner().invoke(main, ["migrate", *words, *where], obj=doors)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    @property
+    def where(self) -> str:
+        return f"--bootstrap-server {self.broker.bootstrap} --zookeeper {ADDRESS}"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with EmbeddedBroker() as broker:
+        made = Place(broker)
+        yield made
+        made.zookeeper.stop()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "p.json"
+
+
+def test_a_plan_that_can_be_applied(place: Place, file: Path) -> None:
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 0
+    head, *rows = (line.split() for line in done.stdout.splitlines())
+    assert head == PLANNED
+    assert rows[0][:6] == ["g1", "clicks", "0", "5", "5", "0"]
+    assert [row[-2:] for row in rows] == [["5", "copied"], ["3", "copied"], ["0", "copied"]]
+    made = read_plan(file)
+    assert made.can_be_applied
+    assert made.targets == {tp(0): 5, tp(1): 3, tp(2): 0}
+    assert f"The plan is in {file} (digest {made.digest[:12]})." in done.stderr
+    assert "Offset convention: next (clicks/0: the number is the end of the log" in done.stderr
+    assert done.stderr.endswith(f"step by step: zkconsumer migrate apply {file} {place.where}\n")
+
+
+def test_for_programs(place: Place, file: Path) -> None:
+    place.put(5, None, b"abc")
+    done = place.run("plan", "g1", "-f", str(file), "-o", "json")
+    told = json.loads(done.stdout)
+    assert done.exit_code == told["exit_code"] == 4
+    assert told["schema"] == "zkconsumer/migrate-plan/1"
+    assert not told["can_be_applied"]
+    assert told["digest"] == read_plan(file).digest
+    assert [row["target_offset"] for row in told["partitions"]] == [5, None, None]
+    assert told["partitions"][1]["refusal"] == "no offset is stored (--missing)"
+    assert told["next_steps"] == [
+        f"zkconsumer migrate plan g1 --file {file} --output json {place.where} --missing earliest"
+    ]
+
+
+def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file: Path) -> None:
+    place.put(5, None, 9)
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert "REFUSED: no offset is stored (--missing)" in done.stdout
+    assert "  clicks/1: no offset is stored (--missing)\n" in done.stderr
+    assert "  clicks/2: 9 is beyond the end of the log (5) (--out-of-range)\n" in done.stderr
+    again = f"zkconsumer migrate plan g1 --file {file} {place.where} --missing earliest --out-of-range earliest"
+    assert f"Next, after a look at each: {again}\n" in done.stderr
+    assert "It cannot be applied. Nothing was changed." in done.stderr
+    assert not read_plan(file).can_be_applied
+    done = place.run("plan", "g1", "-f", str(file), "--missing", "earliest", "--out-of-range", "latest")
+    assert done.exit_code == 0
+    assert read_plan(file).targets == {tp(0): 5, tp(1): 0, tp(2): 5}
+
+
+def test_offsets_for_single_partitions(place: Place, file: Path) -> None:
+    done = place.run("plan", "g1", "-f", str(file), "--offset", "clicks:2=4")
+    assert done.exit_code == 0
+    assert read_plan(file).targets[tp(2)] == 4
+    for wrong in ("clicks:2", "clicks:2=", "clicks:-1=4", "clicks:2=99999999999999999999", "a/b:0=1", "clicks:1=x"):
+        done = place.run("plan", "g1", "-f", str(file), "--offset", wrong)
+        assert (done.exit_code, f"--offset {wrong!r} is not TOPIC:PARTITION=N" in done.stderr) == (2, True)
+    done = place.run("plan", "g1", "-f", str(file), "--offset", "clicks:2=4", "--offset", "clicks:2=5")
+    assert (done.exit_code, "--offset names clicks/2 twice" in done.stderr) == (2, True)
+
+
+def test_the_convention_is_asked_for_when_nothing_shows_it(place: Place, file: Path) -> None:
+    place.put(4, 3, 1)
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    again = f"zkconsumer migrate plan g1 --file {file} {place.where} --offset-convention next"
+    assert f"Next: {again}\n" in done.stderr
+    assert read_plan(file).convention is None
+    done = place.run("plan", "g1", "-f", str(file), "--offset-convention", "last")
+    assert done.exit_code == 0
+    assert read_plan(file).targets == {tp(0): 5, tp(1): 4, tp(2): 2}
+
+
+def test_lists_that_we_may_not_change(place: Place, file: Path) -> None:
+    place.zookeeper.set_acl("/consumers/g1/offsets", (Acl(PERM_READ, "world", "anyone"),))
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert "/consumers/g1/offsets" in done.stderr
+    assert f"Next: zkconsumer migrate plan g1 --file {file} {place.where} --no-acl-fence\n" in done.stderr
+    done = place.run("plan", "g1", "-f", str(file), "--no-acl-fence")
+    assert done.exit_code == 0
+    assert read_plan(file).seen.acls == {}
+
+
+def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
+    place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "fenced", "zookeeper", "copy")))
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert f"take it back. Next: zkconsumer migrate status g1 {place.where}\n" in done.stderr
+
+
+def test_dual_without_members(place: Place, file: Path) -> None:
+    done = place.run("plan", "g1", "-f", str(file), "--strategy", "dual")
+    assert done.exit_code == 4
+    again = f"zkconsumer migrate plan g1 --file {file} {place.where} --strategy copy"
+    assert f"nobody is registered. Next: {again}\n" in done.stderr
+
+
+def test_a_group_that_is_not_there(place: Place, file: Path) -> None:
+    done = place.run("plan", "g11", "-f", str(file))
+    assert done.exit_code == 1
+    assert "Names that come near: g1" in done.stderr
+    place.zookeeper.ensure(paths.control("g2"), format_control(Control("m0", 3, "fenced", "zookeeper", "copy")))
+    done = place.run("plan", "g2", "-f", str(file))
+    assert done.exit_code == 4
+    assert "there is no /consumers/g2, and a control znode of the group is there (migration m0, phase" in done.stderr
+    assert not file.exists()
+    assert place.run("plan", "../g1", "-f", str(file)).exit_code == 2
+
+
+def test_a_file_that_is_no_plan_is_left_alone_and_one_that_cannot_be_written_is_told(place: Place, file: Path) -> None:
+    file.write_text("precious")
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert done.stderr == f"zkconsumer: {file} exists and is no plan of group g1: name another file, or remove it\n"
+    assert file.read_text() == "precious"
+    nowhere = file.parent / "nowhere" / "p.json"
+    done = place.run("plan", "g1", "-f", str(nowhere))
+    assert done.exit_code == 1
+    assert done.stderr == f"zkconsumer: the plan cannot be written to {nowhere}: No such file or directory\n"
+
+
+def test_a_plan_changes_nothing(place: Place, file: Path) -> None:
+    before = place.zookeeper.tree.dump()
+    topics = place.broker.call(lambda cluster: sorted(topic.name for topic in cluster.topics))
+    place.run("inspect", "g1")
+    place.run("plan", "g1", "-f", str(file))
+    assert place.zookeeper.tree.dump() == before
+    assert place.broker.call(lambda cluster: sorted(topic.name for topic in cluster.topics)) == topics == ["clicks"]
+
+
+def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> None:
+    place.put(4, None, 1)
+    done = place.run("inspect", "g1")
+    assert done.exit_code == 0
+    facts = dict(line.split(": ", 1) for line in done.stdout.partition("\n\n")[0].splitlines())
+    assert facts["topics"] == "1, 3 partitions"
+    assert facts["offset convention"] == "not known (nothing shows it for certain)"
+    assert (facts["assignment in use"], facts["modern group"], facts["migration"]) == ("none", "Dead", "none")
+    assert facts["brokers"].endswith("(from 3.9.1 on, before 4.1.1)")
+    assert facts["offsets are kept for"] == "7 d"
+    assert "In the way: what the stored numbers mean is not known" in done.stderr
+    assert f"To plan: zkconsumer migrate plan g1 -f g1.plan {place.where}\n" in done.stderr
+    told = json.loads(place.run("inspect", "g1", "-o", "json").stdout)
+    assert told["schema"] == "zkconsumer/migrate-inspect/1"
+    assert told["offset_convention"] is None
+    assert told["next_steps"][0] == f"zkconsumer migrate plan g1 -f g1.plan {place.where}"
+    assert [row["zk_offset"] for row in told["partitions"]] == [4, None, 1]
