@@ -7,7 +7,19 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.events import Appended, LogRecord, TopicsDeleted
+from bridge.coordinator.events import (
+    Appended,
+    Elected,
+    Event,
+    Loaded,
+    LogRecord,
+    Resigned,
+    ShutDown,
+    TimerFired,
+    TopicsDeleted,
+)
+from bridge.coordinator.group_coordinator import GroupCoordinator
+from bridge.coordinator.leading import EXPIRY_KEY
 from bridge.coordinator.records import (
     GroupKey,
     OffsetAndMetadata,
@@ -288,6 +300,27 @@ def test_a_commit_that_is_written_after_its_group_was_deleted_does_not_bring_it_
 
 
 # --- expiry ----------------------------------------------------------------------------------------------------------
+
+
+def test_expiry_is_looked_for_at_its_time_as_long_as_there_is_anything_to_look_at() -> None:
+    """Elections must not put it off: where leaders move often, nothing would ever expire."""
+    coordinator = GroupCoordinator(SHORT_CHECKS, behaviour_of(), str)
+
+    def looks_at(event: Event, now_ms: int) -> int | None:
+        coordinator.handle(event, now_ms)
+        return coordinator.purgatory.deadline_ms(EXPIRY_KEY) if coordinator.purgatory.is_watched(EXPIRY_KEY) else None
+
+    assert looks_at(Elected(0, 0), 0) == 1_000
+    assert looks_at(Elected(1, 0), 500) == 1_000
+    assert looks_at(Loaded(0, 0, []), 500) == 1_000
+    assert looks_at(Resigned(0, 1), 600) == 1_000, "a partition is loading"
+    assert looks_at(Loaded(1, 0, []), 600) == 1_000
+    assert looks_at(Elected(0, 2), 700) == 1_000
+    assert looks_at(Resigned(0, 3), 800) == 1_000, "a partition is ours"
+    assert looks_at(Resigned(1, 1), 900) is None
+    assert looks_at(Elected(1, 2), 5_000) == 6_000
+    assert looks_at(TimerFired(EXPIRY_KEY, 6_000), 6_000) == 7_000
+    assert looks_at(ShutDown(), 6_500) is None
 
 
 def expiring(release: str = "3.9.1") -> Table:
