@@ -406,6 +406,16 @@ def test_offsets_do_not_expire_while_the_group_rebalances() -> None:
     assert table.fetch() == {("u", 0): (1, "", 0)}
 
 
+def test_before_2_1_an_offset_ends_at_its_time_whatever_its_group_does() -> None:
+    table = expiring("1.1.1")
+    (member,) = table.stable(session_ms=300_000, rebalance_ms=600_000)
+    table.commit({("u", 0): 1}, member)
+    table.join(session_ms=300_000, rebalance_ms=600_000)
+    assert table.state() == "PreparingRebalance"
+    table.move(120_000)
+    assert table.fetch() == {}
+
+
 def test_an_end_that_the_commit_asked_for_counts_before_the_broker_s() -> None:
     table = expiring()
     table.commit({("t", 0): 1}, version=2, retention_ms=5_000)
@@ -422,6 +432,19 @@ def test_an_offset_whose_end_was_written_by_an_old_broker_keeps_it() -> None:
     assert len(table.fetch()) == 2
     table.move(2_000)
     assert table.fetch() == {("t", 1): (1, "", 0)}
+
+
+def test_before_2_1_an_offset_goes_behind_its_end_and_one_without_an_end_by_its_commit() -> None:
+    table = Table(behaviour_of("1.1.1"), SHORT_CHECKS, elected=False)
+    table = loaded(offset(T0, 1), offset(T1, 1, expire_ms=START_MS + 5_000), table=table)
+    table.move(5_000)
+    assert len(table.fetch()) == 2
+    table.move(1_000)
+    assert table.fetch() == {("t", 0): (1, "", 0)}
+    table.move(RETENTION_MS - 6_000)
+    assert len(table.fetch()) == 1
+    table.move(1_000)
+    assert table.fetch() == {}
 
 
 def test_offsets_without_the_time_of_their_group_s_end_expire_by_their_commit() -> None:
