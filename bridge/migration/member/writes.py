@@ -1,0 +1,62 @@
+"""Which store is behind the other for what this member holds, and what brings it up.  Pure.
+
+    ZooKeeper first     Kafka follows: what is in ZooKeeper and not in Kafka is written there, idle partitions too
+    Kafka first         ZooKeeper follows: it has what Kafka took, and what it has besides was in Kafka before
+
+Kafka's values are those that this member wrote, or read, at this epoch; of what it has only just claimed it knows none,
+and writes what it found in ZooKeeper.  What was refused stays behind, is counted, and is tried again at the next look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from bridge.migration.member.duty import Order
+from zkconsumer.types import TopicPartition
+
+
+class Stores:
+    """Both stores as this member knows them: partition -> next offset."""
+
+    def __init__(self) -> None:
+        self.in_zookeeper: dict[TopicPartition, int] = {}
+        """-1: there is none."""
+        self.in_kafka: dict[TopicPartition, int] = {}
+
+    def looked(self, stored: Mapping[TopicPartition, int]) -> None:
+        """What is in ZooKeeper of all that its side holds; of anything else nothing is known."""
+        self.in_zookeeper = dict(stored)
+
+    def took(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Kafka has these."""
+        self.in_kafka.update({tp: offset for tp, offset in offsets.items() if offset >= 0})
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are not ours any more: others write them."""
+        for tp in partitions:
+            self.in_zookeeper.pop(tp, None)
+            self.in_kafka.pop(tp, None)
+
+    def forget_kafka(self) -> None:
+        """Another epoch: what was written in an earlier one does not count."""
+        self.in_kafka.clear()
+
+    def for_kafka(self, order: Order) -> dict[TopicPartition, int]:
+        """What Kafka has to be told of ZooKeeper's values."""
+        known = {tp: at for tp, at in sorted(self.in_zookeeper.items()) if at >= 0}
+        match order:
+            case Order.ZOOKEEPER_FIRST:
+                return {tp: at for tp, at in known.items() if self.in_kafka.get(tp) != at}
+            case Order.KAFKA_FIRST:
+                return {tp: at for tp, at in known.items() if tp not in self.in_kafka}
+            case Order.ZOOKEEPER | Order.KAFKA:
+                return {}
+
+    def for_zookeeper(self, locked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """What ZooKeeper has to be told of Kafka's values, of what our owner nodes hold."""
+        known = {tp: at for tp, at in sorted(self.in_kafka.items()) if tp in locked}
+        return {tp: at for tp, at in known.items() if self.in_zookeeper.get(tp, -1) < at}
+
+    def is_known(self, tp: TopicPartition) -> bool:
+        """Whether it was looked what ZooKeeper has of it."""
+        return tp in self.in_zookeeper

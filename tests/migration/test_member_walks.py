@@ -1,0 +1,128 @@
+"""A member of both worlds between two sides and a holder that do anything that they may, in any order, in any phase.
+
+The holder refuses what a holder cannot do, and after every event nothing is worked on that the side which holds does
+not have: ``MemberTalk``.  At the end whoever waits for something is answered, once the holder has come to rest.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.migration.member import values as val
+from bridge.migration.member.duty import Side
+from tests.transcripts.migration.member_of_both_talk import MemberTalk
+from zkconsumer.core import events as ev
+from zkconsumer.types import TopicPartition
+
+PHASES = ("armed", "ready", "locked", "copied", "switched", "completed", "undoing", "returning", "returned", "undone")
+PARTITIONS = tuple(TopicPartition("t", number) for number in range(4))
+STEPS = 120
+WALKS = 60
+
+
+class Walk(MemberTalk):
+    """Who waits for what: a side for partitions to be at rest, the member for its writes and readings."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+        self.waits: dict[Side, set[TopicPartition]] = {side: set() for side in Side}
+        self.writes: dict[int, set[TopicPartition]] = {}
+        self.collections = {Side.ZOOKEEPER: 0, Side.COORDINATOR: 0}
+        self.asked_of_holder = 0
+        self.story: list[str] = []
+
+    def does(self, line: str) -> None:
+        self.story.append(line)
+        self.story += [f"    {said}" for said in self.hear(line)]
+
+    def _note(self, command: val.Command) -> None:
+        super()._note(command)
+        match command:
+            case val.Say(side, ev.PartitionsDrained(positions)):
+                assert positions.keys() <= self.waits[side], "nobody is told of what he did not ask"
+                self.waits[side] -= positions.keys()
+            case val.Say(Side.COORDINATOR, ev.PositionsCollected()):
+                self.collections[Side.COORDINATOR] -= 1
+            case val.WriteToKafka(number, offsets):
+                self.writes[number] = set(offsets)
+            case val.TellHolder(told) if type(told).__name__ == "CollectPositions":
+                self.asked_of_holder += 1
+            case _:
+                pass
+
+    # --- what may happen now ----------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        tp = self.random.choice(PARTITIONS)
+        co, zk = self.waits[Side.COORDINATOR], self.waits[Side.ZOOKEEPER]
+        may = [f"control {self.random.choice(PHASES)}@{self.random.randrange(3)}", "generation 4"]
+        if tp in self.member.given and tp not in co:
+            may += [f"co drain {tp}"] * 2
+            may += [f"co drop {tp}"]
+        elif tp not in self.member.given and tp not in co:
+            may += [f"co start {tp}={self.random.choice((-2, -1, 7))}"] * 3
+        elif tp in co:
+            may += [f"co give-up {tp}"]
+        if tp not in self.member.locked:
+            may += [f"zk start {tp}=5"] * 3
+        elif tp in zk:
+            may += [f"zk give-up {tp}"]
+        else:
+            may += [f"zk drain {tp}", f"zk drop {tp}: lost", f"looked {tp}=6"]
+        if self.told.get(tp) is False:
+            may += [f"drained {tp}=9"] * 4
+        may += [f"written {number} {tp if tp in of else ''}".strip() for number, of in self.writes.items()]
+        may += ["collected t/0=8 t/1=8"] * (2 * bool(self.asked_of_holder))
+        may += [f"{word} collect" for word in ("zk", "co")] + [f"took {tp}=8", f"read {tp}=8"]
+        self.do(self.random.choice(may))
+
+    def do(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        match word:
+            case "co" | "zk":
+                side = Side.COORDINATOR if word == "co" else Side.ZOOKEEPER
+                what, _, names = rest.partition(" ")
+                if what == "drain":
+                    self.waits[side].add(next(tp for tp in PARTITIONS if str(tp) == names))
+                elif what == "collect":
+                    self.collections[side] += 1
+            case "written":
+                del self.writes[int(rest.split()[0])]
+            case "collected":
+                self.asked_of_holder -= 1
+        if line.startswith("zk drop"):
+            self.waits[Side.ZOOKEEPER] = {tp for tp in self.waits[Side.ZOOKEEPER] if str(tp) not in line}
+        self.does(line)
+
+    def settle(self) -> None:
+        """Everybody answers: the holder, Kafka, and ZooKeeper's side, which gives back what it was told is at rest."""
+        for _ in range(6):
+            for tp, is_live in list(self.told.items()):
+                if not is_live:
+                    self.do(f"drained {tp}=9")
+            for number, offsets in list(self.writes.items()):
+                self.do(f"written {number} {' '.join(map(str, offsets))}")
+            while self.asked_of_holder:
+                self.do("collected t/0=8")
+            for tp in sorted(self.member.locked - self.member.given.keys() - self.waits[Side.ZOOKEEPER]):
+                self.do(f"zk drain {tp}")
+            for tp in sorted(self.member.locked - self.member.given.keys() - self.waits[Side.ZOOKEEPER]):
+                self.do(f"zk drop {tp}")
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
+def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answered(seed: int) -> None:
+    walk = Walk(seed)
+    try:
+        for _ in range(STEPS):
+            walk.step()
+        walk.settle()
+        assert not walk.waits[Side.COORDINATOR], "the coordinator's group waits for nothing for ever"
+        assert not walk.waits[Side.ZOOKEEPER], "nor does ZooKeeper's"
+        assert walk.collections[Side.COORDINATOR] == 0, "each of its questions is answered once"
+    except BaseException as error:
+        error.add_note("\n".join(walk.story[-60:]))
+        raise

@@ -1,0 +1,59 @@
+"""Every transcript says what the member says, and together they take every way that a migration can go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.migration.member.duty import DUTIES, Stance, stance_of
+from bridge.migration.phases import Phase, authority_of, following
+from tests.transcripts.conversation import compare, rewritten, transcripts
+from tests.transcripts.migration.member_of_both_talk import MemberTalk
+from zkconsumer.zk.znodes import Control
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("path", transcripts(HERE), ids=lambda path: path.stem)
+def test_a_transcript_says_what_the_member_says(path: Path, request: pytest.FixtureRequest) -> None:
+    compare(path, rewritten(path, MemberTalk()), rewrites=request.config.getoption("--rewrite", default=False))
+
+
+@pytest.mark.parametrize("path", transcripts(HERE), ids=lambda path: path.stem)
+def test_a_transcript_opens_with_what_holds(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("# ")
+
+
+def control(phase: Phase) -> Control:
+    return Control("m1", 1, phase.value, authority_of(phase), "dual")
+
+
+def ways() -> set[tuple[Stance, Stance]]:
+    """Each step that a dual migration can take, as a member sees it that misses none."""
+    found, todo = set[tuple[Stance, Stance]](), [Phase.PLANNED]
+    seen = set[Phase]()
+    while todo:
+        phase = todo.pop()
+        if phase in seen:
+            continue
+        seen.add(phase)
+        for later in following("dual", phase):
+            found.add((stance_of(control(phase)), stance_of(control(later))))
+            todo.append(later)
+    return found
+
+
+def test_every_way_is_taken_by_some_transcript() -> None:
+    taken = set[tuple[Stance, Stance]]()
+    for path in transcripts(HERE):
+        talk = MemberTalk()
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith(">"):
+                before = talk.member.stance
+                talk.hear(line[1:].strip())
+                if line.startswith("> control"):
+                    taken.add((before, talk.member.stance))
+    missed = sorted(f"{before.value} -> {after.value}" for before, after in ways() - taken)
+    assert not missed
+    assert {stance for way in taken for stance in way} == set(DUTIES) == set(Stance)
