@@ -65,8 +65,9 @@ _LATER = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 class AclFence:
     """The lists of a fence on every node of the group.
 
-    ``planned``: the lists that the plan saw.  ``members_leave``: members may still delete their claims; set once more
-    without it when nobody owns anything.  In phase ``returning`` it takes the nodes back for this run's login.
+    ``planned``: the lists that the plan saw.  ``members_leave``: members may still delete their claims.  Without it, in
+    phase ``fencing``, that right is taken away, and nothing else looked at: nobody owns anything any more.  In phase
+    ``returning`` every node is taken back for this run's login.
     """
 
     authority: Authority
@@ -101,7 +102,7 @@ class AclFence:
                     "was made, from a migration that was not undone: put them right by hand, then make a new plan"
                 )
             )
-        unfenced = self._unfenced()
+        unfenced = self._unfenced(None if held is None else held.phase)
         lacking = lacking_admin(self.authority.session, {path: acl for path, acl in unfenced.items() if acl != ()})
         if lacking:
             return Refused(PartlyDone(f"{words_of_lacking(lacking)}. What was done stands"))
@@ -110,8 +111,7 @@ class AclFence:
     def do(self) -> None:
         is_first = True
         for _ in range(ROUNDS_MAX):
-            self.authority.require(Phase.FENCING, Phase.RETURNING)
-            unfenced = self._unfenced()
+            unfenced = self._unfenced(self.authority.require(Phase.FENCING, Phase.RETURNING).phase)
             if not unfenced:
                 return
             if not self.authority.identity():
@@ -119,7 +119,8 @@ class AclFence:
                     "access lists can be a fence for a login only: give --zookeeper-auth, or --no-acl-fence"
                 )
             self._keep(unfenced)
-            self._set(unfenced)
+            if self._set(unfenced) and paths.partition_of(next(iter(unfenced))) is not None:
+                return  # the lowest level, whole: the look that comes after every step is enough
             if is_first and paths.ids(self.authority.group) in unfenced:
                 members = members_of(self.authority.session, self.authority.group)
                 if members:
@@ -130,22 +131,31 @@ class AclFence:
             "broke again and again. What was done stands; run the same command again"
         )
 
-    def _worlds(self, path: str) -> tuple[Acl, ...]:
-        """What the world may have on a node, the list that is set first."""
-        if not path.startswith(f"{paths.owners(self.authority.group)}/"):
-            return (READ_ONLY,)
-        return (MAY_LEAVE, READ_ONLY) if self.members_leave else (READ_ONLY,)
+    def _worlds(self, path: str, acl: AccessList) -> tuple[Acl, ...]:
+        """What the world may have on a node that has this list, the one that is set first.
 
-    def _unfenced(self) -> dict[str, AccessList | None]:
+        A run that takes a node back does not let anybody delete again.
+        """
+        may_leave = self.members_leave and path.startswith(f"{paths.owners(self.authority.group)}/")
+        return (MAY_LEAVE,) if may_leave and not (is_fence(acl) and READ_ONLY in acl) else (READ_ONLY,)
+
+    def _levels(self, phase: Phase | None) -> list[list[str]]:
+        session, group = self.authority.session, self.authority.group
+        if self.members_leave or phase is not Phase.FENCING:
+            return fenced_levels(session, group, self.topics)
+        listed = session.children(paths.owners(group))
+        return [[f"{paths.owners(group)}/{name}" for name in sorted(listed.names if listed else ())]]
+
+    def _unfenced(self, phase: Phase | None) -> dict[str, AccessList | None]:
         """The nodes of the uppermost level that has some, with their lists: ``()`` for one that is missing."""
         identity = self.authority.identity()
         session = self.authority.session
-        for level in fenced_levels(session, self.authority.group, self.topics):
+        for level in self._levels(phase):
             lists = read_lists(session, level)
             wanted = {
                 path: lists.get(path, ())
                 for path in level
-                if path not in lists or not is_fence_of(lists[path] or (), identity, self._worlds(path))
+                if not is_fence_of(lists.get(path) or (), identity, self._worlds(path, lists.get(path) or ()))
             }
             if wanted:
                 return wanted
@@ -162,15 +172,17 @@ class AclFence:
         if late:
             keep_late_lists(self.authority, late)
 
-    def _set(self, unfenced: Mapping[str, AccessList | None]) -> None:
+    def _set(self, unfenced: Mapping[str, AccessList | None]) -> bool:
+        """Whether every one of them is certainly set."""
         requests: list[Request] = []
         for path, acl in unfenced.items():
-            wanted = (OURS, self._worlds(path)[0])
+            wanted = (OURS, self._worlds(path, acl or ())[0])
             if acl == ():
                 requests += [*map(Create, paths.parents(path)[:2]), Create(path, acl=wanted)]
             else:
                 requests.append(SetAcl(path, wanted))
-        _ask_bound(self.authority, requests, NodeExists, NoNode)
+        answers = _ask_bound(self.authority, requests, NodeExists, NoNode)
+        return not any(isinstance(answer, StoreError) for answer in answers)
 
 
 @dataclass(frozen=True, slots=True)
