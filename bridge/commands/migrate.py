@@ -7,8 +7,14 @@ import click
 from zkconsumer.cli.lazy import LazyGroup
 
 LATER = {
+    "abort": "bridge.commands.migrate_status:abort",
+    "apply": "bridge.commands.migrate_apply:apply",
+    "complete": "bridge.commands.migrate_complete:complete",
     "inspect": "bridge.commands.migrate_inspect:inspect",
     "plan": "bridge.commands.migrate_plan:plan",
+    "rollback": "bridge.commands.migrate_rollback:rollback",
+    "status": "bridge.commands.migrate_status:status",
+    "verify": "bridge.commands.migrate_status:verify",
 }
 """Loaded when they are called."""
 

@@ -12,6 +12,9 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     the modern group kept empty      seat.py, seat_*.py  the steps that read back and compare            verify.py
     what stored numbers mean         conventions.py      where each partition starts                     targets.py
     what stops the whole group       preflight.py        how the group differs from its plan             drift.py
+    what the steps of a run share    moving.py           drift: refused, or accepted and kept             accepting.py
+    who carries steps out            performers.py       programs around the cut-over                     hooks.py
+    the old znodes in a file         archive.py          where a migration stands                         status.py
     a plan as a file                 plan_file.py        its lines, strictly read                        plan_json.py
 
 The order rule, for every step: *before authority moves from A to B, B equals A for every partition, and all claims are

@@ -2,6 +2,7 @@
 
     /zkconsumer/groups/G              Control: id, epoch, phase, authority, strategy (``zkconsumer.zk.znodes``)
     /zkconsumer/groups/G/plan-0000    the plan, gzip, in pieces of at most ``CHILD_BYTES_MAX``
+    /zkconsumer/groups/G/accepted-0000   the same, as it was accepted with its drift; it counts once it is whole
     /zkconsumer/groups/G/journal      who ran what when, gzip: what was *intended*, never believed over the world
     /zkconsumer/groups/G/acls-0000    access lists of nodes that the plan did not see so, each piece for itself
     /zkconsumer/groups/G/run          ephemeral: whose run it is; nobody else's begins meanwhile
@@ -33,6 +34,9 @@ _NEW_EPOCH = frozenset(
 
 PLAN_PIECES = "plan-"
 ACL_PIECES = "acls-"
+ACCEPTED_PIECES = "accepted-"
+PIECES = (PLAN_PIECES, ACL_PIECES, ACCEPTED_PIECES)
+"""What the names of pieces begin with, of whatever."""
 
 
 def plan_piece(number: int) -> str:
@@ -43,6 +47,11 @@ def plan_piece(number: int) -> str:
 def acl_piece(number: int) -> str:
     """The name of one piece of the access lists that were found later than the plan."""
     return f"{ACL_PIECES}{number:04d}"
+
+
+def accepted_piece(number: int) -> str:
+    """The name of one piece of the plan that was accepted with its drift."""
+    return f"{ACCEPTED_PIECES}{number:04d}"
 
 
 def first_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:

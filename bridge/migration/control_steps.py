@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from bridge.migration.authority import TRIES_MAX, Authority, format_run
 from bridge.migration.control import (
     ABORT,
-    ACL_PIECES,
     JOURNAL,
-    PLAN_PIECES,
+    PIECES,
     RUN,
     first_control,
     next_control,
@@ -128,7 +127,7 @@ class BeginControl:
         group = self.authority.group
         listed = self.authority.session.children(paths.control(group))
         names = sorted(listed.names) if listed else []
-        ours = [name for name in names if name.startswith((PLAN_PIECES, ACL_PIECES)) or name in (JOURNAL, ABORT)]
+        ours = [name for name in names if name.startswith(PIECES) or name in (JOURNAL, ABORT)]
         return [DeleteOp(paths.control_child(group, name)) for name in ours]
 
 

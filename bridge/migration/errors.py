@@ -20,6 +20,10 @@ class PlanIsStale(PreconditionFailed):
     """The group is not what the plan was made from; look at the differences, and plan again or accept them."""
 
 
+class HookVetoed(PreconditionFailed):
+    """A program of --hooks-dir spoke against the cut-over, so the group was not switched; fences and seat stand."""
+
+
 class VerificationFailed(PeerError):
     """What was written is not what is there: somebody else writes to this group; find out who, then apply again."""
 
@@ -36,3 +40,7 @@ class GaveUpWaiting(WorldError):
     """Whoever was waited for did not come or go in time, and nothing was changed; see to it and apply again."""
 
     exit_code = EXIT_WAITED
+
+
+class HookFailed(PartlyDone):
+    """A program of --hooks-dir failed behind the cut-over; the group is switched, and apply runs the program again."""

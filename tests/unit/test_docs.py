@@ -21,7 +21,7 @@ from bridge.client import errors as group_errors
 from bridge.client.config import SETTINGS as MODERN
 from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
 from bridge.migration.authority import format_run
-from bridge.migration.control import ABORT, JOURNAL, MEMBERS, RUN, acl_piece, plan_piece
+from bridge.migration.control import ABORT, JOURNAL, MEMBERS, RUN, accepted_piece, acl_piece, plan_piece
 from bridge.migration.fences.mark import Mark, format_mark
 from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.claims.runs import format_runs
@@ -55,9 +55,6 @@ OPTIONS = ROOT / "tests" / "data" / "original-options.txt"
 DEFECTS = 60
 
 VERDICTS = ("kept", "fixed", "ported", "dropped")
-
-NOT_YET = frozenset({"zkconsumer migrate status"})
-"""A command of a later release that the sentence of ``MigrationError`` names."""
 
 SHELLS = ("sh", "bash", "shell", "console", "")
 RUNS = "<!-- runs -->"
@@ -191,8 +188,6 @@ def parse(command: str) -> None:
 @every_page
 def test_every_command_that_a_page_shows_is_known(page: Path) -> None:
     for command in commands(page):
-        if command in NOT_YET:
-            continue
         try:
             parse(command)
         except click.UsageError as error:
@@ -414,7 +409,7 @@ def test_the_counters_are_those_of_the_code() -> None:
     assert sorted(shown) == sorted(counted_names(sources_that_log()))
 
 
-CONTROL_CHILDREN = (plan_piece(0), acl_piece(0), JOURNAL, RUN, ABORT, MEMBERS)
+CONTROL_CHILDREN = (plan_piece(0), accepted_piece(0), acl_piece(0), JOURNAL, RUN, ABORT, MEMBERS)
 
 
 def test_the_znodes_are_those_of_the_code() -> None:

@@ -1,0 +1,128 @@
+"""``zkconsumer migrate apply``: a plan is carried out, or said what it would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from bridge.commands.migrate_running import (
+    auth_option,
+    command_words,
+    execute,
+    execute_option,
+    explain,
+    open_session,
+    timeout_option,
+)
+from bridge.migration.copy import CopyOptions, copy_steps
+from bridge.migration.mover import COPYING
+from bridge.migration.moving import accepted_plan, open_moving, whoami
+from bridge.migration.phases import Phase
+from bridge.migration.pieces import read_plan as read_kept_text
+from bridge.migration.plan_file import plan_bytes, plan_of, read_plan
+from zkconsumer.cli.common import bootstrap_option, cluster_options, output_option
+from zkconsumer.errors import PreconditionFailed, UsageError
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.plan import Plan
+
+SCHEMA = "zkconsumer/migrate-apply/1"
+
+HOLDS = [phase.value for phase in COPYING]
+
+
+@click.command(short_help="Carry a plan out; again to go on after a crash.")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[PLAN]")
+@click.option("--resume", metavar="GROUP", help="Go on with the plan that is kept beside the control znode of GROUP.")
+@execute_option
+@click.option("--hold-at", type=click.Choice(HOLDS), help="End behind this phase; the same command without it goes on.")
+@click.option("--accept-drift", is_flag=True,
+              help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.")
+@timeout_option
+@click.option("--hooks-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Programs zkconsumer-on-before-cut-over* (may veto) and zkconsumer-on-after-cut-over*.")
+@click.option("--no-acl-fence", is_flag=True, help="As the plan was made with; an apply of another plan is refused.")
+@auth_option
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def apply(
+    context: click.Context,
+    file: Path | None,
+    resume: str | None,
+    do_it: bool,
+    hold_at: str | None,
+    accept_drift: bool,
+    timeout_s: float,
+    hooks_dir: Path | None,
+    no_acl_fence: bool,
+    zookeeper_auth: str | None,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Move a group as its plan says: wait until the old members have stopped, fence both sides, copy the offsets, read
+    them back and compare, and hand the authority to Kafka in one write.
+
+    Without --execute it says what each step would do. After a crash the same command, on any machine, goes on where the
+    group stands. Exit codes: 0 done or nothing to do, 3 would change something, 4 something stops it and nothing was
+    changed, 5 what was written is not what is there, 6 part of it is done and the same command goes on, 7 waited too
+    long before anything was changed.
+    """
+    if (file is None) == (resume is None):
+        raise UsageError("name the plan's file, or --resume GROUP")
+    given = None if file is None else read_plan(file)
+    if resume is not None:
+        paths.check_group(resume)
+    session = open_session(
+        context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth,
+        acl_fence=not no_acl_fence if given is None else given.decisions.acl_fence,
+    )  # fmt: skip
+    first = given if given is not None else plan_of(read_kept_text(session, str(resume)))
+    _check(first, no_acl_fence=no_acl_fence)
+    moving = open_moving(session, first, whoami())
+    if moving.phase is not None:
+        moving.plan = accepted_plan(session, first.group) or first
+    options = CopyOptions(plan_bytes(first), accept_drift, hooks_dir, None if hold_at is None else Phase(hold_at))
+    is_kept = file is None or moving.phase is not None
+    words = ["apply", *(["--resume", first.group] if is_kept else [str(file)]), "--execute"]
+    words += [f"--hold-at={hold_at}"] if hold_at else []
+    words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []
+    words += ["--accept-drift"] if accept_drift else []
+    again = command_words(context, *words)
+    steps = copy_steps(moving, options)
+    if not do_it:
+        explain(context, moving, steps, again, SCHEMA, output)
+        return
+
+    def next_steps(phase: Phase | None) -> list[str]:
+        if phase is Phase.SWITCHED:
+            return [
+                command_words(context, "complete", first.group),
+                command_words(context, "rollback", first.group, "--execute"),
+            ]
+        return [
+            command_words(context, "apply", "--resume", first.group, "--execute"),
+            command_words(context, "rollback", first.group, "--execute"),
+        ]
+
+    execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+
+
+def _check(plan: Plan, *, no_acl_fence: bool) -> None:
+    again = f"zkconsumer migrate plan {plan.group}"
+    if plan.strategy != "copy":
+        raise PreconditionFailed(f"this plan is for strategy {plan.strategy}, and apply carries out copy: {again}")
+    if not plan.can_be_applied:
+        reasons = [*plan.refusals, *(f"{row.tp}: {row.refusal}" for row in plan.partitions if row.refusal)]
+        more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
+        raise PreconditionFailed(f"this plan cannot be applied: {reasons[0]}{more}")
+    if no_acl_fence and plan.decisions.acl_fence:
+        raise PreconditionFailed(
+            f"this plan was made with the fence of access lists; make one without: {again} --no-acl-fence"
+        )

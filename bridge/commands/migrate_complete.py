@@ -1,0 +1,84 @@
+"""``zkconsumer migrate complete``: the end of a migration, and the archive that it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from bridge.commands.migrate_running import (
+    auth_option,
+    command_words,
+    confirm_group,
+    execute,
+    execute_option,
+    explain,
+    open_session,
+    timeout_option,
+)
+from bridge.migration.authority import Authority
+from bridge.migration.complete import complete_steps
+from bridge.migration.moving import kept_plan, open_moving, whoami
+from zkconsumer.cli.common import bootstrap_option, cluster_options, output_option
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.phases import Phase
+
+SCHEMA = "zkconsumer/migrate-complete/1"
+
+
+@click.command(short_help="End a migration that was switched.")
+@click.argument("group")
+@execute_option
+@click.option("--keep-fence", is_flag=True, help="Old members stay locked out.")
+@click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
+@click.option("--confirm", metavar="GROUP", help="The group's name once more, where nobody can be asked.")
+@timeout_option
+@auth_option
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def complete(
+    context: click.Context,
+    group: str,
+    do_it: bool,
+    keep_fence: bool,
+    archive: Path | None,
+    confirm: str | None,
+    timeout_s: float,
+    zookeeper_auth: str | None,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Keep every znode of the old group in a file, lift the fences, and say that the migration is over.
+
+    From then on there is no rollback. Without --execute it says what each step would do. Exit codes: 0 done or nothing
+    to do, 3 would change something, 4 it cannot be completed now, 6 part of it is done and the same command goes on.
+    """
+    paths.check_group(group)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    held = Authority(session, group, "").look()
+    if held is None:
+        raise PreconditionFailed(f"group {group} is not on the move: there is no {paths.control(group)}")
+    moving = open_moving(session, kept_plan(session, group), whoami())
+    file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
+    steps = complete_steps(moving, file, keep_fence=keep_fence)
+    words = ["--keep-fence"] if keep_fence else []
+    words += [f"--archive={archive}"] if archive else []
+    again = command_words(context, "complete", group, "--execute", *words)
+    if not do_it:
+        explain(context, moving, steps, again, SCHEMA, output)
+        return
+    confirm_group(group, confirm)
+
+    def next_steps(phase: Phase | None) -> list[str]:
+        return [command_words(context, "status", group)]
+
+    execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)

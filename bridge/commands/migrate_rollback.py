@@ -1,0 +1,108 @@
+"""``zkconsumer migrate rollback``: the way back, before and after the switch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from bridge.commands.migrate_running import (
+    auth_option,
+    command_words,
+    execute,
+    execute_option,
+    explain,
+    open_session,
+    timeout_option,
+)
+from bridge.migration.authority import Authority
+from bridge.migration.decisions import Decisions
+from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS
+from bridge.migration.moving import kept_plan, open_moving, whoami
+from bridge.migration.plan import Plan
+from bridge.migration.plan_file import read_plan
+from bridge.migration.rollback import RollbackOptions, rollback_steps
+from bridge.migration.seen import Seen
+from zkconsumer.cli.common import bootstrap_option, cluster_options, output_option, tell
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.authority import Held
+    from bridge.migration.phases import Phase
+    from zkconsumer.admin.session import AdminSession
+
+SCHEMA = "zkconsumer/migrate-rollback/1"
+
+
+@click.command(short_help="Take a group back to ZooKeeper.")
+@click.argument("group")
+@execute_option
+@click.option("--plan", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="The plan's file, where the plan beside the control znode was damaged.")
+@timeout_option
+@auth_option
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def rollback(
+    context: click.Context,
+    group: str,
+    do_it: bool,
+    file: Path | None,
+    timeout_s: float,
+    zookeeper_auth: str | None,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Undo a migration. Before the switch: lift the fences. After it: wait until the modern group has no members, write
+    what they committed to ZooKeeper, compare, hand the authority back in one write, and lift the fences.
+
+    Without --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4
+    it cannot be undone, 5 what was written is not what is there, 6 part of it is done and the same command goes on, 7
+    waited too long before anything was changed.
+    """
+    paths.check_group(group)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    held = Authority(session, group, "").look()
+    if held is None:
+        raise PreconditionFailed(f"group {group} is not on the move: there is no {paths.control(group)}")
+    plan = _plan(session, held, group, file)
+    moving = open_moving(session, plan or _no_plan(held, group), whoami())
+    patience_ms = min(OFFSETS_PATIENCE_MS, round(timeout_s * 500))
+    steps = rollback_steps(moving, RollbackOptions(tell, patience_ms, plan is not None))
+    again = command_words(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
+    if not do_it:
+        explain(context, moving, steps, again, SCHEMA, output)
+        return
+
+    def next_steps(phase: Phase | None) -> list[str]:
+        return [command_words(context, "plan", group, "-f", f"{group}.plan")]
+
+    execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+
+
+def _plan(session: AdminSession, held: Held, group: str, file: Path | None) -> Plan | None:
+    if file is not None:
+        plan = read_plan(file)
+        if (plan.group, plan.migration_id) != (group, held.control.migration_id):
+            raise PreconditionFailed(
+                f"{file} is the plan of migration {plan.migration_id} of group {plan.group}, and migration "
+                f"{held.control.migration_id} of group {group} is to be undone"
+            )
+        return plan
+    try:
+        return kept_plan(session, group)
+    except PreconditionFailed as error:
+        tell(f"Warning: {error}")
+        return None
+
+
+def _no_plan(held: Held, group: str) -> Plan:
+    """What stands for a plan that was not kept whole: nothing was fenced then."""
+    nothing = Seen(group, 0, (), {})
+    return Plan(held.control.migration_id, group, held.strategy, 0, nothing, Decisions(), None, "", ())

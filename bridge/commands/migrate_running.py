@@ -1,0 +1,205 @@
+"""What the commands share that carry steps out: options, the session, the performer, and what is said in the end."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from bridge.commands.migrate_common import WHERE
+from bridge.migration.journal import Journal
+from bridge.migration.login import open_session as open_logged_in
+from bridge.migration.performers import Explain, Real
+from bridge.migration.status import SEAT
+from bridge.migration.step import Run
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json, printable, tell
+from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.errors import ZkConsumerError
+
+if TYPE_CHECKING:
+    from bridge.migration.moving import Moving
+    from bridge.migration.phases import Phase
+    from bridge.migration.step import Step
+
+TIMEOUT_S = 600.0
+"""How long a run waits for others altogether, unless it is told otherwise."""
+
+WHERE_AS_WHOM = WHERE | {"zookeeper_auth"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def execute_option(command: F) -> F:
+    """``--execute``."""
+    return click.option(
+        "--execute", "do_it", is_flag=True, help="Do it; without this it says what it would do, and changes nothing."
+    )(command)
+
+
+def timeout_option(command: F) -> F:
+    """``--timeout``."""
+    return click.option(
+        "--timeout", "timeout_s", type=click.FloatRange(min=0, max=1_000_000), default=TIMEOUT_S, show_default=True,
+        metavar="S", help="Seconds to wait for others altogether: members that leave, sessions that end.",
+    )(command)  # fmt: skip
+
+
+def auth_option(command: F) -> F:
+    """``--zookeeper-auth``."""
+    return click.option(
+        "--zookeeper-auth", metavar="SCHEME:FILE",
+        help="zookeeper.auth: as whom access lists are changed [a digest made up for this run].",
+    )(command)  # fmt: skip
+
+
+def open_session(
+    context: click.Context,
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap_servers: str | None,
+    *,
+    zookeeper_auth: str | None,
+    acl_fence: bool = True,
+) -> AdminSession:
+    """A connected session that is logged in for the fence, and ends with the command."""
+    if zookeeper is None and config_file is None:
+        raise nowhere_to_go()
+    doors = context.find_object(Doors)
+    if doors is not None and doors.store is not None:  # servers of another world have logins of their own
+        session = AdminSession.open(zookeeper, config_file, doors, bootstrap_servers)
+    else:
+        session = open_logged_in(
+            zookeeper, config_file, doors, bootstrap_servers, zookeeper_auth=zookeeper_auth, acl_fence=acl_fence
+        )
+    context.call_on_close(session.close)
+    return session
+
+
+def command_words(context: click.Context, *words: str) -> str:
+    """A command of ``migrate`` on the same cluster, as whoever was given."""
+    return shlex.join(["zkconsumer", "migrate", *words, *given_words(context, WHERE_AS_WHOM)])
+
+
+def explain(
+    context: click.Context,
+    moving: Moving,
+    steps: Iterator[Step],
+    again: str,
+    schema: str,
+    output: Literal["table", "json"],
+) -> None:
+    """The dry run.  Ends the command: 0 nothing to do, 3 it would change something, or the code of what refuses it."""
+    performer = Explain()
+    _run(moving, performer, TIMEOUT_S, again).carry_out(steps)
+    error = performer.error
+    code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
+    if output == "json":
+        print_json(
+            {
+                "schema": schema,
+                "group": moving.group,
+                "migration_id": moving.authority.migration_id,
+                "executed": False,
+                "exit_code": code,
+                "error": None if error is None else str(error),
+                "steps": [
+                    {"name": one.name, "standing": one.standing, "changes": one.changes, "lines": one.lines}
+                    for one in performer.steps
+                ],
+                "next_steps": [again] if code in (0, EXIT_DIFFERS) else [],
+            }
+        )
+    else:
+        for number, one in enumerate(performer.steps, 1):
+            click.echo(printable(f"{number}. {one.name} ({one.standing})"))
+            for line in "\n".join(one.lines).split("\n") if one.lines else ():
+                click.echo(printable(f"     {line}"))
+    if error is not None:
+        tell("This would stop here: " + str(error).split("\n")[0])
+    elif performer.would_change:
+        tell(f"Nothing was changed. To do it: {again}")
+    else:
+        tell("There is nothing to do.")
+    context.exit(code)
+
+
+def execute(
+    context: click.Context,
+    moving: Moving,
+    steps: Iterator[Step],
+    again: str,
+    timeout_s: float,
+    schema: str,
+    output: Literal["table", "json"],
+    next_steps: Callable[[Phase | None], list[str]],
+) -> None:
+    """Carry the steps out; what ends it early is raised, behind the JSON that says so.  ``again`` goes on with it."""
+    real = Real(tell, moving.seat.beat_if_due, StopSignal().wait, moving.session.clock)
+    error: ZkConsumerError | None = None
+    try:
+        _run(moving, real, timeout_s, again).carry_out(steps)
+    except ZkConsumerError as found:
+        error = found
+    except KeyboardInterrupt:
+        _tell_seat(moving)
+        tell(f"Interrupted. What was done stands; go on with: {again}")
+        raise
+    _tell_seat(moving)
+    phase = _phase_of(moving)
+    following = next_steps(phase) if error is None else [again]
+    if output == "json":
+        print_json(
+            {
+                "schema": schema,
+                "group": moving.group,
+                "migration_id": moving.authority.migration_id,
+                "executed": True,
+                "exit_code": 0 if error is None else error.exit_code,
+                "error": None if error is None else str(error),
+                "phase": None if phase is None else phase.value,
+                "steps": real.done,
+                "next_steps": following,
+            }
+        )
+    if error is not None:
+        raise error
+    tell(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
+    for command in following[:1]:
+        tell(f"Next: {command}")
+
+
+def _run(moving: Moving, performer: Real | Explain, timeout_s: float, again: str) -> Run:
+    has_changed = moving.phase is not None
+    is_aborted = moving.authority.is_aborted
+    return Run(performer, moving.session.clock, round(timeout_s * 1_000), again, is_aborted, has_changed)
+
+
+def _phase_of(moving: Moving) -> Phase | None:
+    with suppress(ZkConsumerError):
+        return moving.phase
+    return None
+
+
+def _tell_seat(moving: Moving) -> None:
+    """A seat that is left standing holds for so long; whoever asks for the status is told."""
+    sitting = moving.seat.sitting
+    if sitting is None:
+        return
+    left_ms = sitting.until_ms - moving.session.clock.now_ms()
+    until_ms = moving.session.clock.wall_ms() + left_ms
+    with suppress(ZkConsumerError):
+        Journal(moving.authority, moving.who).add(SEAT, {"until_ms": str(until_ms)})
+    tell(f"The modern group is kept empty for {max(0, left_ms) // 1_000} s from now on; then others may join.")
+
+
+def confirm_group(group: str, given: str | None) -> None:
+    """The name once more, from whoever sits there or from ``--confirm``."""
+    typed = click.prompt(f"There is no way back. Type the group's name ({group})", err=True) if given is None else given
+    if typed != group:
+        raise click.UsageError(f"{typed!r} is not the group's name, so nothing was changed")

@@ -1,0 +1,233 @@
+"""``zkconsumer migrate status``, ``verify`` and ``abort``: where a migration stands; ``abort`` asks a run to stop."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from bridge.commands.migrate_common import WHERE
+from bridge.commands.migrate_running import command_words
+from bridge.migration.control_steps import request_abort
+from bridge.migration.copies import copies_of
+from bridge.migration.errors import EXIT_VERIFICATION
+from bridge.migration.fences.standing import FencesStand
+from bridge.migration.mover import COPYING
+from bridge.migration.moving import kept_plan, open_moving, whoami
+from bridge.migration.phases import Phase
+from bridge.migration.status import look_at_status
+from bridge.migration.step import Refused
+from bridge.migration.verify import VerifyCopy
+from zkconsumer.admin.words import count_of, some
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.cli.common import (
+    bootstrap_option,
+    cluster_options,
+    open_session,
+    output_option,
+    print_json,
+    printable,
+    tell,
+    when,
+)
+from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.status import Status
+
+STATUS_SCHEMA = "zkconsumer/migrate-status/1"
+VERIFY_SCHEMA = "zkconsumer/migrate-verify/1"
+ABORT_SCHEMA = "zkconsumer/migrate-abort/1"
+INTERVAL_MS = 2_000
+JOURNAL_SHOWN = 5
+
+
+@click.command(short_help="Where a migration stands.")
+@click.argument("group")
+@click.option("--watch", is_flag=True, help="Look again every two seconds, until it is over or Ctrl-C.")
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def status(
+    context: click.Context,
+    group: str,
+    watch: bool,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Show the phase, which store counts, who runs, who is in the way on either side, and what comes next.
+
+    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown.
+    """
+    paths.check_group(group)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    pause = StopSignal()
+    shown: list[tuple[str, str]] = []
+    while True:
+        found = look_at_status(session, group)
+        steps = [_addressed(context, step) for step in found.next_steps]
+        if output == "json":
+            value = _json(found, steps)
+            click.echo(json.dumps(value, indent=None if watch else 2))
+        else:
+            facts = list(_facts(found))
+            if facts != shown:
+                for name, words in facts:
+                    click.echo(printable(f"{name}: {words}"))
+                for step in steps[:1]:
+                    tell(f"Next: {step}")
+                shown = facts
+        sys.stdout.flush()
+        if not watch or found.is_over:
+            return
+        pause.wait(INTERVAL_MS)
+
+
+def _addressed(context: click.Context, step: str) -> str:
+    return " ".join([step, *given_words(context, WHERE)])
+
+
+def _facts(found: Status) -> Iterator[tuple[str, str]]:
+    yield "group", found.group
+    if found.held is None:
+        yield "migration", "none: ZooKeeper has the offsets"
+        return
+    control = found.held.control
+    yield "migration", f"{control.migration_id}, {control.strategy}"
+    yield "phase", f"{control.phase}, epoch {control.epoch}"
+    yield "authority", control.authority
+    run = "nobody" if found.run is None else f"{found.run.who}, since {when(found.run.since_ms)}"
+    yield "runs now", f"{run}{', asked to stop' if found.abort_asked else ''}"
+    yield "old members", some(found.registered) or "none"
+    yield "fences", f"{count_of(found.fences, 'owner node')}, {count_of(found.claims, 'claim')} of members"
+    until = "" if found.seat_until_ms is None else f", until {when(found.seat_until_ms)} as its last run said"
+    yield "seat", f"{found.seat}{until}" if found.seat else "none"
+    yield "modern members", found.modern_problem or found.modern_members or "none"
+    if found.journal_problem:
+        yield "journal", found.journal_problem
+    for entry in found.journal[-JOURNAL_SHOWN:]:
+        yield "journal", f"{when(entry.at_ms)} {entry.who}: {entry.what}"
+
+
+def _json(found: Status, steps: list[str]) -> dict[str, object]:
+    control = None if found.held is None else found.held.control
+    return {
+        "schema": STATUS_SCHEMA,
+        "group": found.group,
+        "at_ms": found.at_ms,
+        "migration_id": None if control is None else control.migration_id,
+        "strategy": None if control is None else control.strategy,
+        "phase": None if control is None else control.phase,
+        "epoch": None if control is None else control.epoch,
+        "authority": "zookeeper" if control is None else control.authority,
+        "run": None if found.run is None else {"who": found.run.who, "since_ms": found.run.since_ms},
+        "abort_asked": found.abort_asked,
+        "registered": list(found.registered),
+        "fences": found.fences,
+        "claims": found.claims,
+        "seat": found.seat,
+        "seat_until_ms": found.seat_until_ms if found.seat else None,
+        "modern_members": found.modern_members or None,
+        "modern_problem": found.modern_problem or None,
+        "journal": [
+            {"at_ms": one.at_ms, "who": one.who, "what": one.what, "facts": dict(one.facts)} for one in found.journal
+        ],
+        "journal_problem": found.journal_problem or None,
+        "next_steps": steps,
+    }
+
+
+@click.command(short_help="Compare both stores of a group on the move.")
+@click.argument("group")
+@output_option
+@bootstrap_option
+@cluster_options
+@click.pass_context
+def verify(
+    context: click.Context,
+    group: str,
+    output: Literal["table", "json"],
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Read the offsets of a group behind its fences from both stores, and compare each value with the plan; look
+    whether the fences stand.
+
+    Changes nothing. Exit codes: 0 everything is as it was written, 4 nothing can be compared in this phase, 5 something
+    differs.
+    """
+    paths.check_group(group)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    moving = open_moving(session, kept_plan(session, group), whoami())
+    phase = moving.phase
+    if phase not in (*COPYING, Phase.SWITCHED):
+        raise PreconditionFailed(
+            f"group {group} is in phase {'none' if phase is None else phase.value}, and the stores are compared from "
+            f"fenced to switched. See: {command_words(context, 'status', group)}"
+        )
+    plan = moving.plan
+    fences = FencesStand(moving.authority, tuple(plan.seen.partitions), "the plan").check()
+    differences = [str(fences.error)] if isinstance(fences, Refused) else []
+    copies = copies_of(plan)
+    if phase is not Phase.SWITCHED:
+        differences += map(str, VerifyCopy(moving.stores, copies, frozenset(plan.seen.partitions)).differences())
+    code = EXIT_VERIFICATION if differences else 0
+    steps = [command_words(context, "rollback" if code else "status", group)]
+    if output == "json":
+        print_json(
+            {
+                "schema": VERIFY_SCHEMA,
+                "group": group,
+                "phase": phase.value,
+                "partitions": len(copies),
+                "compared_offsets": phase is not Phase.SWITCHED,
+                "differences": differences,
+                "exit_code": code,
+                "next_steps": steps,
+            }
+        )
+    else:
+        for line in differences:
+            click.echo(printable(line))
+        what = "the fences" if phase is Phase.SWITCHED else f"{count_of(len(copies), 'partition')} and the fences"
+        tell(f"Compared {what}: {count_of(len(differences), 'difference')}.")
+        if phase is Phase.SWITCHED:
+            tell("The modern group commits since the switch, so its offsets are not compared any more.")
+    context.exit(code)
+
+
+@click.command(short_help="Ask a run to stop at its next step.")
+@click.argument("group")
+@output_option
+@cluster_options
+@click.pass_context
+def abort(
+    context: click.Context,
+    group: str,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Ask whoever runs apply, rollback or complete on a group to stop before the next step. Undoes nothing.
+
+    Exit codes: 0 it was asked, 4 nobody runs.
+    """
+    paths.check_group(group)
+    session = open_session(context, zookeeper, config_file)
+    words = request_abort(session, group, whoami())
+    steps = [command_words(context, "status", group)]
+    if output == "json":
+        print_json({"schema": ABORT_SCHEMA, "group": group, "asked": words, "next_steps": steps})
+    else:
+        tell(f"{words[0].upper()}{words[1:]}.")
+        tell(f"Next: {steps[0]}")

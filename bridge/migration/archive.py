@@ -1,0 +1,262 @@
+"""What an old group left in ZooKeeper, in a file, before a migration is completed; and the way to put it back.
+
+    line 1     the schema, the group, the migration, when, how many nodes
+    others     one znode each, parents first: path, data (base64), access list, the session of an ephemeral one
+    last       SHA-256 of everything above
+
+Written whole or not at all, for the user alone (0600): access lists hold hashes of passwords.  ``put_back`` makes the
+persistent nodes that are missing and changes none that is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.step import Done, Standing, Todo
+from bridge.migration.strict_json import Members, Wrong, as_list, as_number, as_text
+from zkconsumer.admin.session import expect, words_of
+from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Acl, Create, GetAcl, NodeExists, NoNode, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zkconsumer.admin.session import AdminSession
+
+SCHEMA = "zkconsumer.migration.archive/1"
+FILE_BYTES_MAX = 1024 * 1024 * 1024
+NODES_MAX = 2_000_000
+
+
+class BadArchive(PreconditionFailed):
+    """A file is no archive of a group's znodes, or is not as it was written; take it as ``complete`` wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedNode:
+    """One znode.  ``session`` is 0 for a persistent one."""
+
+    path: str
+    data: bytes
+    acl: tuple[Acl, ...]
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A group's znodes, parents first."""
+
+    group: str
+    migration_id: str
+    at_ms: int
+    nodes: tuple[ArchivedNode, ...]
+
+
+def read_nodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
+    """Everything below ``/consumers/G``, and that node.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    level = [paths.group_root(group)]
+    found: list[ArchivedNode] = []
+    while level:
+        nodes = session.get_many(level)
+        there = [path for path in level if path in nodes]
+        for path, answer in zip(there, session.ask([GetAcl(path) for path in there]), strict=True):
+            if not isinstance(answer, NoNode):
+                stat = nodes[path].stat
+                found.append(ArchivedNode(path, nodes[path].data, expect(answer, tuple, path), stat.ephemeral_owner))
+        if len(found) > NODES_MAX:
+            raise WorldError(f"{paths.group_root(group)} has more than {NODES_MAX} nodes: this is no consumer group")
+        below = session.children_of_many(path for path in there if nodes[path].stat.num_children)
+        level = [f"{path}/{name}" for path, children in below.items() for name in sorted(children.names)]
+    return tuple(found)
+
+
+# --- the file ---------------------------------------------------------------------------------------------------
+
+
+def archive_lines(archive: Archive) -> Iterator[str]:
+    """The lines of the file, each with its end; ASCII."""
+    digest = hashlib.sha256()
+    head: dict[str, object] = {
+        "schema": SCHEMA,
+        "group": archive.group,
+        "migration_id": archive.migration_id,
+        "at_ms": archive.at_ms,
+        "nodes": len(archive.nodes),
+    }
+    rows: Iterator[dict[str, object]] = (
+        {
+            "path": node.path,
+            "data": base64.b64encode(node.data).decode(),
+            "acl": [[one.perms, one.scheme, one.id] for one in node.acl],
+            "session": node.session,
+        }
+        for node in archive.nodes
+    )
+    for value in (head, *rows):
+        line = json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n"
+        digest.update(line.encode())
+        yield line
+    yield json.dumps({"sha256": digest.hexdigest()}) + "\n"
+
+
+def write_archive(path: Path, archive: Archive) -> None:
+    """Write it so that the file is there whole or not at all.
+
+    Raises ``PreconditionFailed`` when something is there already, ``WorldError`` when it cannot be written.
+    """
+    temporary: str | None = None
+    try:
+        number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        with open(number, "w", encoding="ascii", newline="\n") as file:
+            file.writelines(archive_lines(archive))
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # never over a file that is there
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except FileExistsError as error:
+        raise PreconditionFailed(f"{path} exists: name another file for the archive, with --archive") from error
+    except OSError as error:
+        raise WorldError(f"the archive cannot be written to {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def read_archive(path: Path) -> Archive:
+    """The archive in a file.  Raises ``BadArchive``."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadArchive(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return parse_archive(data)
+    except Wrong as error:
+        raise BadArchive(f"{path}: {error}") from error
+
+
+def parse_archive(data: bytes) -> Archive:
+    """The archive in these bytes.  Raises ``Wrong`` for whatever else they are."""
+    if len(data) > FILE_BYTES_MAX:
+        raise Wrong(f"more than {FILE_BYTES_MAX} bytes: this is no archive")
+    body, _, last = data.removesuffix(b"\n").rpartition(b"\n")
+    try:
+        lines, trailer = body.decode("ascii").split("\n"), last.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise Wrong("not ASCII: this is no archive") from error
+    members = Members.of(trailer, "the last line")
+    if members.text("sha256") != hashlib.sha256(body + b"\n").hexdigest():
+        raise Wrong("it is not as it was written: the digest in its last line is another's")
+    head = Members.of(lines[0], "line 1")
+    if head.text("schema") != SCHEMA:
+        raise Wrong("line 1: no archive of this release")
+    group = head.checked("group", paths.check_group)
+    migration_id, at_ms, count = head.text("migration_id", 64), head.number("at_ms"), head.number("nodes")
+    head.end()
+    if count != len(lines) - 1:
+        raise Wrong(f"{count} nodes are announced, and {len(lines) - 1} follow")
+    root = paths.group_root(group)
+    nodes = tuple(_node(Members.of(line, f"line {n}"), root) for n, line in enumerate(lines[1:], start=2))
+    return Archive(group, migration_id, at_ms, nodes)
+
+
+def _node(members: Members, root: str) -> ArchivedNode:
+    path = members.text("path")
+    parts = path.removeprefix(root).split("/")
+    if not (path == root or path.startswith(f"{root}/")) or any(part in ("", ".", "..") for part in parts[1:]):
+        raise members.wrong(f"{path[:200]!r} is no node of the group")
+    try:
+        data = base64.b64decode(members.text("data", 2_000_000), validate=True)
+    except binascii.Error as error:
+        raise members.wrong(f"its data are no base64: {error}") from error
+    acl = []
+    for entry in members.items("acl"):
+        perms, scheme, name = as_list(entry, path, 3)
+        acl.append(Acl(as_number(perms, path, 0, 31), as_text(scheme, path, 1_000), as_text(name, path, 10_000)))
+    session = members.number("session", -(2**63))
+    members.end()
+    return ArchivedNode(path, data, tuple(acl), session)
+
+
+# --- the step, and the way back ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WriteArchive:
+    """The group's znodes are in a file, and were read back from it.
+
+    A file of this migration that is there already counts: a run before this one wrote it, and lifted fences since.
+    """
+
+    session: AdminSession
+    group: str
+    migration_id: str
+    path: Path
+
+    name = "keep the znodes of the group in a file"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"write every znode of {paths.group_root(self.group)} to {self.path}"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        return Done() if self.path.exists() and self._is_ours() else Todo()
+
+    def _is_ours(self) -> bool:
+        try:
+            archive = read_archive(self.path)
+        except BadArchive:
+            return False
+        return (archive.group, archive.migration_id) == (self.group, self.migration_id)
+
+    def do(self) -> None:
+        """See ``Step``."""
+        nodes = read_nodes(self.session, self.group)
+        write_archive(self.path, Archive(self.group, self.migration_id, self.session.clock.wall_ms(), nodes))
+
+
+def put_back(session: AdminSession, archive: Archive) -> list[str]:
+    """Make the persistent nodes that are missing, with their data and lists; the paths that were made.
+
+    Ephemeral nodes belong to sessions that have ended, and the fences of the migration to nobody any more; neither
+    comes back.  Raises ``PartlyDone`` for a node that cannot be made; the same again goes on behind it.
+    """
+    wanted = [node for node in archive.nodes if not node.session and not _is_fence(node)]
+    made: list[str] = []
+    top = paths.parents(paths.group_root(archive.group))
+    session.ask([Create(path) for path in top])
+    for node in wanted:
+        [answer] = session.ask([Create(node.path, node.data, acl=node.acl)])
+        if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
+            raise PartlyDone(
+                f"{node.path} cannot be made ({words_of(answer)}), {len(made)} nodes were: see to it, then do the same "
+                "again"
+            )
+        if not isinstance(answer, StoreError):
+            made.append(node.path)
+    return made
+
+
+def _is_fence(node: ArchivedNode) -> bool:
+    parent = node.path.rpartition("/")[0]
+    return parse_mark(node.data) is not None or (node.path.endswith("/fenced") and "/owners/" in parent)
+

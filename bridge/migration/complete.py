@@ -1,0 +1,47 @@
+"""``complete``: the end of a migration that was switched.  What the old group was is kept in a file first.
+
+    the archive is written and read back · owner fences away · access lists back · completed
+
+With ``--keep-fence`` the fences stay, and old members stay locked out.  The offset znodes stay either way, as they were
+at the cut-over; ``zkconsumer groups delete`` takes them away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bridge.migration.archive import WriteArchive
+from bridge.migration.control_steps import ControlTo, HoldRun
+from bridge.migration.fences.acls import RestoreLists
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.phases import Phase
+from bridge.migration.seat_steps import LeaveSeat
+from zkconsumer.errors import PreconditionFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.migration.moving import Moving
+    from bridge.migration.step import Step
+
+
+def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterator[Step]:
+    """The steps from where the migration stands.  Each is carried out before the next is asked for."""
+    authority, phase = moving.authority, moving.phase
+    if phase is Phase.COMPLETED:
+        return
+    if phase is not Phase.SWITCHED:
+        where = "has not begun" if phase is None else f"is in phase {phase.value}"
+        raise PreconditionFailed(
+            f"migration {authority.migration_id} of group {moving.group} {where}, and only one that is switched can be "
+            f"completed. See: zkconsumer migrate status {moving.group}"
+        )
+    yield HoldRun(authority, moving.who)
+    yield LeaveSeat(moving.seat)
+    yield WriteArchive(moving.session, moving.group, authority.migration_id, archive)
+    if not keep_fence:
+        yield LiftOwnerFences(authority, moving.nodes_before)
+        if moving.plan.decisions.acl_fence:
+            yield RestoreLists(authority, moving.topics, moving.plan.seen.acls)
+    yield ControlTo(authority, Phase.COMPLETED)

@@ -1,0 +1,153 @@
+"""Programs of the operator that a migration runs around the cut-over.
+
+    DIR/zkconsumer-on-before-cut-over*    everything is copied and verified, nothing has moved: one that ends with
+                                          another code than 0, or too late, vetoes (exit code 4)
+    DIR/zkconsumer-on-after-cut-over*     Kafka has the authority, the seat is left: start the new members here
+
+In the order of their names, without arguments, with what is going on in ``ZKCONSUMER_…`` variables of the environment.
+What they print goes to standard error.  A run that goes on after a crash runs them again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import HookFailed, HookVetoed
+from bridge.migration.phases import Phase
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.errors import PreconditionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from bridge.migration.moving import Moving
+
+BEFORE = "zkconsumer-on-before-cut-over"
+AFTER = "zkconsumer-on-after-cut-over"
+
+TIMEOUT_S = 60.0
+"""Of each program."""
+
+LOOK_EVERY_S = 0.25
+PATIENCE_S = 5.0
+"""For a program that was told to end."""
+
+
+def hooks_of(folder: Path | None, event: str) -> list[Path]:
+    """The programs for an event, by name.  Raises ``PreconditionFailed`` for one that cannot be run."""
+    if folder is None:
+        return []
+    try:
+        found = sorted(path for path in folder.iterdir() if path.name.startswith(event) and path.is_file())
+    except OSError as error:
+        raise PreconditionFailed(f"--hooks-dir {folder} cannot be read: {error.strerror}") from error
+    for path in found:
+        if not os.access(path, os.X_OK):
+            raise PreconditionFailed(f"{path} cannot be run: make it executable, or take it away")
+    return found
+
+
+@dataclass(slots=True)
+class RunHooks:
+    """Every program for one event.  ``folder`` None: there are none.
+
+    Before the cut-over they may veto; after it one that fails leaves the rest to the next run (exit code 6).
+    """
+
+    moving: Moving
+    folder: Path | None
+    event: str
+    timeout_s: float = TIMEOUT_S
+    _is_done: bool = False
+
+    changes = False
+
+    @property
+    def name(self) -> str:
+        """See ``Step``."""
+        return f"hook {self.event}"
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"run {path}" for path in hooks_of(self.folder, self.event)]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        try:
+            return Done() if self._is_done or not hooks_of(self.folder, self.event) else Todo()
+        except PreconditionFailed as error:
+            return Refused(error)
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``HookVetoed`` or ``HookFailed``."""
+        moving = self.moving
+        held = moving.authority.require(*Phase)
+        environment = {
+            "ZKCONSUMER_GROUP": moving.group,
+            "ZKCONSUMER_MIGRATION": moving.authority.migration_id,
+            "ZKCONSUMER_STRATEGY": held.strategy,
+            "ZKCONSUMER_PHASE": held.phase.value,
+            "ZKCONSUMER_EPOCH": str(held.control.epoch),
+            "ZKCONSUMER_AUTHORITY": held.control.authority,
+            "ZKCONSUMER_PARTITIONS": str(len(moving.plan.targets)),
+        }
+        for path in hooks_of(self.folder, self.event):
+            problem = run_program(path, environment, self.timeout_s, moving.seat.beat_if_due)
+            if problem:
+                raise self._failed(path, problem)
+        self._is_done = True
+
+    def _failed(self, path: Path, problem: str) -> HookVetoed | HookFailed:
+        group = self.moving.group
+        if self.event == BEFORE:
+            return HookVetoed(
+                f"{path} {problem}: group {group} was not switched. See to what it says, then go on with: zkconsumer "
+                f"migrate apply --resume {group} --execute. Or go back: zkconsumer migrate rollback {group} --execute"
+            )
+        return HookFailed(
+            f"{path} {problem}. Group {group} is switched to Kafka all the same; to run the programs again: zkconsumer "
+            f"migrate apply --resume {group} --execute"
+        )
+
+
+def run_program(path: Path, environment: Mapping[str, str], timeout_s: float, beat: Callable[[], None]) -> str:
+    """Run it to its end; empty when all is well, else what is wrong.  ``beat`` is called while it runs.
+
+    It is a process group of its own, which is ended as a whole when it takes too long or we are interrupted.
+    """
+    try:
+        process = subprocess.Popen(
+            [path.absolute()], env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(),
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return f"cannot be run: {error.strerror}"
+    try:
+        for _ in range(math.ceil(timeout_s / LOOK_EVERY_S)):
+            try:
+                code = process.wait(LOOK_EVERY_S)
+            except subprocess.TimeoutExpired:
+                beat()
+                continue
+            return "" if code == 0 else f"ended with {code}"
+        return f"did not end within {timeout_s:g} s"
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE_S)

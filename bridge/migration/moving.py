@@ -1,0 +1,150 @@
+"""One migration in the hands of one run: what its steps share.
+
+    open_moving    session, plan -> Moving
+    kept_plan      the plan that counts: as it was accepted with its drift, else as the first run kept it
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import Authority
+from bridge.migration.control import ACCEPTED_PIECES
+from bridge.migration.journal import Journal
+from bridge.migration.mover import Stores
+from bridge.migration.phases import Phase, has_reached
+from bridge.migration.pieces import Damaged, read_pieces, read_plan, unpack
+from bridge.migration.plan_file import plan_of
+from bridge.migration.seat import PATIENCE, Seat
+from bridge.migration.step import Done, Standing, Todo
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.migration.plan import Plan
+    from zkconsumer.admin.coordinator_line import Patience
+    from zkconsumer.admin.session import AdminSession
+
+
+@dataclass(slots=True)
+class Moving:
+    """What the steps of one run share.  ``plan`` is the one that counts; a step that accepts drift replaces it."""
+
+    authority: Authority
+    plan: Plan
+    seat: Seat
+    stores: Stores
+    who: str
+
+    @property
+    def session(self) -> AdminSession:
+        """With both stores."""
+        return self.authority.session
+
+    @property
+    def group(self) -> str:
+        """Whose offsets move."""
+        return self.authority.group
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that the plan saw."""
+        return tuple(self.plan.seen.topics)
+
+    @property
+    def phase(self) -> Phase | None:
+        """Where this migration stands; None while it has not begun."""
+        held = self.authority.look()
+        if held is None or held.control.migration_id != self.authority.migration_id:
+            return None
+        return held.phase
+
+    def has_reached(self, wanted: Phase) -> bool:
+        """Whether ``copy`` has that phase behind it, or is there."""
+        phase = self.phase
+        return phase is not None and has_reached("copy", phase, wanted)
+
+    @property
+    def nodes_before(self) -> frozenset[str]:
+        """The parents of claims that stay when the fences go: those that the plan saw, or may have seen."""
+        if self.plan.decisions.acl_fence:
+            return frozenset(self.plan.seen.acls)
+        # Without access lists a plan does not say which there were: they stay, as original members leave them.
+        return frozenset(
+            {paths.owners(self.group), *(paths.owners_of_topic(self.group, topic) for topic in self.topics)}
+        )
+
+
+def open_moving(
+    session: AdminSession,
+    plan: Plan,
+    who: str,
+    *,
+    pause: Callable[[int], object] | None = None,
+    patience: Patience = PATIENCE,
+) -> Moving:
+    """Nothing is asked yet.  ``pause`` and ``patience``: how the brokers are waited for."""
+    authority = Authority(session, plan.group, plan.migration_id)
+    seat = Seat(session, plan.group, plan.migration_id, plan.seen.topics, pause=pause, patience=patience)
+    stores = Stores(authority, seat, pause=pause, patience=patience)
+    return Moving(authority, plan, seat, stores, who)
+
+
+def accepted_plan(session: AdminSession, group: str) -> Plan | None:
+    """The plan that was accepted with its drift; None: none was, or the run that did was cut off."""
+    pieces = read_pieces(session, group, ACCEPTED_PIECES)
+    if not pieces:
+        return None
+    try:
+        return plan_of(unpack(list(pieces.values())))
+    except Damaged:
+        return None
+
+
+def kept_plan(session: AdminSession, group: str) -> Plan:
+    """The plan that counts.  Raises ``PreconditionFailed`` (``BadPlanFile`` too) when none is kept that is whole."""
+    return accepted_plan(session, group) or plan_of(read_plan(session, group))
+
+
+def whoami() -> str:
+    """User, host and process, for others to read."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no name for this user id
+        user = f"user {os.getuid()}"
+    return f"{user}@{socket.gethostname()}, process {os.getpid()}"
+
+
+@dataclass(slots=True)
+class WriteDown:
+    """An entry of the journal: what is about to be done, before it is."""
+
+    moving: Moving
+    what: str
+    facts: dict[str, str]
+    _is_done: bool = False
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        """See ``Step``."""
+        return f"journal: {self.what}"
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"write into the journal: {self.what}"]
+
+    def check(self) -> Standing:
+        """See ``Step``: one entry a run."""
+        return Done() if self._is_done else Todo()
+
+    def do(self) -> None:
+        """See ``Step``."""
+        Journal(self.moving.authority, self.moving.who).add(self.what, self.facts)
+        self._is_done = True

@@ -1,0 +1,119 @@
+"""Who carries steps out: for real, or in words alone.
+
+    Real      does it, and says so; while a step waits it says for whom and how long still, and the seat keeps beating
+    Explain   says what would be done, what would be waited for, and what stands in the way; changes nothing
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.migration.step import Step, Waiting
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.errors import ZkConsumerError
+
+LOOK_EVERY_MS = 1_000
+"""Between two looks at what is waited for."""
+
+TOLD_EVERY_MS = 10_000
+"""How often the same wait is told."""
+
+
+@dataclass(slots=True)
+class Real:
+    """Does every step.  ``beat`` is called before each step and while one waits; it raises when somebody interfered.
+
+    ``done``: the names of the steps that were carried out, in their order.
+    """
+
+    tell: Callable[[str], None]
+    beat: Callable[[], None]
+    pause: Callable[[int], object]
+    clock: Clock
+    done: list[str] = field(default_factory=list)
+    _told: str = ""
+    _told_at_ms: int = 0
+
+    looks_again = True
+
+    def perform(self, step: Step) -> None:
+        """See ``Performer``."""
+        self.beat()
+        self.tell(f"{step.name} …")
+        step.do()
+        self.done.append(step.name)
+
+    def passed(self, step: Step) -> None:
+        """See ``Performer``."""
+        if self._told:
+            self.tell(f"{step.name}: so it is")
+        self._told = ""
+
+    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+        """See ``Performer``."""
+        now_ms = self.clock.now_ms()
+        if step.name != self._told or now_ms - self._told_at_ms >= TOLD_EVERY_MS:
+            self.tell(f"{step.name}: waiting for {waiting.whom} ({-(-left_ms // 1_000)} s left)")
+            self._told, self._told_at_ms = step.name, now_ms
+        self.pause(min(LOOK_EVERY_MS, left_ms))
+        self.beat()
+        return True
+
+    def refused(self, step: Step, error: ZkConsumerError) -> None:
+        """See ``Performer``."""
+        raise error
+
+
+@dataclass(slots=True)
+class Explained:
+    """One step of a dry run.  ``standing``: ``done``, ``to do``, ``waits``, ``not so now`` or ``refused``."""
+
+    name: str
+    standing: str
+    changes: bool
+    lines: list[str]
+
+
+@dataclass(slots=True)
+class Explain:
+    """Says what each step would do.
+
+    ``error``: what stands in the way of the first step that changes something.  Behind such a step, what a later one
+    finds wrong may be what the former would have put right: it is shown as ``not so now``.
+    """
+
+    steps: list[Explained] = field(default_factory=list)
+    error: ZkConsumerError | None = None
+    would_change: bool = False
+
+    looks_again = False
+
+    def perform(self, step: Step) -> None:
+        """See ``Performer``."""
+        self._note(step, "to do", step.describe())
+        self.would_change = self.would_change or step.changes
+
+    def passed(self, step: Step) -> None:
+        """See ``Performer``."""
+        self._note(step, "done", [])
+
+    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+        """See ``Performer``."""
+        self._note(step, "waits", [f"waits for {waiting.whom}"])
+        self.would_change = self.would_change or step.changes
+        return False
+
+    def refused(self, step: Step, error: ZkConsumerError) -> None:
+        """See ``Performer``."""
+        if self.would_change:
+            self._note(step, "not so now", [str(error)])
+            return
+        self._note(step, "refused", [str(error)])
+        self.error = self.error or error
+
+    def _note(self, step: Step, standing: str, lines: list[str]) -> None:
+        self.steps.append(Explained(step.name, standing, step.changes, lines))

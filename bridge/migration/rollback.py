@@ -1,0 +1,141 @@
+"""The ways back, and which of them is open.
+
+    before switched   undoing · the seat is left · owner fences away · access lists back · nudge · undone
+    after it          nobody is in the modern group · returning · the nodes are this run's · nobody is registered ·
+                      the seat · Kafka -> ZooKeeper · compared · returned (the authority moves) · the seat is left ·
+                      owner fences away · access lists back · nudge · undone
+
+The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
+off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.control_steps import ControlTo, HoldRun
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.acls import AclFence, RestoreLists
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.lists import OURS, READ_ONLY, is_fence, read_lists
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.nudge import Nudge, OffsetsMove
+from bridge.migration.fences.owner_nodes import read_owner_nodes
+from bridge.migration.fences.rights import fenced_levels
+from bridge.migration.fences.standing import NobodyRegistered
+from bridge.migration.mover import ReturnToZooKeeper
+from bridge.migration.moving import WriteDown
+from bridge.migration.phases import Phase
+from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
+from bridge.migration.step import Done, Refused, Standing
+from bridge.migration.verify import VerifyReturn
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.errors import Bug, PreconditionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.migration.authority import Authority
+    from bridge.migration.moving import Moving
+    from bridge.migration.step import Step
+    from zkconsumer.types import TopicPartition
+
+_BEHIND = (Phase.SWITCHED, Phase.RETURNING)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackOptions:
+    """``has_plan`` False: the plan was not kept whole, as when the first run was cut off in writing it.
+
+    ``tell``: is given a sentence about members that must be started anew.  ``patience_ms``: how long it is looked
+    whether the offsets of old members move.
+    """
+
+    tell: Callable[[str], None]
+    patience_ms: int
+    has_plan: bool = True
+
+
+def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
+    """The steps from where the migration stands.  Each is carried out before the next is asked for."""
+    authority, phase = moving.authority, moving.phase
+    if phase is Phase.COMPLETED:
+        raise PreconditionFailed(
+            f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back to the old "
+            "fences. To move the offsets to ZooKeeper, stop the members, and see: zkconsumer offsets export "
+            f"{moving.group}"
+        )
+    if phase is None or phase is Phase.UNDONE:
+        return
+    yield HoldRun(authority, moving.who)
+    if phase in _BEHIND:
+        yield from _returning(moving)
+    elif phase is not Phase.RETURNED:
+        yield ControlTo(authority, Phase.UNDOING)
+    yield LeaveSeat(moving.seat)
+    if options.has_plan:
+        yield LiftOwnerFences(authority, moving.nodes_before)
+        if moving.plan.decisions.acl_fence:
+            yield RestoreLists(authority, moving.topics, moving.plan.seen.acls)
+    else:
+        yield NothingIsFenced(authority)
+    yield Nudge(authority)
+    yield ControlTo(authority, Phase.UNDONE)
+    yield OffsetsMove(authority, lambda: _log_ends(moving), options.tell, options.patience_ms)
+
+
+def _returning(moving: Moving) -> Iterator[Step]:
+    authority, plan, stores = moving.authority, moving.plan, moving.stores
+    convention, acl_fence = plan.convention, plan.decisions.acl_fence
+    if convention is None:
+        raise Bug(f"migration {plan.migration_id} was switched, and nobody knows what its stored numbers mean")
+    yield NoModernMembers(moving.seat)
+    yield ControlTo(authority, Phase.RETURNING)
+    yield WriteDown(moving, "rollback", {"seat": moving.seat.name})
+    if acl_fence:
+        yield AclFence(authority, moving.topics, plan.seen.acls, members_leave=False)
+    yield NobodyRegistered(authority)
+    yield TakeSeat(moving.seat, has_sat=False)
+    yield ReturnToZooKeeper(stores, convention, (OURS, READ_ONLY) if acl_fence else None)
+    yield VerifyReturn(stores, convention)
+    yield ControlTo(authority, Phase.RETURNED)
+
+
+@dataclass(frozen=True, slots=True)
+class NothingIsFenced:
+    """Without a plan nobody knows what there was before a fence; there must be none."""
+
+    authority: Authority
+
+    name = "nothing is fenced"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["look whether there are fences, since the plan was not kept whole"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        session, group = self.authority.session, self.authority.group
+        marks = [tp for tp, node in read_owner_nodes(session, group).items() if parse_mark(node.data) is not None]
+        paths_ = [path for level in fenced_levels(session, group, []) for path in level]
+        lists = [path for path, acl in read_lists(session, paths_).items() if acl is not None and is_fence(acl)]
+        if not marks and not lists:
+            return Done()
+        return Refused(
+            PartlyDone(
+                f"group {group} has fences ({len(marks)} owner nodes, {len(lists)} access lists), and the plan, which "
+                "says what was there before, was damaged: somebody else writes beside the control znode. Put the plan "
+                f"back with its file: zkconsumer migrate rollback {group} --plan FILE --execute"
+            )
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+def _log_ends(moving: Moving) -> Mapping[TopicPartition, int]:
+    found = log_ranges(moving.session.brokers, list(moving.plan.seen.partitions))
+    return {tp: one.latest for tp, one in found.items() if isinstance(one, LogRange)}

@@ -1,0 +1,124 @@
+"""Where a migration stands, for whoever asks: looked at, and nothing changed.
+
+What the journal says is shown as what was intended; what counts is the control znode and what is found in both stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import Authority, Held, RunOf
+from bridge.migration.control import ABORT
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.owner_nodes import read_owner_nodes
+from bridge.migration.journal import Entry, read_journal
+from bridge.migration.phases import ENDED, FORWARD, Phase
+from bridge.migration.seat import Seat
+from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.stores import members_of
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.session import AdminSession
+
+PATIENCE = Patience(at_least_ms=5_000)
+"""How long a coordinator that is away is waited for: who asks wants an answer."""
+
+SEAT = "the seat"
+"""The journal's name for until when the seat holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What was found.
+
+    ``held`` None: no control znode, so nothing moves.  ``seat``: who sits for this migration, None while nobody does or
+    nobody tells; ``modern_problem`` says why not.  ``seat_until_ms``: when the last run that told of it saw its session
+    end, by the wall clock.  ``fences``: owner nodes that are fences of this migration; ``claims``: those of members.
+    """
+
+    group: str
+    at_ms: int
+    held: Held | None
+    run: RunOf | None = None
+    abort_asked: bool = False
+    registered: tuple[str, ...] = ()
+    fences: int = 0
+    claims: int = 0
+    seat: str | None = None
+    seat_until_ms: int | None = None
+    modern_members: str = ""
+    modern_problem: str = ""
+    journal: tuple[Entry, ...] = ()
+    journal_problem: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is under way."""
+        return self.held is None or self.held.phase in ENDED
+
+    @property
+    def next_steps(self) -> list[str]:
+        """The commands that lead on, the likeliest first; without the cluster's address."""
+        back = f"zkconsumer migrate rollback {self.group} --execute"
+        if self.held is None:
+            return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
+        phase = self.held.phase
+        if phase is Phase.COMPLETED:
+            return [f"zkconsumer groups describe {self.group}"]
+        if phase is Phase.UNDONE:
+            return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
+        if self.run is not None:
+            return [f"zkconsumer migrate status {self.group} --watch", f"zkconsumer migrate abort {self.group}"]
+        if phase is Phase.SWITCHED:
+            return [f"zkconsumer migrate complete {self.group}", back]
+        if phase in FORWARD[self.held.strategy]:
+            return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
+        return [back]
+
+
+def look_at_status(session: AdminSession, group: str) -> Status:
+    """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``WorldError``."""
+    at_ms = session.clock.wall_ms()
+    held = Authority(session, group, "").look()
+    if held is None:
+        return Status(group, at_ms, None)
+    migration_id = held.control.migration_id
+    nodes = read_owner_nodes(session, group)
+    marks = [parse_mark(node.data) for node in nodes.values() if not node.stat.ephemeral_owner]
+    entries = read_journal(session, group)
+    told = entries.latest(SEAT)
+    seat, others, problem = _modern(session, group, migration_id)
+    return Status(
+        group=group,
+        at_ms=at_ms,
+        held=held,
+        run=Authority(session, group, migration_id).run(),
+        abort_asked=session.get(paths.control_child(group, ABORT)) is not None,
+        registered=tuple(members_of(session, group)),
+        fences=sum(mark is not None and mark.migration_id == migration_id for mark in marks),
+        claims=sum(bool(node.stat.ephemeral_owner) for node in nodes.values()),
+        seat=seat,
+        seat_until_ms=_until(told),
+        modern_members=others,
+        modern_problem=problem,
+        journal=entries.entries,
+        journal_problem=entries.problem,
+    )
+
+
+def _until(told: Entry | None) -> int | None:
+    text = "" if told is None else told.facts.get("until_ms", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _modern(session: AdminSession, group: str, migration_id: str) -> tuple[str | None, str, str]:
+    """Who sits for the migration, who else is in the modern group, and why that is not known."""
+    try:
+        found = Seat(session, group, migration_id, patience=PATIENCE).look()
+    except ZkConsumerError as error:
+        return None, "", str(error)
+    ours = found.ours[0] if found.ours else None
+    return None if ours is None else f"{ours.member_id} at {ours.host}", found.names if found.others else "", ""

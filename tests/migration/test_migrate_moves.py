@@ -1,0 +1,192 @@
+"""The commands of ``zkconsumer migrate`` that carry a plan out: what is printed, with which exit code."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bridge.migration.plan_file import write_plan
+from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
+from zkconsumer.admin.session import Doors
+from zkconsumer.cli.main import main
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.world import ADDRESS
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import Create
+from zkconsumer.zk.security import Digest
+from zkconsumer.zk.store import call
+
+__all__ = ["lab"]
+
+T0 = TopicPartition("t", 0)
+Migrate = Callable[..., Result]
+
+
+@pytest.fixture
+def migrate(lab: Lab) -> Migrate:
+    """Runs ``zkconsumer migrate <words>``; a word may be a whole command that another one printed."""
+
+    def run(*words: str, typed: str | None = None) -> Result:
+        doors = Doors(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, Digest("operator", "secret")))
+        where = () if "--zookeeper" in words else ("--zookeeper", ADDRESS)
+        done = CliRunner().invoke(main, ["migrate", *words, *where], obj=doors, input=typed)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    return run
+
+
+def planned(lab: Lab, tmp_path: Path) -> tuple[str, Path]:
+    group = lab.new_group()
+    file = tmp_path / f"{group}.plan"
+    write_plan(file, lab.plan(group, DECISIONS))
+    return group, file
+
+
+def next_of(done: Result, which: int = 0) -> list[str]:
+    """The words of a next step, as they would be typed."""
+    words = shlex.split(json.loads(done.stdout)["next_steps"][which])
+    assert words[:2] == ["zkconsumer", "migrate"]
+    return words[2:]
+
+
+def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    dry = migrate("apply", str(file), "-o", "json")
+    told = json.loads(dry.stdout)
+    assert (dry.exit_code, told["exit_code"], told["executed"], told["error"]) == (3, 3, False, None)
+    assert told["schema"] == "zkconsumer/migrate-apply/1"
+    assert next(step["name"] for step in told["steps"] if step["standing"] == "to do") == "control znode: planned"
+    assert lab.control(group) is None
+
+    held = migrate(*next_of(dry), "-o", "json", "--hold-at", "verified")
+    assert (held.exit_code, json.loads(held.stdout)["phase"]) == (0, "verified")
+    assert "The modern group is kept empty for 1" in held.stderr
+
+    shown = json.loads(migrate("status", group, "-o", "json").stdout)
+    assert (shown["phase"], shown["authority"], shown["fences"], shown["run"]) == ("verified", "zookeeper", 3, None)
+    assert shown["seat"] is not None
+    assert shown["seat_until_ms"] > shown["at_ms"]
+    assert [entry["what"] for entry in shown["journal"]] == ["apply", "the seat"]
+
+    compared = migrate("verify", group, "-o", "json")
+    assert (compared.exit_code, json.loads(compared.stdout)["differences"]) == (0, [])
+
+    switched = migrate(*next_of(held), "-o", "json")
+    assert (switched.exit_code, json.loads(switched.stdout)["phase"]) == (0, "switched")
+    assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED
+    assert migrate("apply", str(file), "--execute").exit_code == 0, "there is nothing to do any more"
+    assert lab.commit(group, 0, 33) == 0
+
+    back = migrate("rollback", group)
+    assert back.exit_code == 3
+    assert "write Kafka's offsets to ZooKeeper (to do)" in back.stdout
+    undone = migrate(*next_of(switched, 1), "-o", "json")
+    assert (undone.exit_code, json.loads(undone.stdout)["phase"]) == (0, "undone")
+    assert lab.offsets(group) == EXPECTED | {T0: 33}
+    again = migrate("rollback", group)
+    assert (again.exit_code, again.stdout) == (0, "")
+
+
+def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    dry = migrate("apply", str(file))
+    assert dry.exit_code == 3
+    assert dry.stdout.startswith("1. the right to change the access lists (done)\n")
+    assert f"     write {paths.control(group)}: migration m{group}, phase planned, authority zookeeper\n" in dry.stdout
+    assert "     commit 3 offsets of group" in dry.stdout
+    again = f"zkconsumer migrate apply {file} --execute --zookeeper {ADDRESS}"
+    assert dry.stderr == f"Nothing was changed. To do it: {again}\n"
+    done = migrate("apply", str(file), "--execute")
+    assert done.exit_code == 0
+    assert done.stdout == "", "words are no data"
+    assert "control znode: switched …\n" in done.stderr
+    assert done.stderr.endswith(f"Next: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n")
+    shown = migrate("status", group)
+    assert "phase: switched, epoch 3\nauthority: kafka\nruns now: nobody\nold members: none\n" in shown.stdout
+    none = migrate("status", "nobody")
+    assert none.stdout == "group: nobody\nmigration: none: ZooKeeper has the offsets\n"
+
+
+def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    archive = tmp_path / "archive"
+    early = migrate("complete", group, "--execute")
+    assert early.exit_code == 4
+    assert "is not on the move" in early.stderr
+    assert migrate("apply", str(file), "--execute").exit_code == 0
+    dry = migrate("complete", group, "--archive", str(archive))
+    assert dry.exit_code == 3
+    assert not archive.exists()
+    wrong = migrate("complete", group, "--archive", str(archive), "--execute", typed="another\n")
+    assert wrong.exit_code == 2
+    assert lab.stands(group) == ("switched", "kafka")
+    done = migrate("complete", group, "--archive", str(archive), "--execute", typed=f"{group}\n")
+    assert done.exit_code == 0
+    assert archive.exists()
+    assert lab.stands(group) == ("completed", "kafka")
+    assert migrate("rollback", group, "--execute").exit_code == 4
+    assert migrate("complete", group, "--execute", "--confirm", group).exit_code == 0
+
+
+def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    assert migrate("apply").exit_code == 2
+    assert migrate("apply", str(file), "--resume", group).exit_code == 2
+    assert migrate("apply", "--resume", group, "--execute").exit_code == 4
+    assert migrate("rollback", group, "--execute").exit_code == 4
+    assert migrate("verify", group).exit_code == 4
+    assert migrate("abort", group).exit_code == 4
+    lab.zookeeper.ensure(paths.offset(group, T0), b"11")
+    stale = migrate("apply", str(file), "--execute", "-o", "json")
+    assert (stale.exit_code, json.loads(stale.stdout)["exit_code"]) == (4, 4)
+    assert "ZooKeeper had 10 (version 0) and has 11 (version 1)" in stale.stderr
+    dry = migrate("apply", str(file))
+    assert dry.exit_code == 4
+    assert "This would stop here: group" in dry.stderr
+    assert lab.control(group) is None
+
+
+def test_a_member_that_stays_is_named_and_the_same_command_goes_on(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    member = FakeZkStore(lab.zookeeper)
+    member.start(1_000)
+    call(member, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
+    waited = migrate("apply", str(file), "--execute", "--timeout", "0.2", "-o", "json")
+    told = json.loads(waited.stdout)
+    assert (waited.exit_code, told["exit_code"], told["phase"]) == (6, 6, "fencing")
+    assert "for c1 to leave" in waited.stderr
+    shown = json.loads(migrate("status", group, "-o", "json").stdout)
+    assert shown["registered"] == ["c1"]
+    member.close(1_000)
+    assert migrate(*next_of(waited)).exit_code == 0
+    assert lab.stands(group) == ("switched", "kafka")
+
+
+def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    assert migrate("apply", str(file), "--execute", "--hold-at", "copied").exit_code == 0
+    with lab.process() as session:
+        lab.moving(session, lab.kept(session, group)).seat.leave()
+    assert lab.commit_first(group, 0, 44) == 0
+    differs = migrate("verify", group, "-o", "json")
+    assert differs.exit_code == 5
+    [difference] = json.loads(differs.stdout)["differences"]
+    assert difference.startswith("t/0: Kafka has 44")
+    stopped = migrate("apply", "--resume", group, "--execute")
+    assert stopped.exit_code == 5
+    assert lab.kafka(group)[T0] == (44, "")
+    assert migrate("rollback", group, "--execute").exit_code == 0
+    assert lab.stands(group) == ("undone", "zookeeper")
+
+
+def test_a_dry_run_behind_a_phase_ends_there(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    _, file = planned(lab, tmp_path)
+    done = migrate("apply", str(file), "--hold-at", "fenced", "-o", "json")
+    assert json.loads(done.stdout)["steps"][-1]["name"] == "control znode: fenced"
