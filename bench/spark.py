@@ -52,8 +52,8 @@ PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" /
 TOPICS = {
     "100B-varying": (Shape(100, True), 5_000_000, 500_000),
     "100B": (Shape(100, False), 5_000_000, 250_000),
-    "1KB-varying": (Shape(1024, True), 800_000, 100_000),
-    "1KB": (Shape(1024, False), 800_000, 50_000),
+    "1KB-varying": (Shape(1024, True), 1_600_000, 100_000),
+    "1KB": (Shape(1024, False), 1_600_000, 50_000),
 }
 """The shape, how many rows, and how many for a look.  Lengths that vary are the usual case, and the harder one."""
 SINKS = ("noop", "parquet")
