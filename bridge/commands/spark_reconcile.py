@@ -11,7 +11,7 @@ from bridge.commands.spark import group_option
 from bridge.spark.reconcile import ReconcileReport, carry_out, look_and_plan
 from bridge.spark.reconcile_plan import Row
 from bridge.spark.starts import Convention
-from zkconsumer.admin.offset_lines import STORES, Store
+from zkconsumer.admin.offset_lines import Store
 from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, named
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import (
@@ -25,7 +25,7 @@ from zkconsumer.cli.common import (
     tell,
 )
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import again_words, counted, execute_option, store_option
+from zkconsumer.cli.offsets_common import again_words, counted, execute_option, store_option, stores_of
 from zkconsumer.types import TopicPartition
 
 SCHEMA = "zkconsumer/spark-reconcile/1"
@@ -72,8 +72,8 @@ def reconcile(
     """
     session = open_session(context, zookeeper, config_file)
     report = look_and_plan(
-        session, group, checkpoint, rewind=rewind, stores=STORES[store], convention=convention, source=source,
-        allow_members=allow_members,
+        session, group, checkpoint, rewind=rewind, stores=stores_of(session, store), convention=convention,
+        source=source, allow_members=allow_members,
     )  # fmt: skip
     if output == "table" and report.rows:
         print_table(HEADS, map(_cells, report.rows))
