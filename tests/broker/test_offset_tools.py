@@ -20,6 +20,7 @@ from zkconsumer.admin.session import BrokerSession, Doors
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 
 
@@ -32,6 +33,11 @@ def broker() -> Iterator[EmbeddedBroker]:
             started.append("clicks", partition, [b"x"] * 10)
         commit(started, "g", {0: 1, 1: 2})
         yield started
+
+
+JOIN_TIMEOUT_MS = 30_000
+SOON_MS = 500
+"""How soon kafka-python looks at its topics again: one that joined before it knew them has given itself nothing."""
 
 
 def commit(broker: EmbeddedBroker, group: str, offsets: dict[int, int]) -> None:
@@ -47,10 +53,9 @@ def member(broker: EmbeddedBroker, group: str) -> Iterator[None]:
     """Somebody is in the group."""
     consumer = KafkaConsumer(
         "clicks", bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        auto_offset_reset="earliest", metadata_max_age_ms=SOON_MS,
     )  # fmt: skip
-    while not consumer.assignment():
-        consumer.poll(100)
+    wait_until(lambda: consumer.poll(100) is not None and bool(consumer.assignment()), "it has joined", JOIN_TIMEOUT_MS)
     try:
         yield
     finally:

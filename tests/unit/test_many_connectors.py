@@ -30,10 +30,12 @@ def descriptors() -> int:
 
 def test_a_connector_that_found_no_zookeeper_leaves_nothing_behind() -> None:
     config = ConsumerConfig(group_id="g", zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms=20)
+    gc.collect()  # of earlier tests
     before = descriptors(), threading.active_count()
     for _ in range(20):
         with pytest.raises(ZkTimeoutException):
             ZookeeperConsumerConnector(config)
     gc.collect()
-    assert (descriptors(), threading.active_count()) == before
+    assert descriptors() <= before[0]
+    assert threading.active_count() <= before[1]
     assert live_threads() == []

@@ -38,7 +38,9 @@ def test_modern_consumers_of_the_same_name(clusters: Clusters, names: tuple[str,
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"offsets.storage": "kafka"})
     member.wait_handed(5)
     assert "modern-group-alive" not in doctor(sandbox, group, "--look-for", "0")
-    modern = KafkaConsumer(topic, bootstrap_servers=sandbox.bootstrap, group_id=group, client_id="the-modern-one")
+    modern = KafkaConsumer(
+        topic, bootstrap_servers=sandbox.bootstrap, group_id=group, client_id="the-modern-one", metadata_max_age_ms=500
+    )
     try:
         wait_until(lambda: modern.poll(100) is not None and modern.assignment(), "it has joined", 30_000)
         found = doctor(sandbox, group, "--look-for", "0")["modern-group-alive"]

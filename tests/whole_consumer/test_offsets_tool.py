@@ -271,7 +271,9 @@ def test_on_a_secured_zookeeper_offsets_are_the_logins_and_originals_with_jaas_g
 
 @contextlib.contextmanager
 def modern_member(cluster: Sandbox, group: str, topic: str) -> Iterator[KafkaConsumer]:
-    member = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=group, enable_auto_commit=False)
+    member = KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap, group_id=group, enable_auto_commit=False, metadata_max_age_ms=500
+    )
     try:
         member.subscribe([topic])
         wait_until(lambda: member.poll(100) is not None and bool(member.assignment()), "it has joined", TIMEOUT_MS)
