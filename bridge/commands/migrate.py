@@ -12,6 +12,7 @@ LATER = {
     "complete": "bridge.commands.migrate_complete:complete",
     "inspect": "bridge.commands.migrate_inspect:inspect",
     "plan": "bridge.commands.migrate_plan:plan",
+    "restore": "bridge.commands.migrate_restore:restore",
     "rollback": "bridge.commands.migrate_rollback:rollback",
     "status": "bridge.commands.migrate_status:status",
     "verify": "bridge.commands.migrate_status:verify",

@@ -17,22 +17,27 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.late_lists import lists_before
+from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.step import Done, Standing, Todo
 from bridge.migration.strict_json import Members, Wrong, as_list, as_number, as_text
 from zkconsumer.admin.session import expect, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import Acl, Create, GetAcl, NodeExists, NoNode, StoreError
+from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, GetAcl, NodeExists, NoNode, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bridge.migration.authority import Authority
+    from bridge.migration.fences.lists import AccessList
     from zkconsumer.admin.session import AdminSession
 
 SCHEMA = "zkconsumer.migration.archive/1"
@@ -200,14 +205,14 @@ def _node(members: Members, root: str) -> ArchivedNode:
 
 @dataclass(frozen=True, slots=True)
 class WriteArchive:
-    """The group's znodes are in a file, and were read back from it.
+    """The group's znodes are in a file, with the access lists that they had before the fence.
 
+    ``planned``: those lists as the plan has them.
     A file of this migration that is there already counts: a run before this one wrote it, and lifted fences since.
     """
 
-    session: AdminSession
-    group: str
-    migration_id: str
+    authority: Authority
+    planned: Mapping[str, AccessList]
     path: Path
 
     name = "keep the znodes of the group in a file"
@@ -215,7 +220,7 @@ class WriteArchive:
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"write every znode of {paths.group_root(self.group)} to {self.path}"]
+        return [f"write every znode of {paths.group_root(self.authority.group)} to {self.path}"]
 
     def check(self) -> Standing:
         """See ``Step``."""
@@ -226,12 +231,17 @@ class WriteArchive:
             archive = read_archive(self.path)
         except BadArchive:
             return False
-        return (archive.group, archive.migration_id) == (self.group, self.migration_id)
+        return (archive.group, archive.migration_id) == (self.authority.group, self.authority.migration_id)
 
     def do(self) -> None:
         """See ``Step``."""
-        nodes = read_nodes(self.session, self.group)
-        write_archive(self.path, Archive(self.group, self.migration_id, self.session.clock.wall_ms(), nodes))
+        authority, before = self.authority, lists_before(self.authority, self.planned)
+        nodes = tuple(
+            replace(node, acl=before.get(node.path) or OPEN_ACL) if is_fence(node.acl) else node
+            for node in read_nodes(authority.session, authority.group)
+        )
+        at_ms = authority.session.clock.wall_ms()
+        write_archive(self.path, Archive(authority.group, authority.migration_id, at_ms, nodes))
 
 
 def put_back(session: AdminSession, archive: Archive) -> list[str]:
@@ -240,20 +250,31 @@ def put_back(session: AdminSession, archive: Archive) -> list[str]:
     Ephemeral nodes belong to sessions that have ended, and the fences of the migration to nobody any more; neither
     comes back.  Raises ``PartlyDone`` for a node that cannot be made; the same again goes on behind it.
     """
-    wanted = [node for node in archive.nodes if not node.session and not _is_fence(node)]
+    session.ask([Create(path) for path in paths.parents(paths.group_root(archive.group))])
     made: list[str] = []
-    top = paths.parents(paths.group_root(archive.group))
-    session.ask([Create(path) for path in top])
-    for node in wanted:
-        [answer] = session.ask([Create(node.path, node.data, acl=node.acl)])
-        if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
-            raise PartlyDone(
-                f"{node.path} cannot be made ({words_of(answer)}), {len(made)} nodes were: see to it, then do the same "
-                "again"
-            )
-        if not isinstance(answer, StoreError):
-            made.append(node.path)
+    for _, level in groupby(restorable(archive), key=lambda node: node.path.count("/")):
+        nodes = list(level)
+        answers = session.ask([Create(node.path, node.data, acl=node.acl) for node in nodes])
+        made += [node.path for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, StoreError)]
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
+                raise PartlyDone(
+                    f"{node.path} cannot be made ({words_of(answer)}), {len(made)} nodes were: see to it, then do the "
+                    "same again"
+                )
     return made
+
+
+def restorable(archive: Archive) -> list[ArchivedNode]:
+    """What ``put_back`` makes where it is missing: neither what sessions held nor fences; parents first."""
+    return [node for node in archive.nodes if not node.session and not _is_fence(node)]
+
+
+def missing(session: AdminSession, archive: Archive) -> list[str]:
+    """What ``put_back`` would make now."""
+    wanted = [node.path for node in restorable(archive)]
+    there = session.get_many(wanted)
+    return [path for path in wanted if path not in there]
 
 
 def _is_fence(node: ArchivedNode) -> bool:

@@ -3,7 +3,8 @@
     the archive is written and read back · owner fences away · access lists back · completed
 
 With ``--keep-fence`` the fences stay, and old members stay locked out.  The offset znodes stay either way, as they were
-at the cut-over; ``zkconsumer groups delete`` takes them away.
+at the cut-over; ``zkconsumer groups delete`` takes them away, and ``zkconsumer migrate restore`` brings back what the
+archive has.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterat
         )
     yield HoldRun(authority, moving.who)
     yield LeaveSeat(moving.seat)
-    yield WriteArchive(moving.session, moving.group, authority.migration_id, archive)
+    yield WriteArchive(authority, moving.plan.seen.acls, archive)
     if not keep_fence:
         yield LiftOwnerFences(authority, moving.nodes_before)
         if moving.plan.decisions.acl_fence:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zkconsumer.zk.znodes import ENDED_PHASES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -45,7 +47,7 @@ class Phase(Enum):
     SWITCHED = "switched"
     """Kafka has the authority; modern members may work."""
     COMPLETED = "completed"
-    """What the group left in ZooKeeper is in a file, and away.  There is no way back from here."""
+    """What the group left in ZooKeeper is in a file, and the fences are away, or stay.  There is no way back."""
     UNDOING = "undoing"
     """On the way back before ``SWITCHED``: fences are being lifted."""
     RETURNING = "returning"
@@ -77,7 +79,7 @@ FORWARD: dict[Strategy, tuple[Phase, ...]] = {
     ),
 }
 
-ENDED = frozenset({Phase.COMPLETED, Phase.UNDONE})
+ENDED = frozenset(map(Phase, ENDED_PHASES))
 """Nothing is under way; another migration may begin."""
 
 _BACK: dict[Phase, tuple[Phase, ...]] = {

@@ -42,6 +42,12 @@ def migrate(lab: Lab) -> Migrate:
     return run
 
 
+def delete(lab: Lab, group: str) -> Result:
+    """What is left of an old group, away with it."""
+    doors = Doors(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, Digest("operator", "secret")))
+    return CliRunner().invoke(main, ["groups", "delete", group, "--execute", "--zookeeper", ADDRESS], obj=doors)
+
+
 def planned(lab: Lab, tmp_path: Path) -> tuple[str, Path]:
     group = lab.new_group()
     file = tmp_path / f"{group}.plan"
@@ -190,3 +196,41 @@ def test_a_dry_run_behind_a_phase_ends_there(lab: Lab, migrate: Migrate, tmp_pat
     _, file = planned(lab, tmp_path)
     done = migrate("apply", str(file), "--hold-at", "fenced", "-o", "json")
     assert json.loads(done.stdout)["steps"][-1]["name"] == "control znode: fenced"
+
+
+def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    group, file = planned(lab, tmp_path)
+    archive = tmp_path / "archive"
+    assert migrate("apply", str(file), "--execute").exit_code == 0
+    early = delete(lab, group)
+    assert early.exit_code == 4
+    assert "on the move (switched)" in early.stderr
+    assert migrate("complete", group, "--archive", str(archive), "--execute", "--confirm", group).exit_code == 0
+    offsets = lab.offsets(group)
+    none = migrate("restore", str(archive))
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert delete(lab, group).exit_code == 0
+    assert lab.zookeeper.data(paths.group_root(group)) is None
+    assert lab.stands(group) == ("completed", "kafka"), "members of ours are kept out by it"
+
+    dry = migrate("restore", str(archive), "-o", "json")
+    told = json.loads(dry.stdout)
+    assert (dry.exit_code, told["executed"]) == (3, False)
+    assert paths.offset(group, T0) in told["made"]
+    assert lab.zookeeper.data(paths.group_root(group)) is None
+    done = migrate(*next_of(dry))
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == told["made"]
+    assert lab.offsets(group) == offsets
+
+    lab.zookeeper.remove(paths.offset(group, T0))
+    lab.zookeeper.ensure(paths.ids(group))
+    member = FakeZkStore(lab.zookeeper)
+    member.start(1_000)
+    call(member, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
+    active = migrate("restore", str(archive), "--execute")
+    assert active.exit_code == 4
+    assert "c1 is in the group" in active.stderr
+    assert T0 not in lab.offsets(group)
+    member.close(1_000)
+    assert migrate("restore", str(tmp_path / "nothing")).exit_code == 4

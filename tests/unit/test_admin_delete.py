@@ -20,6 +20,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
 from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import Authority, Control, format_control
 
 
 def dead_group(world: FakeWorld, group: str, *topics: str, ids: bool = True, partitions: int = 2) -> None:
@@ -161,13 +162,33 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
     ]  # fmt: skip
 
 
-def test_a_group_on_the_move_is_refused(world: FakeWorld, tool: RunTool) -> None:
+@pytest.mark.parametrize(
+    ("control", "why"),
+    [
+        (b"{}", "cannot be read"),
+        (format_control(Control("m1", 3, "switched", "kafka", "copy")), "on the move (switched)"),
+        (format_control(Control("m1", 3, "a word of later", "zookeeper", "copy")), "on the move (a word of later)"),
+    ],
+)
+def test_a_group_on_the_move_is_refused(world: FakeWorld, tool: RunTool, control: bytes, why: str) -> None:
     dead_group(world, "g", "t")
-    world.zookeeper.ensure("/zkconsumer/groups/g", b"{}")
+    world.zookeeper.ensure("/zkconsumer/groups/g", control)
     result = tool("groups", "delete", "g", "--execute")
     assert result.exit_code == 4
-    assert "on the move" in result.stderr
+    assert why in result.stderr
     assert nodes(world, "/consumers/g") != []
+
+
+@pytest.mark.parametrize(("phase", "authority"), [("completed", "kafka"), ("undone", "zookeeper")])
+def test_what_a_group_left_that_moved_goes_and_what_says_so_stays(
+    world: FakeWorld, tool: RunTool, phase: str, authority: Authority
+) -> None:
+    dead_group(world, "g", "t")
+    control = format_control(Control("m1", 3, phase, authority, "copy"))
+    world.zookeeper.ensure("/zkconsumer/groups/g", control)
+    assert tool("groups", "delete", "g", "--execute").exit_code == 0
+    assert nodes(world, "/consumers/g") == []
+    assert world.zookeeper.data("/zkconsumer/groups/g") == control
 
 
 def test_some_deleted_and_some_refused_is_partial(world: FakeWorld, tool: RunTool) -> None:

@@ -14,7 +14,8 @@ A single topic goes the second way, with ``ids`` put back.  What remains: a memb
 ended writes its offsets again when it wakes (the original asks nobody), so ``/consumers/G/offsets`` may come back; and
 members with offsets in Kafka have those there still.
 
-A group with a control znode is on the move and is refused: ``zkconsumer migrate`` decides about it.
+A group on the move is refused: ``zkconsumer migrate`` decides about it.  What one that has moved left behind goes like
+any other; its control znode stays, and keeps members of ours from beginning anew in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.session import chunks, expect, words_of
 from zkconsumer.admin.words import registered
 from zkconsumer.errors import PreconditionFailed, WorldError
@@ -129,9 +131,10 @@ def _is_below(path: str, top: str) -> bool:
 def _judged(session: AdminSession, target: Target, members: int) -> Target:
     if members:
         return replace(target, verdict="active", why=registered(members))
-    if session.get(paths.control(target.group)) is not None:
-        why = f"{paths.control(target.group)} says that it is on the move"
-        return replace(target, verdict="moving", why=why)
+    control, version, problem = read_control(session, target.group)
+    if version is not None and (control is None or not control.is_over):
+        how = f"cannot be read ({problem})" if control is None else f"says that it is on the move ({control.phase})"
+        return replace(target, verdict="moving", why=f"{paths.control(target.group)} {how}")
     return target
 
 

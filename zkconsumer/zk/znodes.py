@@ -114,6 +114,9 @@ def parse_offset(data: bytes) -> int:
 
 Authority: TypeAlias = Literal["zookeeper", "kafka"]
 
+ENDED_PHASES = frozenset({"completed", "undone"})
+"""The group moved and stays there, or it did not and everything is as before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Control:
@@ -128,6 +131,11 @@ class Control:
     phase: str
     authority: Authority
     strategy: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the migration has ended.  A phase that is not known here counts as under way."""
+        return self.phase in ENDED_PHASES
 
 
 def format_control(control: Control) -> bytes:

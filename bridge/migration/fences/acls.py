@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import TRIES_MAX, Authority
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
+from bridge.migration.fences.late_lists import keep_late_lists, lists_before
 from bridge.migration.fences.lifting import LIFTING
 from bridge.migration.fences.lists import (
     MAY_LEAVE,
@@ -163,7 +163,7 @@ class AclFence:
 
     def _keep(self, unfenced: Mapping[str, AccessList | None]) -> None:
         """Write down the lists that are neither a fence nor as the plan, or a run before, has them."""
-        known = {**self.planned, **read_late_lists(self.authority)}
+        known = lists_before(self.authority, self.planned)
         late = {
             path: acl
             for path, acl in unfenced.items()
@@ -221,7 +221,7 @@ class RestoreLists:
         return found
 
     def do(self) -> None:
-        originals = {**self.planned, **read_late_lists(self.authority)}
+        originals = lists_before(self.authority, self.planned)
         for _ in range(TRIES_MAX):
             self.authority.require(*LIFTING)
             levels = self._fenced()

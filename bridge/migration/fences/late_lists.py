@@ -43,6 +43,11 @@ def read_late_lists(authority: Authority) -> dict[str, AccessList]:
     return found
 
 
+def lists_before(authority: Authority, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:
+    """Every list that is known of from before the fence; raises as ``read_late_lists`` does."""
+    return {**planned, **read_late_lists(authority)}
+
+
 def keep_late_lists(authority: Authority, lists: Mapping[str, AccessList]) -> None:
     """Write them down, behind what is there already.  Raises ``PartlyDone``, ``WorldError``."""
     taken = read_pieces(authority.session, authority.group, ACL_PIECES)

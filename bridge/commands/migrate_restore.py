@@ -1,0 +1,66 @@
+"""``zkconsumer migrate restore``: what an archive has of a group, back in ZooKeeper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bridge.commands.migrate_running import auth_option, command_words, execute_option, open_session
+from bridge.migration.archive import missing, put_back, read_archive
+from zkconsumer.admin.groups import read_control
+from zkconsumer.admin.stores import members_of, words_of_members
+from zkconsumer.cli.common import EXIT_DIFFERS, cluster_options, output_option, print_json, tell
+from zkconsumer.errors import PreconditionFailed
+
+SCHEMA = "zkconsumer/migrate-restore/1"
+
+
+@click.command(short_help="Put the znodes of an archive back.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@execute_option
+@auth_option
+@output_option
+@cluster_options
+@click.pass_context
+def restore(
+    context: click.Context,
+    file: Path,
+    do_it: bool,
+    zookeeper_auth: str | None,
+    output: Literal["table", "json"],
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Make the znodes of FILE, an archive of `migrate complete`, that are missing in ZooKeeper.
+
+    Data and access lists come back as they were. Nothing that is there is changed; what sessions held and the fences
+    of the migration do not come back, and the authority stays where it is. Exit codes: 0 done or nothing to do, 3
+    would change something, 4 it cannot be done now, 6 part of it is done and the same command goes on.
+    """
+    archive = read_archive(file)
+    session = open_session(context, zookeeper, config_file, None, zookeeper_auth=zookeeper_auth, acl_fence=False)
+    members = members_of(session, archive.group)
+    if members:
+        raise PreconditionFailed(f"{words_of_members(members)}, and would take up what is put back: stop it first")
+    control, version, problem = read_control(session, archive.group)
+    if version is not None and (control is None or not control.is_over):
+        why = problem if control is None else f"phase {control.phase}"
+        raise PreconditionFailed(
+            f"group {archive.group} is on the move ({why}), and its znodes are the migration's. See: "
+            f"{command_words(context, 'status', archive.group)}"
+        )
+    wanted = put_back(session, archive) if do_it else missing(session, archive)
+    again = command_words(context, "restore", str(file), "--execute")
+    if output == "json":
+        steps = [again] if wanted and not do_it else []
+        print_json({"schema": SCHEMA, "group": archive.group, "executed": do_it, "made": wanted, "next_steps": steps})
+    else:
+        for path in wanted:
+            click.echo(path)
+    if do_it or not wanted:
+        tell(f"{len(wanted)} znodes of group {archive.group} were made; {len(archive.nodes)} are in the archive.")
+        return
+    tell(f"{len(wanted)} znodes would be made. Nothing was changed. To do it: {again}")
+    context.exit(EXIT_DIFFERS)
