@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -28,6 +25,7 @@ from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.step import Done, Standing, Todo
 from bridge.migration.strict_json import Members, Wrong, as_list, as_number, as_text
+from bridge.migration.whole_file import write_whole
 from zkconsumer.admin.session import expect, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
@@ -121,27 +119,12 @@ def write_archive(path: Path, archive: Archive) -> None:
 
     Raises ``PreconditionFailed`` when something is there already, ``WorldError`` when it cannot be written.
     """
-    temporary: str | None = None
     try:
-        number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        with open(number, "w", encoding="ascii", newline="\n") as file:
-            file.writelines(archive_lines(archive))
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(temporary, path)  # never over a file that is there
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(path, archive_lines(archive), replace=False)
     except FileExistsError as error:
         raise PreconditionFailed(f"{path} exists: name another file for the archive, with --archive") from error
     except OSError as error:
         raise WorldError(f"the archive cannot be written to {path}: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
 
 
 def read_archive(path: Path) -> Archive:

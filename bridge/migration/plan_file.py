@@ -1,6 +1,6 @@
 """A plan in a file: written whole or not at all, read strictly.
 
-    write_plan   a temporary file beside it -> fsync -> rename -> fsync of the folder
+    write_plan   the file that was there, or the whole new one (``whole_file``)
     read_plan    bytes, at most ``PLAN_BYTES_MAX`` -> lines -> ``plan_json``
 
 The pieces beside the control znode hold the same bytes (``plan_bytes``, ``plan_of``).  The file is the user's alone
@@ -9,16 +9,14 @@ The pieces beside the control znode hold the same bytes (``plan_bytes``, ``plan_
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 import stat
-import tempfile
 from typing import TYPE_CHECKING
 
 from bridge.migration.plan_head import SCHEMA
 from bridge.migration.plan_json import parse_plan, plan_lines
 from bridge.migration.strict_json import Wrong
+from bridge.migration.whole_file import write_whole
 from zkconsumer.errors import PreconditionFailed, WorldError
 
 if TYPE_CHECKING:
@@ -99,27 +97,7 @@ def write_plan(path: Path, plan: Plan) -> None:
 
     Raises ``PlanNotWritten`` with the path; nothing is left of the attempt then.
     """
-    temporary: str | None = None
     try:
-        number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        with open(number, "w", encoding="ascii", newline="\n") as file:
-            file.writelines(plan_lines(plan))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        temporary = None
-        _sync_folder(path)
+        write_whole(path, plan_lines(plan), replace=True)
     except OSError as error:
         raise PlanNotWritten(f"the plan cannot be written to {path}: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
