@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_running import (
-    auth_option,
     command_words,
     confirm_group,
     execute,
     execute_option,
     explain,
+    held_now,
     open_session,
-    timeout_option,
+    running_options,
 )
-from bridge.migration.authority import Authority
 from bridge.migration.complete import complete_steps
 from bridge.migration.moving import kept_plan, open_moving, whoami
-from zkconsumer.cli.common import bootstrap_option, cluster_options, output_option
-from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -37,11 +34,7 @@ SCHEMA = "zkconsumer/migrate-complete/1"
 @click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
 @click.option("--confirm", metavar="GROUP", help="The group's name once more, where nobody can be asked.")
-@timeout_option
-@auth_option
-@output_option
-@bootstrap_option
-@cluster_options
+@running_options
 @click.pass_context
 def complete(
     context: click.Context,
@@ -64,9 +57,7 @@ def complete(
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
-    held = Authority(session, group, "").look()
-    if held is None:
-        raise PreconditionFailed(f"group {group} is not on the move: there is no {paths.control(group)}")
+    held = held_now(session, group)
     moving = open_moving(session, kept_plan(session, group), whoami())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
     steps = complete_steps(moving, file, keep_fence=keep_fence)

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_running import (
-    auth_option,
     command_words,
     execute,
     execute_option,
     explain,
+    held_now,
     open_session,
-    timeout_option,
+    running_options,
 )
-from bridge.migration.authority import Authority
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS
 from bridge.migration.moving import kept_plan, open_moving, whoami
@@ -24,7 +23,7 @@ from bridge.migration.plan import Plan
 from bridge.migration.plan_file import read_plan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.seen import Seen
-from zkconsumer.cli.common import bootstrap_option, cluster_options, output_option, tell
+from zkconsumer.cli.common import tell
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -41,11 +40,7 @@ SCHEMA = "zkconsumer/migrate-rollback/1"
 @execute_option
 @click.option("--plan", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="The plan's file, where the plan beside the control znode was damaged.")
-@timeout_option
-@auth_option
-@output_option
-@bootstrap_option
-@cluster_options
+@running_options
 @click.pass_context
 def rollback(
     context: click.Context,
@@ -68,9 +63,7 @@ def rollback(
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
-    held = Authority(session, group, "").look()
-    if held is None:
-        raise PreconditionFailed(f"group {group} is not on the move: there is no {paths.control(group)}")
+    held = held_now(session, group)
     plan = _plan(session, held, group, file)
     moving = open_moving(session, plan or _no_plan(held, group), whoami())
     patience_ms = min(OFFSETS_PATIENCE_MS, round(timeout_s * 500))

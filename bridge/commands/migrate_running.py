@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from bridge.commands.migrate_common import WHERE
+from bridge.migration.authority import Authority
 from bridge.migration.journal import Journal
 from bridge.migration.login import open_session as open_logged_in
 from bridge.migration.performers import Explain, Real
@@ -18,11 +19,22 @@ from bridge.migration.status import SEAT
 from bridge.migration.step import Run
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json, printable, tell
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    bootstrap_option,
+    cluster_options,
+    nowhere_to_go,
+    output_option,
+    print_json,
+    printable,
+    tell,
+)
 from zkconsumer.cli.offsets_common import given_words
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import PreconditionFailed, ZkConsumerError
+from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
+    from bridge.migration.authority import Held
     from bridge.migration.moving import Moving
     from bridge.migration.phases import Phase
     from bridge.migration.step import Step
@@ -56,6 +68,21 @@ def auth_option(command: F) -> F:
         "--zookeeper-auth", metavar="SCHEME:FILE",
         help="zookeeper.auth: as whom access lists are changed [a digest made up for this run].",
     )(command)  # fmt: skip
+
+
+def running_options(command: F) -> F:
+    """How long is waited, as whom, what is printed, and where: what every command takes that carries steps out."""
+    for option in reversed((timeout_option, auth_option, output_option, bootstrap_option, cluster_options)):
+        command = option(command)
+    return command
+
+
+def held_now(session: AdminSession, group: str) -> Held:
+    """The control znode of a group that is on the move, or was.  Raises ``PreconditionFailed`` for any other."""
+    held = Authority(session, group, "").look()
+    if held is None:
+        raise PreconditionFailed(f"group {group} is not on the move: there is no {paths.control(group)}")
+    return held
 
 
 def open_session(
