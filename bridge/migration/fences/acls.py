@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.authority import TRIES_MAX, Authority
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.late_lists import keep_late_lists, lists_before
-from bridge.migration.fences.lifting import LIFTING
+from bridge.migration.fences.lifting import LIFTING, nothing_to_lift
 from bridge.migration.fences.lists import (
     MAY_LEAVE,
     OURS,
@@ -30,7 +30,7 @@ from bridge.migration.fences.lists import (
 )
 from bridge.migration.fences.owner_nodes import registered_meanwhile
 from bridge.migration.fences.rights import fenced_levels, lacking_admin, words_of_lacking
-from bridge.migration.phases import ENDED, Phase
+from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.session import words_of
 from zkconsumer.admin.stores import members_of
@@ -204,11 +204,9 @@ class RestoreLists:
         return [f"put the access lists of {count} nodes back as they were"]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*LIFTING, *ENDED)
-        if isinstance(held, Refused):
-            return held
-        if held is not None and held.phase in ENDED:
-            return Done()
+        ended = nothing_to_lift(self.authority)
+        if ended is not None:
+            return ended
         return Todo() if any(self._fenced()) else Done()
 
     def _fenced(self) -> list[list[str]]:

@@ -24,6 +24,14 @@ LIFTING = (Phase.UNDOING, Phase.RETURNED, Phase.SWITCHED)
 """Back before ``switched``, back after it, and ``complete``."""
 
 
+def nothing_to_lift(authority: Authority) -> Standing | None:
+    """What a step that lifts fences says without a look at them: refused, or done once the migration has ended."""
+    held = authority.stands(*LIFTING, *ENDED)
+    if isinstance(held, Refused):
+        return held
+    return Done() if held is not None and held.phase in ENDED else None
+
+
 @dataclass(frozen=True, slots=True)
 class LiftOwnerFences:
     """Every fence of this migration away, of whatever epoch; and the parents that were not there before it.
@@ -50,11 +58,9 @@ class LiftOwnerFences:
         return {tp: nodes[tp] for tp in sorted(ours)}, {tp: nodes[tp] for tp in sorted(others)}
 
     def check(self) -> Standing:
-        held = self.authority.stands(*LIFTING, *ENDED)
-        if isinstance(held, Refused):
-            return held
-        if held is not None and held.phase in ENDED:
-            return Done()
+        ended = nothing_to_lift(self.authority)
+        if ended is not None:
+            return ended
         ours, others = self._fences()
         if ours or self._made_parents():
             return Todo()

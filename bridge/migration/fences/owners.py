@@ -83,11 +83,9 @@ class OwnerFences:
         return [f"make the fences of {len(self.partitions)} partitions, {self.partitions[0]} first"]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*_from(Phase.FENCING))
+        held = _fencing(self.authority)
         if not isinstance(held, Held):
-            return held or Todo()
-        if has_reached(held.strategy, held.phase, Phase.FENCED):
-            return Done()
+            return held
         members = members_of(self.authority.session, self.authority.group)
         if members:
             return Refused(registered_meanwhile(self.authority.group, members))
@@ -166,11 +164,9 @@ class LateOwnerFences:
         return [tp for tp in now if tp not in planned]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*_from(Phase.FENCING))
+        held = _fencing(self.authority)
         if not isinstance(held, Held):
-            return held or Todo()
-        if has_reached(held.strategy, held.phase, Phase.FENCED):
-            return Done()
+            return held
         for chunk in owner_fences(self.authority, self._late()):
             standing = chunk.check()
             if not isinstance(standing, Done):
@@ -194,6 +190,14 @@ def _mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark) -> list[Op
     if not has_child:
         ops += [*([CheckOp(path, node.stat.version)] if is_current else []), CreateOp(paths.fence_child(group, tp))]
     return ops
+
+
+def _fencing(authority: Authority) -> Held | Standing:
+    """What stands there while fences are being made; else what their step says without a look at them."""
+    held = authority.stands(*_from(Phase.FENCING))
+    if not isinstance(held, Held):
+        return held or Todo()
+    return Done() if has_reached(held.strategy, held.phase, Phase.FENCED) else held
 
 
 def _from(first: Phase) -> tuple[Phase, ...]:
