@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
+from tests.broker.fix_zookeeper import Store, store, zookeeper
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import spawn
 from zkconsumer.errors import PreconditionFailed
@@ -19,22 +20,9 @@ from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
+__all__ = ["store", "zookeeper"]
+
 PATIENCE_S = 10
-
-
-@pytest.fixture
-def zookeeper() -> Iterator[FakeZooKeeper]:
-    made = FakeZooKeeper(delivery="thread")
-    yield made
-    made.stop()
-
-
-Store = Callable[[str, int], FakeZkStore]
-
-
-@pytest.fixture
-def store(zookeeper: FakeZooKeeper) -> Store:
-    return lambda connect, timeout_ms: FakeZkStore(zookeeper, "", timeout_ms, None)
 
 
 def until(holds: Callable[[], object]) -> None:

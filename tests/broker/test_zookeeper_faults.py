@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from bridge.broker import zookeeper as door
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
+from tests.broker.fix_zookeeper import Store, store, zookeeper
 from tests.broker.test_zookeeper import until
 from zkconsumer.errors import PreconditionFailed
-from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, GetMany, NoAuth, Request, SetData
 
+__all__ = ["store", "zookeeper"]
+
 AT = TopicPartition("t", 0)
 PATH = paths.offset("g", AT)
 UNKNOWN_SERVER_ERROR = -1
-
-
-@pytest.fixture
-def zookeeper() -> Iterator[FakeZooKeeper]:
-    made = FakeZooKeeper(delivery="thread")
-    yield made
-    made.stop()
-
-
-Store = Callable[[str, int], FakeZkStore]
-
-
-@pytest.fixture
-def store(zookeeper: FakeZooKeeper) -> Store:
-    return lambda connect, timeout_ms: FakeZkStore(zookeeper, "", timeout_ms, None)
 
 
 def _reads_the_offset(request: Request) -> bool:

@@ -72,6 +72,21 @@ class Cut:
         return 0 < self.at <= self.seen
 
 
+Submit: TypeAlias = Callable[[int | None, Sequence[Request], Callable[[list[Result]], None]], None]
+
+
+def cut_off(
+    store: FakeZkStore, submit: Submit, how: How, session_id: int | None, requests: Sequence[Request], index: int
+) -> None:
+    """What becomes of the write at ``index`` of these requests, and of the process; ``submit`` sends for real."""
+    match how:
+        case "before" | "behind":
+            submit(session_id, requests[: index + (how == "behind")], lambda _: None)
+            raise Killed
+        case _:
+            store.server.lose_next(partial(is_, requests[index]), is_done=how == "lost", store=store)
+
+
 class CutStore(FakeZkStore):
     """A store whose process dies at a write."""
 
@@ -82,12 +97,7 @@ class CutStore(FakeZkStore):
             self.cut.seen += is_write(request)
             if not is_write(request) or self.cut.seen != self.cut.at:
                 continue
-            match self.cut.how:
-                case "before" | "behind" as how:
-                    super().submit(session_id, requests[: index + (how == "behind")], lambda _: None)
-                    raise Killed
-                case how:
-                    self.server.lose_next(partial(is_, request), is_done=how == "lost", store=self)
+            cut_off(self, super().submit, self.cut.how, session_id, requests, index)
         super().submit(session_id, requests, done)
 
 

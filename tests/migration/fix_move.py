@@ -15,9 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
-from operator import is_
 from typing import Any
 
 import pytest
@@ -36,7 +34,7 @@ from bridge.migration.step import Run, Step
 from bridge.migration.targets import make_plan
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
-from tests.migration.fix_cuts import How, Killed, is_write
+from tests.migration.fix_cuts import How, Killed, cut_off, is_write
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.kafka_offsets import KafkaStore
@@ -208,12 +206,7 @@ class CutStore(FakeZkStore):
         for index, request in enumerate(requests):
             if not is_write(request) or not self.cuts.count(_words(request)):
                 continue
-            match self.cuts.how:
-                case "before" | "behind" as how:
-                    super().submit(session_id, requests[: index + (how == "behind")], lambda _: None)
-                    raise Killed
-                case how:
-                    self.server.lose_next(partial(is_, request), is_done=how == "lost", store=self)
+            cut_off(self, super().submit, self.cuts.how, session_id, requests, index)
         super().submit(session_id, requests, done)
 
 
