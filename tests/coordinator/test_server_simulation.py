@@ -11,7 +11,7 @@ from tests.coordinator.server_world import World
 
 FAULTS_MS = 30_000
 CALM_MS = 60_000
-SEEDS = 100
+SEEDS = 200
 NIGHTLY_SEEDS = 4_000
 IN_ONE_TEST = 20
 
