@@ -12,12 +12,11 @@ import click
 from bridge.migration.look import look_at_group
 from bridge.migration.preflight import NEXT, next_of, plan_again
 from zkconsumer.admin.describe import COLUMNS, Row
-from zkconsumer.admin.groups import read_control
+from zkconsumer.admin.groups import read_control, shown_owner
 from zkconsumer.cli.common import print_table, tell
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.offsets_common import given_words
 from zkconsumer.errors import PreconditionFailed
-from zkconsumer.zk.znodes import consumer_of
 
 if TYPE_CHECKING:
     from bridge.migration.plan import Plan, PlannedPartition
@@ -86,7 +85,7 @@ def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
     for planned in plan.partitions:
         one = seen.partitions[planned.tp]
         in_kafka = None if one.kafka is None else one.kafka.offset
-        consumer = None if one.owner is None else consumer_of(one.owner.thread)
+        consumer, kind = (None, None) if one.owner is None else shown_owner(one.owner.thread, one.owner.kind)
         yield (
             Row(
                 plan.group,
@@ -99,7 +98,7 @@ def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
                 zk_offset=one.stored,
                 kafka_offset=in_kafka,
                 authority=authority,
-                owner_kind=None if one.owner is None else one.owner.kind,
+                owner_kind=kind,
             ),
             planned,
         )

@@ -195,7 +195,7 @@ def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeW
     result = tool("groups", "describe", "both")
     assert result.exit_code == 0
     assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["clicks", "-"]
-    assert "the modern group both is Stable, with 1 members" in result.stderr
+    assert "the modern group both is Stable, with 1 member" in result.stderr
 
 
 def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(world: FakeWorld, tool: RunTool) -> None:

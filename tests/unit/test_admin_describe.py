@@ -25,6 +25,7 @@ from zkconsumer.cli.main import main
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
 from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.zk.znodes import Authority, Control, format_control
 
 HEADER = (
     "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID "
@@ -160,6 +161,34 @@ def test_members_of_ours_and_nodes_of_nobody_are_told_apart(
     world.zookeeper.ensure("/consumers/g1/owners/held/0", b"by hand")
     found = {(row["topic"], row["partition"]): row["owner_kind"] for row in described(tool, "g1")["rows"]}
     assert found == {("clicks", 0): "zkconsumer", ("clicks", 1): "zkconsumer", ("held", 0): "persistent"}
+
+
+def test_a_fence_is_nobodys_claim(world: FakeWorld, tool: RunTool) -> None:
+    """Old tools print the head of its text as the owner; ours say what it is."""
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 0)
+    world.zookeeper.ensure("/consumers/g1/owners/clicks/0", b"zkconsumer-migrate:1:m1:2")
+    [row] = described(tool, "g1")["rows"]
+    assert (row["owner_kind"], row["consumer_id"]) == ("fence", None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "authority", "words", "step"),
+    [
+        ("fenced", "zookeeper", "g1 is on the move: phase fenced, authority zookeeper", "migrate status g1"),
+        ("completed", "kafka", "g1 has moved to Kafka (phase completed)", "groups delete g1"),
+        ("undone", "zookeeper", "g1 was on the move, and is back in ZooKeeper (phase undone)", "groups delete g1"),
+    ],
+)
+def test_a_group_that_moves_or_has_moved_is_told_apart(
+    world: FakeWorld, tool: RunTool, phase: str, authority: Authority, words: str, step: str
+) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 0)
+    control = Control("m1", 2, phase, authority, "copy")
+    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
+    assert words in tool("groups", "describe", "g1").stderr
+    assert described(tool, "g1")["next_steps"][0] == f"zkconsumer {step}"
 
 
 def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(world: FakeWorld, tool: RunTool) -> None:

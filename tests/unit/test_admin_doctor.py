@@ -279,7 +279,9 @@ def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeWorld, clini
     control = {"id": "m1", "epoch": 1, "phase": "fenced", "authority": "zookeeper", "strategy": "copy"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     world.zookeeper.ensure("/consumers/g1/owners/clicks/0/fenced")
-    assert "fenced by a migration" in clinic.findings()["owner-persistent"].what
+    found = clinic.findings()["owner-persistent"]
+    assert "fenced by a migration" in found.what
+    assert found.next_steps == ("zkconsumer migrate status g1",)
 
 
 def test_an_owner_that_is_no_thread_of_its_member_is_told(world: FakeWorld, clinic: Clinic) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zkconsumer.admin.groups import shown_owner
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Row:
     """One partition, or one topic of a member that owns no partition at all.
 
     ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
-    ``foreign``, ``persistent`` or ``modern``.
+    ``foreign``, ``persistent``, ``fence`` (a migration's) or ``modern``.
     """
 
     group: str
@@ -104,12 +105,13 @@ def _row(
     current, authority = current_offset(in_zookeeper, kafka.get(tp), storage, state.authority)
     owner = state.owners.get(tp)
     member = state.members.get(owner.consumer_id) if owner else None
+    consumer_id, kind = shown_owner(owner.thread, owner.kind) if owner else (None, None)
     return Row(
         state.group, tp.topic, tp.partition, current, ends.get(tp),
-        owner.consumer_id if owner else None,
+        consumer_id,
         member.host if member else None,
         None, in_zookeeper, kafka.get(tp), authority,
-        owner.kind if owner else None,
+        kind,
     )  # fmt: skip
 
 

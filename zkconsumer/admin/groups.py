@@ -27,7 +27,7 @@ from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.procedures import FRESH_VERSION, OUR_OWNER_VERSION
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Stat
-from zkconsumer.zk.znodes import Control, consumer_of, parse_control, parse_offset, parse_owner
+from zkconsumer.zk.znodes import FENCE_MARK, Control, consumer_of, parse_control, parse_offset, parse_owner
 
 if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession, AnySession
@@ -215,6 +215,13 @@ def owner_kind(node: Node) -> OwnerKind:
     if node.stat.version == OUR_OWNER_VERSION:
         return "zkconsumer"
     return "scala" if node.stat.version == FRESH_VERSION else "foreign"
+
+
+def shown_owner(thread: str, kind: OwnerKind) -> tuple[str | None, str]:
+    """Whose claim it is and who made it, as tables have them: a migration's fence is nobody's."""
+    if kind == "persistent" and thread.startswith(FENCE_MARK):
+        return None, "fence"
+    return consumer_of(thread), kind
 
 
 def host_of_id(group: str, consumer_id: str) -> str | None:

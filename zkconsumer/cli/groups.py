@@ -24,6 +24,7 @@ from zkconsumer.admin.modern import (
     modern_rows,
 )
 from zkconsumer.admin.session import AdminSession, AnySession
+from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import (
     EXIT_FAILED,
     bootstrap_option,
@@ -36,6 +37,7 @@ from zkconsumer.cli.common import (
     when,
 )
 from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.zk.znodes import Control
 
 Output = Literal["table", "json"]
 
@@ -163,9 +165,10 @@ def describe_(
 
     CURRENT-OFFSET is what a member would start from if it were restarted now, and AUTHORITY the store that says so:
     ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka has an
-    offset. OWNER-KIND: zkconsumer, scala, foreign, persistent (a node that no member made, and that nobody can claim),
-    or modern: a member of the group that brokers coordinate under this name. CLIENT-ID stands in no znode. Members
-    without partitions come last. A - is what is not there or not known; standard error says why.
+    offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration keeps old members out), persistent (a node that
+    no member made, and that nobody can claim), or modern: a member of the group that brokers coordinate under this
+    name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there or not known;
+    standard error says why.
     """
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     look = look_at(session, group, topics or None) if isinstance(session, AdminSession) else None
@@ -190,7 +193,7 @@ def describe_(
         for words in remarks(look, storage):
             tell(words)
     if modern is not None:
-        tell(f"the modern group {group} is {modern.state.state}, with {len(modern.state.members)} members")
+        tell(f"the modern group {group} is {modern.state.state}, with {count_of(len(modern.state.members), 'member')}")
         for member in modern.state.members:
             if member.problem:
                 tell(f"{member.member_id}: {member.problem}")
@@ -245,7 +248,7 @@ def remarks(look: Look, storage: Storage) -> list[str]:
     if state.control_problem:
         said.append(f"the control znode cannot be read, so the authority is not known: {state.control_problem}")
     elif state.control is not None:
-        said.append(f"{state.group} is on the move: phase {state.control.phase}, authority {state.control.authority}")
+        said.append(f"{state.group} {words_of_control(state.control)}")
     apart = differing(state, look.kafka.offsets)
     if apart and storage == "unknown" and state.control is None:
         said.append(
@@ -257,6 +260,14 @@ def remarks(look: Look, storage: Storage) -> list[str]:
     return said
 
 
+def words_of_control(control: Control) -> str:
+    """Where a migration stands, behind the group's name."""
+    if not control.is_over:
+        return f"is on the move: phase {control.phase}, authority {control.authority}"
+    moved = "has moved to Kafka" if control.authority == "kafka" else "was on the move, and is back in ZooKeeper"
+    return f"{moved} (phase {control.phase})"
+
+
 def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     """Commands that follow from what was seen."""
     group = look.state.group
@@ -264,7 +275,10 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     unowned = look.state.is_active and any(row.partition is not None and row.owner_kind is None for row in rows)
     if unowned or any(member.problem for member in look.state.members.values()):
         steps.append(f"zkconsumer groups doctor {group}")
-    if not look.state.is_active:
+    control = look.state.control
+    if control is not None and not control.is_over:
+        steps.append(f"zkconsumer migrate status {group}")
+    elif not look.state.is_active:
         steps.append(f"zkconsumer groups delete {group}")
     return [*steps, f"zkconsumer lag {group} --watch"]
 

@@ -59,6 +59,9 @@ __all__ = [
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 OWNER_CHARS_MAX = 10_000
 
+FENCE_MARK = "zkconsumer-migrate:"
+"""How the text of an owner node begins that is a migration's fence."""
+
 
 # --- owners -----------------------------------------------------------------------------------------------------
 

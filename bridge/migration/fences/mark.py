@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_TEXT = re.compile(rb"zkconsumer-migrate:1:(?P<id>[A-Za-z0-9_-]{1,64}):(?P<epoch>[0-9]{1,18})")
+from zkconsumer.zk.znodes import FENCE_MARK
+
+_TEXT = re.compile(rb"%b1:(?P<id>[A-Za-z0-9_-]{1,64}):(?P<epoch>[0-9]{1,18})" % FENCE_MARK.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Mark:
 
 def format_mark(mark: Mark) -> bytes:
     """The data of the node."""
-    return f"zkconsumer-migrate:1:{mark.migration_id}:{mark.epoch}".encode()
+    return f"{FENCE_MARK}1:{mark.migration_id}:{mark.epoch}".encode()
 
 
 def parse_mark(data: bytes) -> Mark | None:

@@ -99,7 +99,7 @@ def _persistent(facts: Facts) -> Iterator[Finding]:
     fences = [one for one in found if one.stat.num_children]
     if fences and facts.state.control is not None:
         what = f"{count_of(len(fences), 'partition')} fenced by a migration: every claim of an original member fails"
-        step = "finish the migration, or take it back"
+        step = f"zkconsumer migrate status {facts.group}"
     else:
         what = (
             f"{count_of(len(found), 'owner node')} persistent: no session ends them, so nobody can ever claim these "
