@@ -14,9 +14,9 @@ does not use for a minute end, and load their packages again.  The whole takes 1
 
 confluent-kafka is judged by rows a second where nothing but reading happens and rows are many (100 B, noop): behind a
 sink, or with 1 KB to be copied for each row, all sources come nearer to each other.  CPU next to the JVM's own source
-is judged where records are small, and reading them is what it is spent on.  Of a row of 1 KB it is spent on carrying the
-row: ours goes through a second socket, from Python into the JVM, which alone is a third of all that it takes, and ends
-at about what the JVM source takes once it is warm.  The rest is shown.
+is judged where records are small, and it is spent on reading them.  With 1 KB it is spent on carrying the row: ours
+goes through a second socket, from Python into the JVM, which alone is a third of all that it takes, and ends at about
+what the JVM source takes once it is warm.  The rest is shown.
 
 ``--quick`` is for a look (some of the rows, three rounds); the JVM is not warm then.  confluent-kafka must be there
 (the extra ``[bench]``).  ``--write`` puts the page
