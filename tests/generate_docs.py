@@ -23,6 +23,8 @@ sys.path.insert(0, str(ROOT))
 from bridge.broker import reference_page  # noqa: E402
 from bridge.client import settings_page  # noqa: E402
 from bridge.client.runtime import NOTED_AS_INFO, NOTED_AS_WARNING  # noqa: E402
+from bridge.commands import migrate_exit_codes  # noqa: E402
+from bridge.migration import phases_page  # noqa: E402
 from zkconsumer import config_page  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
@@ -324,6 +326,8 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "config.md": lambda _: config_page.render(),
     "coordinator-config.md": lambda _: settings_page.render(),
     "development-broker.md": lambda _: reference_page.render(),
+    "migration-phases.md": lambda _: phases_page.render(),
+    "migration-exit-codes.md": lambda _: migrate_exit_codes.render(),
 }
 
 

@@ -27,9 +27,10 @@ RUN = "run"
 ABORT = "abort"
 MEMBERS = "members"
 
-_NEW_EPOCH = frozenset(
+NEW_EPOCH = frozenset(
     {Phase.FENCING, Phase.ARMED, Phase.LOCKED, Phase.SWITCHED, Phase.UNDOING, Phase.RETURNING, Phase.RETURNED}
 )
+"""Phases that begin with a greater epoch; ``planned`` does too, where the znode was left by another migration."""
 
 
 PLAN_PIECES = "plan-"
@@ -64,7 +65,7 @@ def next_control(control: Control, phase: Phase) -> Control:
     """The control znode one phase on.  Raises ``Bug`` for a phase that cannot follow."""
     if phase not in following(strategy_of(control), phase_of(control)):
         raise Bug(f"{phase.value} does not follow {control.phase} in a {control.strategy} migration")
-    epoch = control.epoch + (phase in _NEW_EPOCH)
+    epoch = control.epoch + (phase in NEW_EPOCH)
     return replace(control, epoch=epoch, phase=phase.value, authority=authority_of(phase))
 
 
