@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -95,7 +96,7 @@ def apply(
     words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []
     words += ["--accept-drift"] if accept_drift else []
     again = command_words(context, *words)
-    steps = copy_steps(moving, options)
+    steps = partial(copy_steps, moving, options)
     if not do_it:
         explain(context, moving, steps, again, SCHEMA, output)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -60,7 +61,7 @@ def complete(
     held = held_now(session, group)
     moving = open_moving(session, kept_plan(session, group), whoami())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
-    steps = complete_steps(moving, file, keep_fence=keep_fence)
+    steps = partial(complete_steps, moving, file, keep_fence=keep_fence)
     words = ["--keep-fence"] if keep_fence else []
     words += [f"--archive={archive}"] if archive else []
     again = command_words(context, "complete", group, "--execute", *words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -67,7 +68,7 @@ def rollback(
     plan = _plan(session, held, group, file)
     moving = open_moving(session, plan or _no_plan(held, group), whoami())
     patience_ms = min(OFFSETS_PATIENCE_MS, round(timeout_s * 500))
-    steps = rollback_steps(moving, RollbackOptions(tell, patience_ms, plan is not None))
+    steps = partial(rollback_steps, moving, RollbackOptions(tell, patience_ms, plan is not None))
     again = command_words(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
     if not do_it:
         explain(context, moving, steps, again, SCHEMA, output)

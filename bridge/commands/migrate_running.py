@@ -12,6 +12,7 @@ import click
 
 from bridge.commands.migrate_common import WHERE
 from bridge.migration.authority import Authority
+from bridge.migration.away import is_away
 from bridge.migration.journal import Journal
 from bridge.migration.login import open_session as open_logged_in
 from bridge.migration.performers import Explain, Real
@@ -58,7 +59,7 @@ def timeout_option(command: F) -> F:
     """``--timeout``."""
     return click.option(
         "--timeout", "timeout_s", type=click.FloatRange(min=0, max=1_000_000), default=TIMEOUT_S, show_default=True,
-        metavar="S", help="Seconds to wait for others altogether: members that leave, sessions that end.",
+        metavar="S", help="Seconds to wait altogether: members that leave, sessions that end, stores that are away.",
     )(command)  # fmt: skip
 
 
@@ -116,14 +117,14 @@ def command_words(context: click.Context, *words: str) -> str:
 def explain(
     context: click.Context,
     moving: Moving,
-    steps: Iterator[Step],
+    steps: Callable[[], Iterator[Step]],
     again: str,
     schema: str,
     output: Literal["table", "json"],
 ) -> None:
     """The dry run.  Ends the command: 0 nothing to do, 3 it would change something, or the code of what refuses it."""
     performer = Explain()
-    _run(moving, performer, TIMEOUT_S, again).carry_out(steps)
+    _run(moving, performer, TIMEOUT_S, again).see_through(steps)
     error = performer.error
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
     if output == "json":
@@ -159,27 +160,39 @@ def explain(
 def execute(
     context: click.Context,
     moving: Moving,
-    steps: Iterator[Step],
+    steps: Callable[[], Iterator[Step]],
     again: str,
     timeout_s: float,
     schema: str,
     output: Literal["table", "json"],
     next_steps: Callable[[Phase | None], list[str]],
 ) -> None:
-    """Carry the steps out; what ends it early is raised, behind the JSON that says so.  ``again`` goes on with it."""
+    """Carry the steps out; what ends it early is raised, behind the JSON that says so.  ``again`` goes on with it.
+
+    ``steps`` derives them from where the migration stands: once more each time when a store was away.
+    """
     real = Real(tell, moving.seat.beat_if_due, StopSignal().wait, moving.session.clock)
     error: ZkConsumerError | None = None
+
+    def derive() -> Iterator[Step]:
+        moving.authority.begin_anew()
+        return steps()
+
     try:
-        _run(moving, real, timeout_s, again).carry_out(steps)
+        _run(moving, real, timeout_s, again).see_through(derive)
     except ZkConsumerError as found:
         error = found
     except KeyboardInterrupt:
         _tell_seat(moving)
         tell(f"Interrupted. What was done stands; go on with: {again}")
         raise
-    _tell_seat(moving)
-    phase = _phase_of(moving)
-    following = next_steps(phase) if error is None else [again]
+    phase, unknown = None, str(error)
+    if not _is_for_a_store(error):
+        _tell_seat(moving)
+        phase, unknown = _phase_of(moving)
+    following = [again]
+    if error is None:
+        following = [command_words(context, "status", moving.group)] if unknown else next_steps(phase)
     if output == "json":
         print_json(
             {
@@ -196,7 +209,10 @@ def execute(
         )
     if error is not None:
         raise error
-    tell(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
+    if unknown:
+        tell(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
+    else:
+        tell(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
     for command in following[:1]:
         tell(f"Next: {command}")
 
@@ -207,10 +223,17 @@ def _run(moving: Moving, performer: Real | Explain, timeout_s: float, again: str
     return Run(performer, moving.session.clock, round(timeout_s * 1_000), again, is_aborted, has_changed)
 
 
-def _phase_of(moving: Moving) -> Phase | None:
-    with suppress(ZkConsumerError):
-        return moving.phase
-    return None
+def _is_for_a_store(error: ZkConsumerError | None) -> bool:
+    """Whether a store was waited for in vain, so that it need not be asked once more."""
+    return error is not None and isinstance(error.__cause__, ZkConsumerError) and is_away(error.__cause__)
+
+
+def _phase_of(moving: Moving) -> tuple[Phase | None, str]:
+    """Where the migration stands, and why that cannot be told."""
+    try:
+        return moving.phase, ""
+    except ZkConsumerError as error:
+        return None, str(error)
 
 
 def _tell_seat(moving: Moving) -> None:

@@ -8,6 +8,7 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     what may happen in which order   phases.py           what the control znode and its children hold   control.py
     what a plan decides              decisions.py        how a commit of ours is told from another's     provenance.py
     one named action, idempotent     step.py             what ended it, and with which exit code         errors.py
+                                                         when a store is away, and waited for            away.py
     what is carried over, as values  copies.py           the steps that carry it                         mover.py
     the modern group kept empty      seat.py, seat_*.py  the steps that read back and compare            verify.py
     what stored numbers mean         conventions.py      where each partition starts                     targets.py

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import accepted_piece
-from bridge.migration.drift import drift_lines, drift_of
+from bridge.migration.drift import drift_lines, drift_of, not_told
 from bridge.migration.errors import PartlyDone, PlanIsStale, VerificationFailed
 from bridge.migration.look import look_at_group
 from bridge.migration.mover import COPYING
 from bridge.migration.pieces import keep_child, pack
 from bridge.migration.plan_file import plan_bytes
 from bridge.migration.plan_json import digest_of
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from bridge.migration.targets import planned
 from zkconsumer.admin.stores import members_of
+from zkconsumer.errors import BrokerUnreachable
 
 if TYPE_CHECKING:
     from bridge.migration.drift import Difference
@@ -54,6 +55,9 @@ class PlanHolds:
         seen = look_at_group(session, group, with_acls=False)
         if seen is None:
             return Refused(PlanIsStale(f"there is no /consumers/{group} any more, so there is nothing to move"))
+        untold = not_told(seen)
+        if untold:
+            return Waiting(f"brokers to tell {untold}")
         # A topic that nobody has stored anything for is the group's only as long as somebody subscribes to it.
         there = replace(plan, partitions=tuple(row for row in plan.partitions if row.tp in seen.partitions))
         found = drift_of(there, seen)
@@ -93,6 +97,9 @@ class AcceptDrift:
         if not self.moving.stores.is_in(*COPYING):
             return Todo()
         seen, found = self._look()
+        untold = not_told(seen)
+        if untold:
+            return Waiting(f"brokers to tell {untold}")
         if not found:
             return Done()
         if self.accept:
@@ -118,6 +125,9 @@ class AcceptDrift:
     def do(self) -> None:
         """See ``Step``."""
         seen, found = self._look()
+        untold = not_told(seen)
+        if untold:
+            raise BrokerUnreachable(f"brokers do not tell {untold}")
         accepted = self._anew(seen, found)
         for number, piece in enumerate(pack(plan_bytes(accepted))):
             keep_child(self.moving.authority, accepted_piece(number), piece, *COPYING)

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import ABORT, RUN, phase_of, strategy_of
-from bridge.migration.errors import PartlyDone
+from bridge.migration.errors import PartlyDone, RunLost
 from bridge.migration.phases import ENDED, can_come
 from bridge.migration.step import Refused
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.session import expect, words_of
-from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.admin.session import expect, untold, words_of
+from zkconsumer.errors import PreconditionFailed, WorldError, ZkTimeoutException
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Acl,
@@ -85,7 +85,9 @@ class Authority:
         self.group = paths.check_group(group)
         self.migration_id = migration_id
         self.has_run = False
-        """Whether the run was ours at some time: then it must still be."""
+        """Whether the run was ours at some time: then somebody may have asked us to stop."""
+        self.holds_run = False
+        """Whether it must be ours still; not while it is taken anew, after a store was away."""
 
     def look(self) -> Held | None:
         """What stands there, whoever's it is; None: nothing.
@@ -177,13 +179,21 @@ class Authority:
         node = self.session.get(paths.control_child(self.group, RUN))
         return None if node is None else _run_of(node)
 
+    def took_run(self) -> None:
+        """The run is ours from now on."""
+        self.has_run = self.holds_run = True
+
+    def begin_anew(self) -> None:
+        """The steps are carried out from the first one on, which takes the run again if its session has ended."""
+        self.holds_run = False
+
     def run_session(self) -> int:
-        """The session that holds the run, which is ours.  Raises ``PartlyDone`` when it does not."""
+        """The session that holds the run, which is ours.  Raises ``RunLost`` when it does not."""
         run, session_id = self.run(), self.session.session_id
         if run is None or session_id is None or run.session_id != session_id:
-            raise PartlyDone(
-                f"the session of this run with ZooKeeper has ended, so it must change nothing more of group "
-                f"{self.group}. What was done stands; run the same command again"
+            raise RunLost(
+                f"the session of this run with ZooKeeper has ended, so nothing more of group {self.group} is changed "
+                "before the run is taken again"
             )
         return session_id
 
@@ -204,16 +214,22 @@ class Authority:
     def is_aborted(self) -> bool:
         """Whether somebody asked this run to stop: what ``Run`` asks between two steps.
 
-        False before the run is ours, since taking it deletes what was asked of another.  Raises ``PartlyDone`` when it
-        is ours no more.
+        False before the run is ours, since taking it deletes what was asked of another.  Raises ``RunLost`` when it is
+        ours no more.
         """
         if not self.has_run:
             return False
-        self.run_session()
+        if self.holds_run:
+            self.run_session()
         [stat] = self.session.ask([Exists(paths.control_child(self.group, ABORT))])
         if isinstance(stat, StoreError):
-            raise WorldError(f"ZooKeeper does not tell whether the run is to stop: {words_of(stat)}")
+            raise untold("ZooKeeper does not tell whether the run is to stop", stat)
         return stat is not None
+
+
+def broke(path: str) -> ZkTimeoutException:
+    """What to raise for a write whose answer the connection took again and again."""
+    return ZkTimeoutException(f"{path} was not written in {TRIES_MAX} tries: the connection to ZooKeeper broke")
 
 
 def format_run(who: str, since_ms: int) -> bytes:

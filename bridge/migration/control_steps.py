@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, format_run
+from bridge.migration.authority import TRIES_MAX, Authority, broke, format_run
 from bridge.migration.control import (
     ABORT,
     JOURNAL,
@@ -19,7 +19,7 @@ from bridge.migration.control import (
 )
 from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, following
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from zkconsumer.admin.session import SESSION_TIMEOUT_MS, words_of
+from zkconsumer.admin.session import SESSION_TIMEOUT_MS, untold, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -121,7 +121,7 @@ class BeginControl:
                 return
             if not isinstance(answer, ConnectionLost | SessionGone | NodeExists | MultiFailed):
                 raise WorldError(f"{path} cannot be written: {words_of(answer)}")
-        raise WorldError(f"{path} was not written in {TRIES_MAX} tries: the connection broke. Run it again")
+        raise broke(path)
 
     def _leftovers(self) -> list[Op]:
         group = self.authority.group
@@ -159,7 +159,7 @@ class HoldRun:
         if run is None:
             return Todo()
         if run.session_id == self.authority.session.session_id:
-            self.authority.has_run = True
+            self.authority.took_run()
             return Done()
         now_ms = self.authority.session.clock.now_ms()
         since_ms = self._others.setdefault(run.session_id, now_ms)
@@ -191,12 +191,13 @@ class HoldRun:
                     raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
             run = self.authority.run()
             if run is not None and run.session_id == session.session_id:
-                self.authority.has_run = True
-                session.ask([Delete(paths.control_child(self.authority.group, ABORT))])
+                if not self.authority.has_run:  # else it was asked of us, or nobody was
+                    session.ask([Delete(paths.control_child(self.authority.group, ABORT))])
+                self.authority.took_run()
                 return
             if run is not None:
                 raise PreconditionFailed(f"{run.who} began a run of this group a moment ago; let it end")
-        raise WorldError(f"{self._path} was not made: the connection broke again and again. Run it again")
+        raise broke(self._path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ class ControlTo:
                 return
             if not isinstance(answer, ConnectionLost | SessionGone | BadVersion | NoNode):
                 raise WorldError(f"{path} cannot be written: {words_of(answer)}")
-        raise WorldError(f"{path} was not written in {TRIES_MAX} tries: the connection broke. Run it again")
+        raise broke(path)
 
 
 def request_abort(session: AdminSession, group: str, who: str) -> str:
@@ -253,5 +254,5 @@ def request_abort(session: AdminSession, group: str, who: str) -> str:
     path = paths.control_child(group, ABORT)
     [answer] = session.ask([Create(path, format_run(who, session.clock.wall_ms()))])
     if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
-        raise WorldError(f"{path} cannot be made: {words_of(answer)}")
+        raise untold(f"{path} cannot be made", answer)
     return f"the run of {run.who} stops before its next step"

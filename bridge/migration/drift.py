@@ -2,7 +2,8 @@
 
 Members that go, claims that end and logs that grow are what a migration waits for, and no drift.  What is: an offset
 that moved, came or went, in either store; a partition that came or went; a target that the log does not hold any more.
-A value that this migration wrote to Kafka itself is none either.
+A value that this migration wrote to Kafka itself is none either.  What brokers do not tell now (``not_told``) may be
+drift or not: it is waited for.
 
 ``--accept-drift`` takes the group as it is, with the plan's decisions: ``targets.planned_anew``.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.stores import MISSING
+from zkconsumer.admin.words import some
 
 if TYPE_CHECKING:
     from bridge.migration.plan import Plan, PlannedPartition
@@ -51,6 +53,16 @@ def drift_of(plan: Plan, seen: Seen) -> list[Difference]:
     return found
 
 
+def not_told(seen: Seen) -> str:
+    """What brokers did not tell, for a person; empty when they told everything."""
+    if seen.kafka_problem:
+        return f"what Kafka has stored for group {seen.group}: {seen.kafka_problem}"
+    unknown = [one for one in seen.partitions.values() if isinstance(one.log, str)]
+    if not unknown:
+        return ""
+    return f"the logs of {some([one.tp for one in unknown])}: {unknown[0].log or 'nobody was asked'}"
+
+
 def drift_lines(differences: list[Difference]) -> list[str]:
     """For a person: the first ``LINES_MAX``, and how many more."""
     more = len(differences) - LINES_MAX
@@ -63,9 +75,7 @@ def _differences(plan: Plan, row: PlannedPartition, now: SeenPartition) -> Itera
     before = plan.seen.partitions[row.tp].kafka
     if now.kafka != before and not _is_of(plan, now.kafka):
         yield f"Kafka had {_value(before)} and has {_value(now.kafka)}"
-    if isinstance(now.log, str):
-        yield f"its log cannot be looked at: {now.log or 'nobody was asked'}"
-    elif row.target is not None and not now.log.holds(row.target):
+    if row.target is not None and isinstance(now.log, LogRange) and not now.log.holds(row.target):
         yield f"the log ({_range(now.log)}) does not hold the planned {row.target} any more"
 
 

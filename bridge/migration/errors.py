@@ -36,6 +36,14 @@ class PartlyDone(WorldError):
     exit_code = EXIT_PARTIAL
 
 
+class RunLost(PartlyDone):
+    """The session of a run with ZooKeeper has ended, so the run is nobody's; whoever goes on begins it anew."""
+
+
+class SeatDelayed(PartlyDone):
+    """The seat in the modern group was neither taken nor left in time; see to the brokers, then apply again."""
+
+
 class GaveUpWaiting(WorldError):
     """Whoever was waited for did not come or go in time, and nothing was changed; see to it and apply again."""
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.session import words_of
-from zkconsumer.errors import WorldError
+from zkconsumer.admin.session import untold
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ADMIN, Acl, GetAcl, NoAuth, NoNode
 from zkconsumer.zk.security import Login, SaslGssapi, identities, login_of
@@ -48,7 +47,7 @@ def access_lists(
             case NoNode():
                 continue
             case other:
-                raise WorldError(f"ZooKeeper did not tell the access list of {path}: {words_of(other)}")
+                raise untold(f"ZooKeeper did not tell the access list of {path}", other)
     may = {acl: may_administer(acl, login) for acl in known}
     forbidden += [path for path, acl in found.items() if not may[acl]]
     return found, tuple(sorted(forbidden))

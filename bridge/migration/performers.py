@@ -49,7 +49,7 @@ class Real:
 
     def passed(self, step: Step) -> None:
         """See ``Performer``."""
-        if self._told:
+        if self._told == step.name:
             self.tell(f"{step.name}: so it is")
         self._told = ""
 
@@ -66,6 +66,15 @@ class Real:
     def refused(self, step: Step, error: ZkConsumerError) -> None:
         """See ``Performer``."""
         raise error
+
+    def away(self, error: ZkConsumerError, left_ms: int) -> None:
+        """See ``Performer``."""
+        words = str(error)
+        now_ms = self.clock.now_ms()
+        if words != self._told or now_ms - self._told_at_ms >= TOLD_EVERY_MS:
+            self.tell(f"{words}; it is tried again ({-(-left_ms // 1_000)} s left)")
+            self._told, self._told_at_ms = words, now_ms
+        self.pause(min(LOOK_EVERY_MS, left_ms))
 
 
 @dataclass(slots=True)
@@ -114,6 +123,10 @@ class Explain:
             return
         self._note(step, "refused", [str(error)])
         self.error = self.error or error
+
+    def away(self, error: ZkConsumerError, left_ms: int) -> None:
+        """See ``Performer``: what cannot be looked at cannot be explained."""
+        raise error
 
     def _note(self, step: Step, standing: str, lines: list[str]) -> None:
         self.steps.append(Explained(step.name, standing, step.changes, lines))

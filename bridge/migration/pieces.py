@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, Held
+from bridge.migration.authority import TRIES_MAX, Authority, Held, broke
 from bridge.migration.control import CHILD_BYTES_MAX, PLAN_PIECES, plan_piece
 from bridge.migration.errors import VerificationFailed
 from bridge.migration.phases import Phase
@@ -171,8 +171,9 @@ def write_child(
         answer = authority.transact(held, [op(path, before)])
         if answer is not None and not isinstance(answer, MultiFailed):
             return
-    why = words_of(answer.error) if isinstance(answer, MultiFailed) else "the connection broke again and again"
-    raise WorldError(f"{path} was not written: {why}. Run it again")
+    if isinstance(answer, MultiFailed):
+        raise WorldError(f"{path} was not written: {words_of(answer.error)}. Run it again")
+    raise broke(path)
 
 
 def _digest(text: bytes) -> str:

@@ -24,7 +24,7 @@ from bridge.client import reactions
 from bridge.client.generation import Generation
 from bridge.client.reactions import Reaction, reaction
 from bridge.migration import seat_requests as asked
-from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.errors import PartlyDone, SeatDelayed, VerificationFailed
 from bridge.migration.seat_rules import (
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
     from zkconsumer.wire.schemas.join_group import JoinGroupResponse
 
-PATIENCE = Patience(at_least_ms=120_000)
-"""A coordinator that is away is waited for so long: a broker that starts again may take a minute."""
+PATIENCE = Patience(at_least_ms=10_000)
+"""So long a coordinator that is away is waited for without a word; then the run waits for it, and says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +142,8 @@ class Seat:
             if not trouble:
                 return
             if self._clock.now_ms() >= until_ms:
-                raise PartlyDone(
-                    f"the seat in group {self.group} could not be {what} within {self._patience_ms // 1000} s: "
-                    f"{trouble}. See to the brokers, then run the same command again"
-                )
+                within = f"within {self._patience_ms // 1000} s"
+                raise SeatDelayed(f"the seat in group {self.group} could not be {what} {within}: {trouble}")
             self._pause(RETRY_PAUSE_MS)
 
     def _tried_to_sit(self) -> str:

@@ -9,7 +9,8 @@ A step is idempotent and looks at the world, never at a list of what was done:
 
 ``Run`` is the only loop.  It checks before it does and again afterwards: a step that was done and still says ``Todo``
 is a bug, one that waits is waited for until the deadline that the operator gave.  An abort of somebody else, seen
-between two steps, ends it.
+between two steps, ends it.  A store that is away is waited for until the same deadline; then the steps are derived
+anew, from what is found.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from bridge.migration.away import is_away
 from bridge.migration.errors import GaveUpWaiting, PartlyDone
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import Bug, ZkConsumerError
@@ -90,6 +92,9 @@ class Performer(Protocol):
     def refused(self, step: Step, error: ZkConsumerError) -> None:
         """A step that cannot be done now: raise the error, or note it and go on."""
 
+    def away(self, error: ZkConsumerError, left_ms: int) -> None:
+        """A store is away: return once it was waited a little, or raise the error."""
+
 
 @dataclass(slots=True)
 class Run:
@@ -105,6 +110,25 @@ class Run:
     resume: str
     is_aborted: Callable[[], bool]
     has_changed: bool = False
+    _deadline_ms: int | None = None
+
+    def see_through(self, derive: Callable[[], Iterable[Step]]) -> None:
+        """``carry_out``, once more from the first step on when a store was away meanwhile; ``derive`` gives the steps.
+
+        Raises the same, and like waiting in vain for a store that does not come back before the deadline.
+        """
+        while True:
+            try:
+                self.carry_out(derive())
+            except ZkConsumerError as error:
+                if not is_away(error):
+                    raise
+                left_ms = self._left_ms()
+                if left_ms <= 0:
+                    raise self._gave_up(f"waited long enough: {error}") from error
+                self.performer.away(error, left_ms)
+            else:
+                return
 
     def carry_out(self, steps: Iterable[Step]) -> None:
         """All of them, in their order.
@@ -112,17 +136,17 @@ class Run:
         Raises what a step refuses with; ``GaveUpWaiting`` when nothing was changed yet, else ``PartlyDone``, also when
         somebody aborted it.
         """
-        deadline_ms = self.clock.now_ms() + self.timeout_ms
+        self._left_ms()  # the time runs from here
         for step in steps:
             if self.is_aborted():
                 raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume}")
-            if self._is_to_do(step, deadline_ms):
+            if self._is_to_do(step):
                 self.has_changed = self.has_changed or step.changes
                 self.performer.perform(step)
-                if self.performer.looks_again and self._is_to_do(step, deadline_ms):
+                if self.performer.looks_again and self._is_to_do(step):
                     raise Bug(f"step {step.name!r} was done, and is still to do")
 
-    def _is_to_do(self, step: Step, deadline_ms: int) -> bool:
+    def _is_to_do(self, step: Step) -> bool:
         """Whether it must be performed; waits for whoever must come or go first."""
         while True:
             standing = step.check()
@@ -136,14 +160,19 @@ class Run:
                     self.performer.refused(step, error)
                     return False
                 case Waiting():
-                    left_ms = deadline_ms - self.clock.now_ms()
+                    left_ms = self._left_ms()
                     if left_ms <= 0:
-                        raise self._waited(step, standing)
+                        raise self._gave_up(f"{step.name}: waited long enough for {standing.whom}")
                     if not self.performer.waits(step, standing, left_ms):
                         return False
 
-    def _waited(self, step: Step, waiting: Waiting) -> ZkConsumerError:
-        words = f"{step.name}: waited long enough for {waiting.whom}"
+    def _left_ms(self) -> int:
+        """Till the deadline, which is one for everything that is waited for."""
+        if self._deadline_ms is None:
+            self._deadline_ms = self.clock.now_ms() + self.timeout_ms
+        return self._deadline_ms - self.clock.now_ms()
+
+    def _gave_up(self, words: str) -> ZkConsumerError:
         if self.has_changed:
             return PartlyDone(f"{words}. What was done stands; go on with: {self.resume}")
         return GaveUpWaiting(f"{words}; nothing was changed. Again: {self.resume}")

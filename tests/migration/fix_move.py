@@ -34,6 +34,7 @@ from bridge.migration.step import Run, Step
 from bridge.migration.targets import make_plan
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
+from tests.fix_world import wait_until
 from tests.migration.fix_cuts import How, Killed, cut_off, is_write
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.groups import read_control
@@ -408,6 +409,8 @@ def lab() -> Iterator[Lab]:
             broker.create_topic("t", 3)
             for number in range(3):
                 broker.append("t", number, [b"x"] * 50)
+            # What was stored before there was a topic would be older than it, and count for nothing.
+            wait_until(lambda: zookeeper.data(paths.topic("t")) is not None, "the topic is in ZooKeeper")
             yield Lab(broker, zookeeper, history)
     finally:
         zookeeper.stop()

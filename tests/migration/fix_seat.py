@@ -95,7 +95,7 @@ class Cable(BlockingConnection):
             isinstance(body, OffsetCommitRequest)
             and sum(len(one.partitions) for one in body.topics) > network.commits_max
         ):
-            return _refused(body, network.too_much)
+            return refused(body, network.too_much)
         answer = super().request(api, version, body, timeout_ms, **how)
         self._fail(number, "behind")
         return answer
@@ -112,7 +112,8 @@ class Cable(BlockingConnection):
             raise BrokerUnreachable(f"{self}: the connection broke")
 
 
-def _refused(body: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
+def refused(body: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
+    """The answer to a commit that refuses every partition."""
     rows = {
         topic.name: [
             OffsetCommitPartitionResponse(partition_index=one.partition_index, error_code=code)

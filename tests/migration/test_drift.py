@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.drift import drift_lines, drift_of
+from bridge.migration.drift import drift_lines, drift_of, not_told
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import KafkaValue, SeenOwner, SeenPartition
 from tests.migration.seen_groups import at_end, member, partition, plan, seen
@@ -39,11 +39,20 @@ def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
         (at_end(kafka=KafkaValue(5)), "Kafka had none and has 5"),
         (at_end(kafka=KafkaValue(100, OTHERS)), "Kafka had none and has 100"),
         (partition(0, 100, log=LogRange(101, 200)), "the log (101 to 200) does not hold the planned 100 any more"),
-        (partition(0, 100, log="nobody leads it"), "its log cannot be looked at: nobody leads it"),
     ],
 )  # fmt: skip
 def test_what_is_drift(after: SeenPartition, words: str) -> None:
     assert drift([at_end()], [after]) == [f"clicks/0: {words}"]
+
+
+def test_what_brokers_do_not_tell_is_no_drift() -> None:
+    """A leader that is away is not an offset that moved: whoever compares waits for it."""
+    silent = partition(1, 100, log="nobody leads it")
+    assert drift([at_end()], [partition(0, 100, log="nobody leads it")]) == []
+    assert not_told(seen(at_end())) == ""
+    assert not_told(seen(at_end(), silent)) == "the logs of clicks/1: nobody leads it"
+    asleep = seen(at_end(), kafka_problem="no broker answers")
+    assert not_told(asleep) == "what Kafka has stored for group g1: no broker answers"
 
 
 def test_what_this_migration_wrote_to_kafka_is_no_drift() -> None:

@@ -85,7 +85,7 @@ def test_a_coordinator_that_is_not_ready_is_waited_for(desk: Desk, code: int) ->
 
 def test_a_coordinator_that_is_never_ready_is_given_up(desk: Desk) -> None:
     desk.cluster.inject(GroupError("g1", 14), api=OFFSET_FETCH, times=None)
-    with pytest.raises(KafkaException, match=r"g1 has no coordinator that answers \(COORDINATOR_LOAD_IN_PROGRESS"):
+    with pytest.raises(KafkaException, match=r"g1 has no coordinator that answers .*: COORDINATOR_LOAD_IN_PROGRESS"):
         desk.read()
     assert len(desk.pauses) == Patience().tries_max - 1
 

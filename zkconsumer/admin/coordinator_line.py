@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
+from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
 from zkconsumer.kafka.group_offsets import MOVED, WAIT
 
@@ -46,8 +46,9 @@ class Patience:
 class CoordinatorLine:
     """One group's coordinator.  One thread.
 
-    Both ways of asking raise ``BrokerUnreachable`` when no broker answers, ``KafkaException`` (``BrokerError`` with
-    the code) when they are too old or refuse, ``RemoteProtocolError`` for what no broker says.
+    Both ways of asking raise ``BrokerUnreachable`` when no broker answers, ``BrokerError`` with the code when they
+    refuse or no coordinator is ready, ``KafkaException`` when they are too old, ``RemoteProtocolError`` for what no
+    broker says.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class CoordinatorLine:
             if tries >= self._patience.tries_max and self._session.clock.now_ms() >= until_ms:
                 break
             self._pause(RETRY_PAUSE_MS)
-        raise KafkaException(f"group {self._group} has no coordinator that answers ({error}): look at {OFFSETS_TOPIC}")
+        where = f"group {self._group} has no coordinator that answers (look at {OFFSETS_TOPIC})"
+        raise BrokerUnreachable(where) if error is None else BrokerError(error, where)
 
     def once(self, question: Callable[[Connection, ApiRanges], T]) -> T:
         """The coordinator's answer, whatever it is; after an error nobody knows whether it was carried out."""

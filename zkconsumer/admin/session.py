@@ -247,10 +247,16 @@ AnySession: TypeAlias = AdminSession | BrokerSession
 
 
 def expect(result: object, kind: type[T], path: str) -> T:
-    """The result, or ``WorldError`` that says what ZooKeeper answered instead."""
+    """The result, or ``WorldError`` that says what ZooKeeper answered instead (``untold``)."""
     if isinstance(result, kind):
         return result
-    raise WorldError(f"ZooKeeper did not tell about {path}: {words_of(result)}")
+    raise untold(f"ZooKeeper did not tell about {path}", result)
+
+
+def untold(words: str, result: object) -> WorldError:
+    """What to raise for an answer that does not tell: ``ZkTimeoutException`` where the connection took it along."""
+    kind = ZkTimeoutException if isinstance(result, ConnectionLost | SessionGone) else WorldError
+    return kind(f"{words}: {words_of(result)}")
 
 
 def words_of(result: object) -> str:

@@ -115,6 +115,7 @@ class AclFence:
             if not unfenced:
                 return
             if not self.authority.identity():
+                self.authority.run_session()  # else it is the run that was lost, and not a login that is missing
                 raise UsageError(
                     "access lists can be a fence for a login only: give --zookeeper-auth, or --no-acl-fence"
                 )

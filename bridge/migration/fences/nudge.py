@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.authority import TRIES_MAX, Authority, broke
 from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
@@ -67,7 +67,7 @@ class Nudge:
             if isinstance(answer, MultiOk | MultiFailed):
                 self._is_done = True
                 return
-        raise WorldError("the old members were not woken: the connection broke again and again. Run it again")
+        raise broke(path)
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from bridge.migration.fences.lists import AccessList, read_lists
 from bridge.migration.fences.owner_nodes import is_topic
 from bridge.migration.step import Done, Refused, Standing
-from zkconsumer.admin.session import words_of
-from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.admin.session import untold
+from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     OPEN_ACL,
@@ -66,7 +66,7 @@ def lacking_admin(session: AdminSession, lists: dict[str, AccessList | None]) ->
             case BadVersion() | NoNode():
                 pass
             case _:
-                raise WorldError(f"ZooKeeper did not tell whether we may change the list of {path}: {words_of(answer)}")
+                raise untold(f"ZooKeeper did not tell whether we may change the list of {path}", answer)
     return sorted(lacking)
 
 
