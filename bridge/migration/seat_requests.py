@@ -28,6 +28,15 @@ BEAT_EVERY_MS = 3_000
 STATIC_FROM = 5
 """The version of JoinGroup from which there are static members (2.3)."""
 
+NOT_TO_BE_UPGRADED = b"zkconsumer: kept empty while offsets are carried over"
+"""Beside the seat's share.
+
+A client of the new protocol (KIP-848) that comes makes a group of its kind out of ours and is let in, whatever protocol
+name we have: but not where a member's share has bytes of its assignor's, since these would be lost
+(``ConsumerGroup.fromClassicGroup``, 4.1).  It is told error 69 then.  Brokers of any release pass them on unread, and
+tools pass them over.
+"""
+
 _LEAVE_REASON = "the migration goes on without a seat"
 
 
@@ -68,7 +77,7 @@ def config_of(group: str, instance_id: str | None, session_timeout_ms: int) -> G
 
 def sync(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
     """Settle the generation: nobody gets a partition.  The shares of whoever does not lead are passed over."""
-    shares = {generation.member_id: encode_assignment(Assignment())}
+    shares = {generation.member_id: encode_assignment(Assignment((), NOT_TO_BE_UPGRADED))}
     body = sync_group(config, generation, PROTOCOL_TYPE, shares)
     response = connection.request(SYNC_GROUP, ranges.pick(SYNC_GROUP), body, REQUEST_TIMEOUT_MS)
     return error_code(response.error_code)

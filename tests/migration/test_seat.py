@@ -18,8 +18,9 @@ from tests.migration.fix_seat import FAILURES, GROUP, RELEASES, Desk, MakeDesk, 
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.consumer_protocol import decode_subscription
-from zkconsumer.wire.schemas import LEAVE_GROUP, SYNC_GROUP
+from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription
+from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LEAVE_GROUP, SYNC_GROUP
+from zkconsumer.wire.schemas.describe_groups import DescribeGroupsRequest
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
 from zkconsumer.wire.schemas.sync_group import SyncGroupRequest
 
@@ -77,6 +78,16 @@ def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, 
         assert committed(desk) == 42
         assert stock.commit(GROUP, "t", 0, 43, version=2) == 0, "the group is free again"
         assert committed(desk) == 43
+
+
+def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it(desk: Desk) -> None:
+    """Which brokers do from 4.0 on with a share that has no bytes of an assignor's."""
+    with desk.process() as session, talk(desk) as stock:
+        desk.seat(session).sit()
+        [member] = stock.ask(DESCRIBE_GROUPS, 0, DescribeGroupsRequest(groups=[GROUP])).groups[0].members
+        share = decode_assignment(member.member_assignment)
+        assert not share.partitions
+        assert share.user_data
 
 
 @pytest.mark.parametrize("release", RELEASES)
