@@ -71,12 +71,25 @@ def drift_lines(differences: list[Difference]) -> list[str]:
 
 def _differences(plan: Plan, row: PlannedPartition, now: SeenPartition) -> Iterator[str]:
     if (row.stored, row.version) != (now.stored, now.version):
-        yield f"ZooKeeper had {_stored(row.stored, row.version)} and has {_stored(now.stored, now.version)}"
+        yield (
+            f"ZooKeeper had {_stored(row.stored, row.version)} and has {_stored(now.stored, now.version)}"
+            f"{_went_back(row, now)}"
+        )
     before = plan.seen.partitions[row.tp].kafka
     if now.kafka != before and not _is_of(plan, now.kafka):
         yield f"Kafka had {_value(before)} and has {_value(now.kafka)}"
     if row.target is not None and isinstance(now.log, LogRange) and not now.log.holds(row.target):
         yield f"the log ({_range(now.log)}) does not hold the planned {row.target} any more"
+
+
+def _went_back(row: PlannedPartition, now: SeenPartition) -> str:
+    """Who accepts that reads records twice."""
+    if row.stored is None or now.stored is None or row.target is None or now.stored >= row.stored:
+        return ""
+    return (
+        ": it went back, as when a process wakes from a long pause and writes what it knew before. To begin at "
+        f"{row.target} all the same, make a new plan with --offset {row.tp.topic}:{row.tp.partition}={row.target}"
+    )
 
 
 def _is_of(plan: Plan, value: KafkaValue | None) -> bool:
