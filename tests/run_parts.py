@@ -69,11 +69,12 @@ CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not n
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
+MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 4)
 SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
 SUITES = {
-    "all": (LINT, TYPES, UNIT, FUZZ, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, INTEROP, SPARK),
+    "all": (LINT, TYPES, UNIT, FUZZ, TRANSCRIPTS, CONFORMANCE, REAL, WHOLE, INTEROP, MIGRATION, SPARK),
     "unit": (LINT, TYPES, UNIT, TRANSCRIPTS),
     "nightly": (NIGHTLY,),
 }

@@ -163,8 +163,11 @@ class Confluent:
         self._place = confluent_kafka.TopicPartition
         self._consumer = confluent_kafka.Consumer(settings)
         self._is_giving_up = False
+        self._diary: Diary | None = None
 
     def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+        self._diary = diary
+
         def places(partitions: Any) -> list[Place]:
             return [(each.topic, each.partition) for each in partitions]
 
@@ -182,7 +185,11 @@ class Confluent:
 
     def poll(self) -> Iterable[Record]:
         message = self._consumer.poll(POLL_MS / 1000)
-        if message is None or message.error() is not None:
+        if message is None:
+            return
+        if message.error() is not None:
+            assert self._diary is not None, "it subscribed before it polls"
+            self._diary.note(f"told {message.error().name()}")
             return
         yield message.topic(), message.partition(), message.offset()
 

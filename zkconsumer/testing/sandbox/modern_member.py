@@ -40,6 +40,9 @@ JAVA_STRATEGIES = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 
+NOT_WITH_KIP_848 = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+"""Settings that clients refuse beside ``group.protocol=consumer``: the coordinator has them there."""
+
 COOPERATIVE_FROM = (2, 4)
 
 
@@ -83,6 +86,10 @@ class ModernMember(MemberProcess):
             **({"group.instance.id": instance} if instance is not None else {}),
             **(settings or {}),
         }
+        self._strategy = JAVA_STRATEGIES.get(self.settings["partition.assignment.strategy"], "")
+        if self.settings.get("group.protocol") == "consumer":
+            for name in NOT_WITH_KIP_848:
+                del self.settings[name]
 
     def owned(self) -> set[tuple[str, int]]:
         """The partitions that it holds, as far as it has told."""
@@ -104,8 +111,9 @@ class ModernMember(MemberProcess):
         return PythonProcess(self.run, "member", self.name, program, [*words, "--handle-ms", str(self._handle_ms)])
 
     def _launch_java(self, release: str) -> ChildProcess:
+        has_strategy = "partition.assignment.strategy" in self.settings
         own = {
-            "partition.assignment.strategy": JAVA_STRATEGIES[self.settings["partition.assignment.strategy"]],
+            **({"partition.assignment.strategy": self._strategy} if has_strategy else {}),
             "key.deserializer": BYTES,
             "value.deserializer": BYTES,
             "member.name": self._history_name,

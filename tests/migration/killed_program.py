@@ -1,0 +1,103 @@
+"""``zkconsumer`` as a process that kills itself (SIGKILL) at a place that a test names.
+
+    python -m tests.migration.killed_program step|before|behind N migrate apply ...
+
+    step      behind the N-th step that was carried out, before the next is looked at
+    before    before the N-th write of either store is sent
+    behind    when the N-th write was carried out, before anybody hears of it
+
+Writes of both stores are counted together.  A process that ends by itself prints how many there were: ``writes N``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.migration.performers import Real
+from bridge.migration.step import Step
+from tests.migration.fix_cuts import is_write
+from tests.migration.fix_move import KAFKA_WRITES
+from zkconsumer.cli.main import main
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.wire.schemas import Api
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.requests import Request, Result
+
+
+def die(*_: object) -> None:
+    """As kill -9 does it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    threading.Event().wait()
+
+
+class Counter:
+    """Counts up to the place."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.seen = 0
+
+    def count(self) -> bool:
+        """Whether this is the one."""
+        self.seen += 1
+        return self.seen == self.at
+
+
+def die_behind_steps(counter: Counter) -> None:
+    """Behind the step."""
+    perform = Real.perform
+
+    def performed(self: Real, step: Step) -> None:
+        perform(self, step)
+        if counter.count():
+            die()
+
+    Real.perform = performed  # type: ignore[method-assign]
+
+
+def die_at_writes(counter: Counter, how: str) -> None:
+    """Before or behind the write."""
+    submit, ask = KazooStore.submit, BlockingConnection.request
+    is_behind = how == "behind"
+
+    def submitted(
+        self: KazooStore, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]
+    ) -> None:
+        for index, request in enumerate(requests):
+            if is_write(request) and counter.count():
+                sent = requests[: index + is_behind]
+                if not sent:
+                    die()
+                submit(self, session_id, sent, die)
+                return
+        submit(self, session_id, requests, done)
+
+    def asked(self: BlockingConnection, api: Api[Any, Any], version: int, body: Any, *rest: Any, **how: Any) -> Any:
+        is_it = api in KAFKA_WRITES and counter.count()
+        if is_it and not is_behind:
+            die()
+        answer = ask(self, api, version, body, *rest, **how)
+        if is_it:
+            die()
+        return answer
+
+    KazooStore.submit = submitted  # type: ignore[method-assign]
+    BlockingConnection.request = asked  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    where, at, *words = sys.argv[1:]
+    counted = Counter(int(at))
+    if where == "step":
+        die_behind_steps(counted)
+    else:
+        die_at_writes(counted, where)
+    try:
+        main(words)
+    finally:
+        print(f"writes {counted.seen}", file=sys.stderr)

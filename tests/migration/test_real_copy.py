@@ -1,0 +1,126 @@
+"""``migrate`` with strategy copy on real servers, under load, with original members and then stock modern clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fix_sandbox import Clusters, require_releases
+from tests.migration.fix_real import RealGroup
+from zkconsumer.testing.sandbox import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
+
+PARTITIONS = 6
+PER_SECOND = 600
+MORE = 100_000
+JAVA, C = "java-3.9.1", "confluent"
+NEXT = "--offset-convention", "next"
+OLD_TOOL = "kafka.admin.ConsumerGroupCommand"
+NEW_TOOL = "3.9.1-tools", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+BROKERS = ["3.9.1", "1.1.1"]
+
+
+@pytest.fixture(params=BROKERS)
+def moving(
+    request: pytest.FixtureRequest, clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> Iterator[RealGroup]:
+    require_releases("0.8.2.2", "1.1.1", "3.9.1", NEW_TOOL[0])
+    group, topic = names
+    made = RealGroup(clusters.get(request.param), group, topic, PARTITIONS, tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(moving: RealGroup) -> None:
+    # Original members of two releases read what is produced.
+    moving.load(PER_SECOND)
+    for name, release in (("old-1", "1.1.1"), ("old-2", "0.8.2.2"), ("old-3", "1.1.1")):
+        moving.scala("original", name, release)
+    moving.wait_handed("original", 3_000)
+    waits = moving.migrate("apply", moving.plan(*NEXT), expect=3)
+    assert "waits for g" in waits.stdout, "the members are named"
+    moving.stop("original")
+
+    plan = moving.plan(*NEXT)
+    assert moving.migrate("apply", plan, expect=3)
+    moving.migrate("apply", plan, "--execute", "--hold-at", "verified")
+    outsiders_change_nothing(moving)
+
+    # The cut-over; the load has never stopped.
+    moving.migrate("apply", "--resume", moving.group, "--execute")
+    planned = moving.in_zookeeper()
+    moving.modern("modern", "java-1", JAVA)
+    moving.modern("modern", "c-1", C)
+    moving.wait_handed("modern", 3_000)
+    print(f"\nfirst cut, with a look around: {moving.gap_s('original', 'modern'):.1f} s; {moving.judge()}")
+    assert moving.first_handed("modern") == planned
+    tools_show_both_groups(moving)
+
+    # And back, when the modern members have committed much more.
+    moving.halt()
+    moving.produce(MORE)
+    moving.wait_drained()
+    refused = moving.migrate("rollback", moving.group, "--execute", "--timeout", "1", expect=6)
+    assert "java-1" in refused.stderr
+    moving.load(PER_SECOND)
+    moving.stop("modern")
+    committed = moving.in_kafka()
+    moving.migrate("rollback", moving.group, "--execute")
+    assert moving.in_zookeeper() == committed
+    for name, release in (("back-1", "1.1.1"), ("back-2", "0.8.2.2")):
+        moving.scala("back", name, release)
+    moving.wait_handed("back", 3_000)
+    print(f"way back: {moving.gap_s('modern', 'back'):.1f} s; {moving.judge()}")
+    assert moving.first_handed("back") == committed
+
+    # Once more: the command waits for the members while they read on, and takes what they committed last.
+    plan = moving.plan(*NEXT, "--existing", "keep-source")
+    with moving.begun("apply", plan, "--execute", "--accept-drift"):
+        moving.stop("back")
+    moving.modern("again", "java-2", JAVA)
+    moving.modern("again", "c-2", C)
+    moving.wait_handed("again", 3_000)
+    moving.halt()
+    moving.wait_drained()
+    moving.stop("again")
+    judged = moving.judge()
+    print(f"second cut: {moving.gap_s('back', 'again'):.1f} s; {judged}")
+    assert (judged.missing, judged.across, judged.again["modern"], judged.again["again"]) == (0, 0, 0, 0)
+    archive = moving.folder / "archive"
+    moving.migrate("complete", moving.group, "--execute", "--confirm", moving.group, "--archive", archive)
+    assert archive.exists()
+    assert (moving.status()["phase"], moving.owners()) == ("completed", {})
+
+
+def outsiders_change_nothing(moving: RealGroup) -> None:
+    """Behind the fences an original member that comes late, and modern ones that come early, are refused."""
+    before = moving.stores()
+    late = moving.scala("late", "late", "1.1.1", wait=False)
+    early = moving.modern("early", "early-java", JAVA)
+    early_c = moving.modern("early", "early-c", C)
+    wait_until(lambda: not early.is_running() and not late.is_running(), "both give up", 30_000)
+    assert any("InconsistentGroupProtocol" in str(event) for event in early.events), early.events
+    assert any("NoAuth" in str(event) for event in late.events), late.events
+    wait_until(lambda: any("INCONSISTENT" in str(event) for event in early_c.events), "librdkafka is told", 30_000)
+    early_c.stop()
+    assert moving.handed("late").total() + moving.handed("early").total() == 0
+    assert moving.stores() == before
+
+
+def tools_show_both_groups(moving: RealGroup) -> None:
+    """The original's tool shows the group with its fence and where Kafka has it, Kafka's own the modern members."""
+    of_group = ["--describe", "--group", moving.group]
+    old = moving.sandbox.run_tool("1.1.1", OLD_TOOL, ["--zookeeper", moving.sandbox.zookeeper_connect, *of_group])
+    shown = [line.split() for line in old.out.splitlines() if line.startswith(moving.topic)]
+    assert {int(row[1]) for row in shown} == set(range(PARTITIONS)), old
+    # It asks the coordinator first, and ZooKeeper where that has nothing.
+    assert all(int(row[2]) >= moving.in_zookeeper()[int(row[1])] for row in shown), old
+    assert {row[5] for row in shown} == {"zkconsumer"}, "the mark of the fence, up to its last hyphen"
+    new = moving.sandbox.run_tool(NEW_TOOL[0], NEW_TOOL[1], ["--bootstrap-server", moving.sandbox.bootstrap, *of_group])
+    rows = [line.split() for line in new.out.splitlines() if line.startswith(moving.group)]
+    assert {int(row[2]) for row in rows} == set(range(PARTITIONS)), new
+    assert {row[-1] for row in rows} == {"java-1", "c-1"}, new
+    assert all(int(row[3]) >= moving.in_zookeeper()[int(row[2])] for row in rows), new

@@ -1,0 +1,138 @@
+"""``migrate apply`` is killed on real servers, behind every step or at every write, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.fix_sandbox import Clusters
+from tests.migration.fix_real import PROGRAM, nodes_below
+from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.zk import paths
+
+pytestmark = [pytest.mark.real]
+
+AT_ONCE = 24
+"""Processes side by side: each waits for the session of the one that was killed, and works little."""
+
+STORED = {0: 10, 1: 20}
+"""What ZooKeeper has; partition 2 has no offset, and begins at its earliest record."""
+EXPECTED = {0: 10, 1: 20, 2: 0}
+DECISIONS = ("--offset-convention", "next", "--missing", "earliest")
+RECORDS = 50
+PATIENCE_S = 150
+
+
+class KilledMoves:
+    """Groups of one topic, each of which is moved by processes that are killed."""
+
+    def __init__(self, sandbox: Sandbox, topic: str, folder: Path) -> None:
+        self.sandbox = sandbox
+        self.topic = topic
+        self.folder = folder
+        sandbox.create_topic(topic, len(EXPECTED))
+        for number in EXPECTED:
+            sandbox.produce(topic, number, RECORDS)
+
+    def prepare(self, group: str) -> None:
+        """A group as original members left it, and its plan."""
+        admin = self.sandbox.admin
+        for kind in ("ids", "owners", f"owners/{self.topic}"):
+            admin.ensure_path(f"/consumers/{group}/{kind}")
+        for number, offset in STORED.items():
+            admin.put(f"/consumers/{group}/offsets/{self.topic}/{number}", b"%d" % offset)
+        assert self.run("plan", group, "-f", str(self.plan(group)), *DECISIONS).returncode == 0
+
+    def plan(self, group: str) -> Path:
+        return self.folder / f"{group}.plan"
+
+    def run(self, *words: str, killed: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-m", "tests.migration.killed_program", *killed] if killed else [PROGRAM]
+        return subprocess.run(
+            [*program, "migrate", *words, "--zookeeper", self.sandbox.zookeeper_connect],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+
+    def apply(self, group: str, *killed: str) -> subprocess.CompletedProcess[str]:
+        return self.run("apply", str(self.plan(group)), "--execute", "-o", "json", killed=killed)
+
+    def end(self, group: str) -> tuple[object, object, object]:
+        """What both stores have, with the group's name and migration left out."""
+        with AdminSession.open(self.sandbox.zookeeper_connect) as session:
+            nodes = nodes_below(session, [paths.group_root(group)])
+            status = json.loads(self.run("status", group, "-o", "json").stdout)
+            kafka = KafkaStore(session, group).read()
+        migration = status["migration_id"]
+        shown = {
+            path.replace(group, "G"): (
+                data.replace(migration.encode(), b"M"),
+                {(acl.perms, acl.scheme, acl.id if acl.scheme == "world" else "") for acl in lists},
+            )
+            for path, (data, _, lists) in nodes.items()
+        }
+        assert {tp.partition: one.offset for tp, one in kafka.items()} == EXPECTED
+        assert (status["phase"], status["authority"]) == ("switched", "kafka"), status
+        metadata = {tp.partition: one.metadata.replace(migration, "M") for tp, one in kafka.items()}
+        return re.sub(r'"at_ms": *[0-9]+', "", str(sorted(shown.items()))), metadata, status["epoch"]
+
+    def kill_and_go_on(self, group: str, whole: object, *killed: str) -> bool:
+        """Whether it was killed at all; either way it ends as the one that was not."""
+        self.prepare(group)
+        first = self.apply(group, *killed)
+        if first.returncode != -9:
+            assert first.returncode == 0, first.stderr
+            return False
+        again = self.apply(group)
+        assert again.returncode == 0, f"{killed}: {again.stderr}"
+        assert self.end(group) == whole, killed
+        return True
+
+
+def side_by_side(works: Sequence[Callable[[], bool]]) -> list[bool]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda work: work(), works))
+
+
+@pytest.mark.timeout(280)
+def test_killed_behind_every_step_the_same_command_goes_on(
+    clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    moves = KilledMoves(clusters.get("3.9.1"), topic, tmp_path)
+    moves.prepare(f"{group}-whole")
+    steps = json.loads(moves.apply(f"{group}-whole").stdout)["steps"]
+    assert {"access lists", "take the seat in the modern group", "control znode: switched"} <= set(steps)
+    whole = moves.end(f"{group}-whole")
+    works = [
+        partial(moves.kill_and_go_on, f"{group}-{at}", whole, "step", str(at)) for at in range(1, len(steps) + 1)
+    ]
+    assert all(side_by_side(works)), "each was killed"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("how", ["before", "behind"])
+@pytest.mark.parametrize("broker", ["1.1.1", "3.9.1"])
+def test_killed_at_every_write_the_same_command_goes_on(
+    broker: str, how: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> None:
+    group, topic = names
+    moves = KilledMoves(clusters.get(broker), topic, tmp_path)
+    moves.prepare(f"{group}-whole")
+    done = moves.apply(f"{group}-whole", how, "0")
+    writes = int(done.stderr.rsplit("writes ", 1)[1])
+    assert writes > 20, done.stderr
+    whole = moves.end(f"{group}-whole")
+    works = [partial(moves.kill_and_go_on, f"{group}-{at}", whole, how, str(at)) for at in range(1, writes + 1)]
+    assert all(side_by_side(works)), "each was killed"
+    print(f"\n{broker}, killed {how} each of {writes} writes")
