@@ -23,6 +23,7 @@ from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
 from bridge.migration.authority import format_run
 from bridge.migration.control import ABORT, JOURNAL, MEMBERS, RUN, accepted_piece, acl_piece, plan_piece
 from bridge.migration.fences.mark import Mark, format_mark
+from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.claims.runs import format_runs
 from bridge.spark.option_table import GROUP, KAFKA, OWN
@@ -419,8 +420,9 @@ def test_the_znodes_are_those_of_the_code() -> None:
         paths.owners_of_topic("G", "T"), paths.owner("G", at), paths.offsets("G"), paths.offsets_of_topic("G", "T"),
         paths.offset("G", at), paths.BROKER_IDS, paths.broker(0), paths.BROKER_TOPICS, paths.topic("T"),
         paths.partition_state(at), paths.control("G"), paths.SPARK_CLAIMS, paths.fence_child("G", at),
-        *(paths.control_child("G", name) for name in CONTROL_CHILDREN), paths.claims("G"),
-        paths.claims_of_query("G", "Q"), paths.claims_of_topic("G", "Q", "T"), paths.claims_of_partition("G", "Q", at),
+        *(paths.control_child("G", name) for name in CONTROL_CHILDREN), acknowledgement_path("G", "C"),
+        paths.claims("G"), paths.claims_of_query("G", "Q"), paths.claims_of_topic("G", "Q", "T"),
+        paths.claims_of_partition("G", "Q", at),
     }  # fmt: skip
     expected = {
         path.replace("/T/partitions/0", "/T/partitions/P").replace("/T/0", "/T/P").replace("/ids/0", "/ids/N")
@@ -439,6 +441,7 @@ def test_the_bytes_of_the_znodes_are_those_of_the_code() -> None:
         format_offset(42),
         format_control(Control("m1", 1, "planned", "zookeeper", "copy")),
         format_mark(Mark("m1", 2)),
+        format_acknowledgement(Acknowledgement("m1", 2, "locked", 3, 0)),
         format_run("alice@host, process 4711", 1416246370000),
         format_record(Record(tuple(Claim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)),
         format_runs(("0d9a4c5a6c1b4d7f8b0e3a2f1c4d5e6f",)),
