@@ -17,7 +17,7 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     who carries steps out            performers.py       programs around the cut-over                     hooks.py
     the old znodes in a file         archive.py          where a migration stands                         status.py
     a plan as a file                 plan_file.py        its lines, strictly read                        plan_json.py
-    the page about the phases        phases_page.py
+    the page about the phases        phases_page.py      offsets that somebody deleted meanwhile          put_back.py
 
 The order rule, for every step: *before authority moves from A to B, B equals A for every partition, and all claims are
 fenced at the new epoch.*  A step looks at what it finds and not at what somebody wrote down that he would do, so to run

@@ -1,6 +1,7 @@
 """The ways back, and which of them is open.
 
-    before switched   undoing · the seat is left · owner fences away · access lists back · nudge · undone
+    before switched   offsets that somebody deleted come back · undoing · the seat is left · owner fences away ·
+                      access lists back · nudge · undone
     after it          nobody is in the modern group · returning · the nodes are this run's · nobody is registered ·
                       the seat · Kafka -> ZooKeeper · compared · returned (the authority moves) · the seat is left ·
                       owner fences away · access lists back · nudge · undone
@@ -25,9 +26,10 @@ from bridge.migration.fences.nudge import Nudge, OffsetsMove
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.fences.rights import fenced_levels
 from bridge.migration.fences.standing import NobodyRegistered
-from bridge.migration.mover import ReturnToZooKeeper
+from bridge.migration.mover import COPYING, ReturnToZooKeeper
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
+from bridge.migration.put_back import PutOffsetsBack
 from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
 from bridge.migration.step import Done, Refused, Standing
 from bridge.migration.verify import VerifyReturn
@@ -73,6 +75,9 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     if phase in _BEHIND:
         yield from _returning(moving)
     elif phase is not Phase.RETURNED:
+        if phase in COPYING and options.has_plan:
+            acl = (OURS, READ_ONLY) if moving.plan.decisions.acl_fence else None
+            yield PutOffsetsBack(moving.stores, moving.plan.seen.partitions, acl)
         yield ControlTo(authority, Phase.UNDOING)
     yield LeaveSeat(moving.seat)
     if options.has_plan:

@@ -27,7 +27,7 @@ from bridge.migration.plan_file import plan_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.status import look_at_status
 from bridge.migration.step import Run
-from tests.migration.fix_move import DECISIONS, EXPECTED, Cuts, Lab, judge, lab
+from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, Cuts, Lab, judge, lab
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
@@ -213,6 +213,10 @@ def test_a_group_that_somebody_deleted_behind_the_fence_is_told_with_where_its_o
     with lab.process() as session, pytest.raises(VerificationFailed, match="is gone: somebody deleted it") as it:
         lab.apply(session, plan)
     assert paths.control(group) in str(it.value)
+    with lab.process() as session:
+        assert "offsets that were deleted come back …" in lab.rollback(session, plan)
+    assert lab.stands(group) == ("undone", "zookeeper")
+    assert lab.offsets(group) == STORED
 
 
 def test_somebody_who_asks_a_run_to_stop_stops_it_between_two_steps(lab: Lab) -> None:

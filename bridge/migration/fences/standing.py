@@ -136,8 +136,8 @@ class FencesStand:
             return Refused(
                 VerificationFailed(
                     f"{paths.group_root(group)} is gone: somebody deleted it, as old tools do with groups that nobody "
-                    f"is in. Its offsets as they were are in {self.copy_at}. Put them back from there, or go back: "
-                    f"zkconsumer migrate rollback {group}"
+                    f"is in. Its offsets as they were are in {self.copy_at}. Go back, which puts them back: zkconsumer "
+                    f"migrate rollback {group} --execute"
                 )
             )
         nodes = read_owners_of(session, group, self.partitions)

@@ -1,0 +1,69 @@
+"""On the way back before the switch: offsets that somebody deleted behind the fences stand in ZooKeeper again.
+
+Old tools delete ``/consumers/G`` as soon as nobody is registered; without the fence of access lists nothing stops them.
+ZooKeeper has the authority then, and the plan is the only one that knows what it said.  It is done before a fence is
+lifted, so that no old member begins somewhere else meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import PartlyDone
+from bridge.migration.mover import COPYING
+from bridge.migration.step import Done, Standing, Todo
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, write_offsets
+from zkconsumer.admin.words import count_of
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.migration.mover import Stores
+    from bridge.migration.seen import SeenPartition
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Acl
+
+
+@dataclass(frozen=True, slots=True)
+class PutOffsetsBack:
+    """Every offset znode that the plan saw is there.  What is there is left as it is, whoever wrote it.
+
+    ``acl``: the access list of the fence; None: open to the world.
+    """
+
+    stores: Stores
+    planned: Mapping[TopicPartition, SeenPartition]
+    acl: tuple[Acl, ...] | None = None
+
+    name = "offsets that were deleted come back"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        group = self.stores.group
+        return [f"make {count_of(len(self._left()), 'znode')} below {paths.offsets(group)}, as the plan saw them"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        return Todo() if self.stores.is_in(*COPYING) and self._left() else Done()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; the fences that are there stay."""
+        authority = self.stores.authority
+        held, report = authority.require(*COPYING), WriteReport()
+        write_offsets(authority.session, authority.group, self._left(), held.version, report, self.acl)
+        if report.stopped_by:
+            raise PartlyDone(
+                f"offsets of group {authority.group} that somebody deleted were put back in part: {report.stopped_by}. "
+                "See to it, then run the same command again"
+            )
+
+    def _left(self) -> list[OffsetWrite]:
+        there = self.stores.zookeeper()
+        return [
+            OffsetWrite(tp, one.stored, MISSING)
+            for tp, one in sorted(self.planned.items())
+            if one.stored is not None and tp not in there
+        ]
