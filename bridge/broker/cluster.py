@@ -6,6 +6,7 @@ For the broker's thread alone.  Kafka's controller is here too, as far as there 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bridge.broker.config import BrokerConfig, Row
 from bridge.broker.disk_trouble import DiskTrouble
@@ -14,7 +15,7 @@ from bridge.broker.groups import Groups, Machine
 from bridge.broker.node import Node
 from bridge.broker.timers import Scheduler
 from bridge.broker.topics import OFFSETS_TOPIC, NewTopic, Partition, Topic, Topics
-from bridge.coordinator.calls import Authorizer, OffsetsInZooKeeper, Operation
+from bridge.coordinator.calls import Authorizer, Call, OffsetsInZooKeeper, Operation
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.releases import Release
 from zkconsumer.types import BrokerAddress
@@ -54,6 +55,8 @@ class Cluster:
         self.fetches = DelayedFetches(scheduler)
         self.disk_trouble = DiskTrouble(topics.folder)
         self.on_topics: Callable[[], None] = lambda: None
+        self.on_group_answer: Callable[[Call, Any, Any], None] = lambda call, body, answer: None
+        """Told of each answer of a group coordinator before it goes out: the call, what it asked, the answer."""
         self.offsets_partitions = offsets_partitions
         self.nodes = {
             node_id: Node(node_id, self, Groups(node_id, machine(node_id), topics, scheduler, self.fetches.appended))

@@ -83,7 +83,12 @@ class Node:
 
     def ask_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
         """Give a request to this node's machine."""
-        self.groups.ask(call, body, reply)
+
+        def answer(found: Any) -> None:
+            self.cluster.on_group_answer(call, body, found)
+            reply(found)
+
+        self.groups.ask(call, body, answer)
 
     @property
     def offsets_in_zookeeper(self) -> OffsetsInZooKeeper | None:

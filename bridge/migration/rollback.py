@@ -3,8 +3,8 @@
     before switched   offsets that somebody deleted come back · undoing · the seat is left · owner fences away ·
                       access lists back · nudge · undone
     after it          nobody is in the modern group · returning · the nodes are this run's · nobody is registered ·
-                      the seat · Kafka -> ZooKeeper · compared · returned (the authority moves) · the seat is left ·
-                      owner fences away · access lists back · nudge · undone
+                      owner fences · the seat · Kafka -> ZooKeeper · compared · returned (the authority moves) ·
+                      the seat is left · owner fences away · access lists back · nudge · undone
 
 The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
 off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
@@ -24,6 +24,7 @@ from bridge.migration.fences.lists import OURS, READ_ONLY, is_fence, read_lists
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.nudge import Nudge, OffsetsMove
 from bridge.migration.fences.owner_nodes import read_owner_nodes
+from bridge.migration.fences.owners import LateOwnerFences, owner_fences
 from bridge.migration.fences.rights import fenced_levels
 from bridge.migration.fences.standing import NobodyRegistered
 from bridge.migration.mover import COPYING, ReturnToZooKeeper
@@ -102,6 +103,9 @@ def _returning(moving: Moving) -> Iterator[Step]:
     if acl_fence:
         yield AclFence(authority, moving.topics, plan.seen.acls, members_leave=False)
     yield NobodyRegistered(authority)
+    # A ``complete`` that was cut off has lifted fences; and they are to name this epoch.
+    yield from owner_fences(authority, plan.seen.partitions)
+    yield LateOwnerFences(authority, frozenset(plan.seen.partitions))
     yield TakeSeat(moving.seat, has_sat=False)
     yield ReturnToZooKeeper(stores, convention, (OURS, READ_ONLY) if acl_fence else None)
     yield VerifyReturn(stores, convention)

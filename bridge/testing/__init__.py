@@ -1,7 +1,19 @@
-"""For tests of whoever uses the bridge: a broker in the process, and the judge of what a Spark query and others did."""
+"""For tests of whoever uses the bridge: a broker in the process, what was done to it, and a judge of Spark's reads."""
 
 from bridge.broker.settings import TlsFiles
 from bridge.testing.embedded_broker import EmbeddedBroker
 from bridge.testing.feed_judge import CODES, Feed, Finding, Judgement, Read, Sunk, judge
+from bridge.testing.history_recorder import HistoryRecorder
 
-__all__ = ["CODES", "EmbeddedBroker", "Feed", "Finding", "Judgement", "Read", "Sunk", "TlsFiles", "judge"]
+__all__ = [
+    "CODES",
+    "EmbeddedBroker",
+    "Feed",
+    "Finding",
+    "HistoryRecorder",
+    "Judgement",
+    "Read",
+    "Sunk",
+    "TlsFiles",
+    "judge",
+]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from bridge.broker.cluster import Cluster, everybody_may
 from bridge.broker.config import read_topic_config
@@ -21,7 +21,7 @@ from bridge.broker.releases import NEWEST
 from bridge.broker.server import BrokerServer
 from bridge.broker.settings import BrokerSettings, TlsFiles
 from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, Partition, is_legal_name
-from bridge.coordinator.calls import Authorizer
+from bridge.coordinator.calls import Authorizer, Call
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
 from zkconsumer.types import BrokerAddress
@@ -107,6 +107,16 @@ class EmbeddedBroker:
     def call(self, action: Callable[[Cluster], T]) -> T:
         """Run something on the broker's thread, for what has no method here."""
         return self._server.call(action)
+
+    def listen(self, on_group_answer: Callable[[Call, Any, Any], None]) -> None:
+        """From now on this is told of each answer of a group coordinator before it goes out, on the broker's thread:
+        the call, what it asked, and the answer (``HistoryRecorder.of_kafka`` makes one).
+        """
+
+        def listen(cluster: Cluster) -> None:
+            cluster.on_group_answer = on_group_answer
+
+        self.call(listen)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic.  ``UsageError``: there is one of this name, or none such can be, or no such settings."""

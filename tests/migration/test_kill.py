@@ -1,164 +1,93 @@
-"""M5: killed at any write of either store, and at any two, a migration ends as if it had never been killed.
+"""M5: killed at any write of either store, and at any two, a migration ends as if it never had been, or is undone.
 
-M1 to M4 are judged over everything that was written in all runs together; M6 is the way back.
+What the stores accepted in all runs together, and what the members before and after were handed, is written down as a
+history for each case, and ``zkconsumer check`` finds none of the promises M1 to M6 broken in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from bridge.migration.phases import Phase
-from bridge.migration.plan import Plan
 from tests.migration.fix_cuts import WAYS, How, Killed
-from tests.migration.fix_move import DECISIONS, EXPECTED, Cuts, Lab, judge, lab
-from zkconsumer.admin.session import AdminSession
-from zkconsumer.types import TopicPartition
+from tests.migration.fix_kill import GROUP, WAYS_OF, Ground, Life, Way
+from zkconsumer.cli.check import check
+from zkconsumer.testing import checker as h
 
-__all__ = ["lab"]
-
-KILLS: tuple[How, ...] = ("before", "behind")
-T0 = TopicPartition("t", 0)
-
-
-class Way:
-    """One command, what stands before it, and what must stand behind it."""
-
-    name: str
-
-    def prepare(self, lab: Lab) -> tuple[str, Plan]:
-        group = lab.new_group()
-        return group, lab.plan(group, DECISIONS)
-
-    def run(self, lab: Lab, session: AdminSession, plan: Plan) -> None:
-        raise NotImplementedError
-
-    def end(self, lab: Lab, group: str) -> object:
-        """What two runs to the same end agree on, besides what ``check`` holds to be right."""
-        control = lab.control(group)
-        assert control is not None
-        kafka = {tp: (offset, text.replace(group, "G")) for tp, (offset, text) in lab.kafka(group).items()}
-        return lab.nodes(group), (control.phase, control.epoch, control.authority), kafka
-
-    def check(self, lab: Lab, group: str) -> None:
-        """The end, in itself."""
+MakeWay = Callable[[], Way]
+WRITES_MIN = 10
+"""A command that writes less is not the one that is meant."""
 
 
-class CopyIt(Way):
-    name = "copy"
+class Cases:
+    """The histories of one test, and the one without a kill, with which they are compared."""
 
-    def run(self, lab: Lab, session: AdminSession, plan: Plan) -> None:
-        lab.apply(session, plan)
+    def __init__(self, folder: Path, way: Way) -> None:
+        self.folder = folder
+        self.way = way
+        self.names: list[str] = []
+        self.writes = self.case("whole", [])
 
-    def check(self, lab: Lab, group: str) -> None:
-        assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED
-        assert lab.stands(group) == ("switched", "kafka")
-        assert lab.commit(group, 0, 11) == 0, "the seat was left: the modern group may work"
+    def case(self, name: str, lives: list[Life]) -> list[str]:
+        """One group that is moved: each life is killed where it says, and one more run ends it."""
+        ground = Ground(self.folder)
+        (self.folder / "znodes").unlink(missing_ok=True)
+        plan = self.way.prepare(ground)
+        last = Life()
+        runs = [self.way.run, *[self.way.again] * len(lives)]
+        for run, life in zip(runs, [*lives, last], strict=True):
+            try:
+                with ground.process(life) as session:
+                    run(ground, session, plan)
+            except Killed:
+                if not self.way.lifts_fences:
+                    ground.probe(GROUP)
+        control = ground.control(GROUP)
+        if lives and control is not None:
+            assert control.phase in self.way.ends, name
+        ground.state("end")
+        self.way.go_on(ground)
+        ground.recorder.add(h.Drained)
+        ground.recorder.save(self.path(name))
+        self.names.append(name)
+        return last.seen
 
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.jsonl"
 
-class BackBefore(Way):
-    """From ``verified``: everything but the switch was done."""
-
-    name = "back before the switch"
-
-    def prepare(self, lab: Lab) -> tuple[str, Plan]:
-        group, plan = super().prepare(lab)
-        self.before = lab.nodes(group)
-        with lab.process() as session:
-            lab.apply(session, plan, hold_at=Phase.VERIFIED)
-        return group, plan
-
-    def run(self, lab: Lab, session: AdminSession, plan: Plan) -> None:
-        lab.rollback(session, plan)
-
-    def check(self, lab: Lab, group: str) -> None:
-        assert lab.nodes(group) == self.before, "as before the migration"
-        assert lab.stands(group) == ("undone", "zookeeper")
-
-
-class BackAfter(Way):
-    """From ``switched``, and the modern group has committed."""
-
-    name = "back after the switch"
-
-    def prepare(self, lab: Lab) -> tuple[str, Plan]:
-        group, plan = super().prepare(lab)
-        with lab.process() as session:
-            lab.apply(session, plan)
-        assert lab.commit(group, 0, 33) == 0
-        return group, plan
-
-    def run(self, lab: Lab, session: AdminSession, plan: Plan) -> None:
-        lab.rollback(session, plan)
-
-    def check(self, lab: Lab, group: str) -> None:
-        assert lab.offsets(group) == EXPECTED | {T0: 33}, "nothing that was committed is lost"
-        assert lab.stands(group) == ("undone", "zookeeper")
-
-
-WAYS_BACK_AND_FORTH = (CopyIt, BackBefore, BackAfter)
-
-
-def cut_at(lab: Lab, way: Way, plan: Plan, group: str, cuts: Cuts) -> bool:
-    """One process; whether it was killed."""
-    try:
-        with lab.process(cuts) as session:
-            way.run(lab, session, plan)
-    except Killed:
-        lab.probe(group)
-        return True
-    assert cuts.how in ("lost", "dropped") or not cuts.was_reached, "a killed process went on"
-    return False
-
-
-def whole(lab: Lab, way: Way) -> tuple[object, list[str]]:
-    """Without any cut: what there is in the end, and what was written."""
-    group, plan = way.prepare(lab)
-    cuts = Cuts()
-    cut_at(lab, way, plan, group, cuts)
-    end = way.end(lab, group)
-    way.check(lab, group)
-    judge(lab.history.moments[group])
-    assert "LeaveGroup" in cuts.seen, "the seat is written of, too"
-    return end, cuts.seen
-
-
-def ends_right(lab: Lab, way: Way, group: str, end: object, words: str) -> None:
-    assert way.end(lab, group) == end, words
-    way.check(lab, group)
-    judge(lab.history.moments[group])
+    def check(self) -> None:
+        """What a person would type."""
+        files = [str(self.path(name)) for name in self.names]
+        result = CliRunner().invoke(check, ["--as-if", str(self.path("whole")), *files])
+        assert result.exit_code == 0, "\n".join(
+            line for line in result.stdout.splitlines() if line.startswith(("==", "NOT", *h.CODES))
+        )
 
 
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("make", WAYS_BACK_AND_FORTH)
-def test_cut_off_at_any_write(lab: Lab, make: Callable[[], Way], how: How) -> None:
-    way = make()
-    end, writes = whole(lab, way)
-    for at in range(1, len(writes) + 1):
-        group, plan = way.prepare(lab)
-        cut_at(lab, way, plan, group, Cuts(at, how))
-        with lab.process() as session:
-            way.run(lab, session, plan)
-        ends_right(lab, way, group, end, f"{how} write {at}, {writes[at - 1]}")
+@pytest.mark.parametrize("make", WAYS_OF)
+def test_killed_at_any_write(tmp_path: Path, make: MakeWay, how: How) -> None:
+    cases = Cases(tmp_path, make())
+    assert len(cases.writes) > WRITES_MIN
+    for at in range(1, len(cases.writes) + 1):
+        cases.case(f"{how}-{at}", [Life(at, how)])
+    cases.check()
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("make", WAYS_BACK_AND_FORTH)
-@pytest.mark.parametrize("second", KILLS)
-@pytest.mark.parametrize("first", KILLS)
-def test_cut_off_at_any_two_writes(lab: Lab, make: Callable[[], Way], first: How, second: How) -> None:
-    way = make()
-    end, writes = whole(lab, way)
-    for at in range(1, len(writes) + 1):
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("make", WAYS_OF)
+def test_killed_at_any_two_writes(tmp_path: Path, make: MakeWay) -> None:
+    """A process that dies before its n-th write leaves what one leaves that dies behind the one before it."""
+    cases = Cases(tmp_path, make())
+    for at in range(1, len(cases.writes) + 1):
         for then in count(1):
-            group, plan = way.prepare(lab)
-            assert cut_at(lab, way, plan, group, Cuts(at, first))
-            was_killed = cut_at(lab, way, plan, group, Cuts(then, second))
-            with lab.process() as session:
-                way.run(lab, session, plan)
-            ends_right(lab, way, group, end, f"{first} write {at}, then {second} write {then}")
-            if not was_killed:
+            second = Life(then, "behind")
+            cases.case(f"{at}-{then}", [Life(at, "behind"), second])
+            if not second.was_reached:
                 break
+    cases.check()

@@ -1,42 +1,92 @@
-"""``zkconsumer check``: judge the history of a group under test.
+"""``zkconsumer check``: judge histories of a group under test.
 
-Exit codes: 0 nothing is wrong, 5 findings, 2 the history cannot be read.
+Exit codes: 0 nothing is wrong, 5 findings, 2 a history cannot be read.
 """
 
 from __future__ import annotations
 
 import json
-from typing import BinaryIO, Literal
+from pathlib import Path
+from typing import Any, Literal, NoReturn
 
 import click
 
-from zkconsumer.testing.checker import HistoryError, judge, read_history, render_text
+from zkconsumer.testing.checker import (
+    HistoryError,
+    StateSeen,
+    Verdict,
+    end_state,
+    judge,
+    read_history,
+    render_text,
+)
 
 EXIT_FINDINGS = 5
 EXIT_UNREADABLE = 2
 
 
 @click.command(name="check")
-@click.argument("history", type=click.File("rb"))
+@click.argument(
+    "histories",
+    metavar="HISTORY...",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    nargs=-1,
+    required=True,
+)
+@click.option(
+    "--as-if",
+    "reference",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The history of the same migration with nobody killed: each HISTORY must end as it does, or be undone.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it."
 )
 @click.pass_context
-def check(context: click.Context, history: BinaryIO, output: Literal["text", "json"]) -> None:
-    """Judge a HISTORY of a group under test (JSON lines; - reads from standard input).
+def check(
+    context: click.Context, histories: tuple[str, ...], reference: Path | None, output: Literal["text", "json"]
+) -> None:
+    """Judge each HISTORY of a group under test (JSON lines; - reads from standard input).
 
-    Says which records were lost, skipped, repeated without a reason, handed out by two members or stored too far,
-    with the lines of the history that show it.  Exits with 0 when nothing is wrong, 5 with findings, 2 when the
-    history cannot be read.
+    Says which records were lost, skipped, repeated without a reason, handed out by two members or stored too far; for
+    a group that was moved, which promise of the migration was broken (M1 to M6); each with the lines of the history
+    that show it.  Exits with 0 when nothing is wrong, 5 with findings, 2 when a history cannot be read.
     """
-    try:
-        verdict = judge(read_history(history))
-    except (HistoryError, OSError) as problem:
-        click.echo(f"{history.name}: {problem}", err=True)
-        context.exit(EXIT_UNREADABLE)
+    as_if = None if reference is None else _end_of(context, reference)
+    verdicts = [(name, _judge(context, name, as_if)) for name in histories]
     if output == "json":
-        click.echo(json.dumps(verdict.to_json(), indent=2, ensure_ascii=False))
+        shown: list[dict[str, Any]] = [verdict.to_json() for _, verdict in verdicts]
+        if len(shown) > 1:
+            shown = [{"history": name, **verdict} for (name, _), verdict in zip(verdicts, shown, strict=True)]
+        click.echo(json.dumps(shown if len(shown) > 1 else shown[0], indent=2, ensure_ascii=False))
     else:
-        for line in render_text(verdict):
-            click.echo(line)
-    context.exit(0 if verdict.ok else EXIT_FINDINGS)
+        for name, verdict in verdicts:
+            if len(verdicts) > 1:
+                click.echo(f"== {name}")
+            for line in render_text(verdict):
+                click.echo(line)
+    context.exit(0 if all(verdict.ok for _, verdict in verdicts) else EXIT_FINDINGS)
+
+
+def _judge(context: click.Context, name: str, as_if: StateSeen | None) -> Verdict:
+    try:
+        with click.open_file(name, "rb") as history:
+            return judge(read_history(history), as_if=as_if)
+    except (HistoryError, OSError) as problem:
+        _unreadable(context, "standard input" if name == "-" else name, str(problem))
+
+
+def _end_of(context: click.Context, reference: Path) -> StateSeen:
+    try:
+        found = end_state(read_history(reference))
+    except (HistoryError, OSError) as problem:
+        _unreadable(context, str(reference), str(problem))
+    if found is None:
+        _unreadable(context, str(reference), "no state line says what there was in the end")
+    return found
+
+
+def _unreadable(context: click.Context, name: str, problem: str) -> NoReturn:
+    click.echo(f"{name}: {problem}", err=True)
+    context.exit(EXIT_UNREADABLE)

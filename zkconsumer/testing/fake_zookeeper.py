@@ -68,6 +68,9 @@ class FakeZooKeeper:
         self.timeout_range_ms = (session_timeout_min_ms, session_timeout_max_ms)
         self.tree = ZnodeTree()
         self.stores: list[FakeZkStore] = []
+        self.on_changes: Callable[[list[Change], int], None] | None = None
+        """Told of each transaction that was accepted, and of each session's end: what changed, in order, and by which
+        session (0: nobody's).  Called with the lock held: it looks, and calls nothing here but ``tree``."""
         self._delivery = delivery
         self._clock = clock
         self._lock = threading.RLock()
@@ -99,7 +102,7 @@ class FakeZooKeeper:
     def data(self, path: str) -> bytes | None:
         """The data of a node by absolute path, None when it is missing."""
         with self._lock:
-            return self.tree.dump().get(path)
+            return self.tree.data(path)
 
     def set_acl(self, path: str, acl: tuple[Acl, ...]) -> None:
         """Change who may do what: ``()`` answers NoAuth to everything that ZooKeeper checks."""
@@ -213,14 +216,16 @@ class FakeZooKeeper:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.is_alive = False
-            self._fire(self.tree.end_session(session_id))
+            self._fire(self.tree.end_session(session_id), session_id)
 
     def _transact(self, ops: Sequence[Op], session_id: int, who: Who = NOBODY) -> MultiOk | MultiFailed:
         result, changes = self.tree.apply(ops, session_id, self._wall_ms(), who)
-        self._fire(changes)
+        self._fire(changes, session_id)
         return result
 
-    def _fire(self, changes: list[Change]) -> None:
+    def _fire(self, changes: list[Change], session_id: int) -> None:
+        if self.on_changes is not None and changes:
+            self.on_changes(changes, session_id)
         sessions = list(self._sessions.values())
         for path, kind in changes:
             for session in sessions:

@@ -165,6 +165,11 @@ class ZnodeTree:
         """Whether there is such a node, for who runs the server."""
         return path in self._nodes
 
+    def data(self, path: str) -> bytes | None:
+        """The data of a node, None when it is missing, for who runs the server."""
+        node = self._nodes.get(path)
+        return None if node is None else node.data
+
     def children(self, path: str, who: Who = NOBODY) -> ChildrenOf | StoreError:
         node = self._nodes.get(path)
         if node is None:

@@ -49,6 +49,8 @@ CHUNK_PARTITIONS_MAX = 2_000
 """What the contract allows in one multi; the limits of operations and bytes of a packet mostly cut before."""
 
 _MARK = Mark("0" * 64, 10**18 - 1)
+_FENCING = (Phase.FENCING, Phase.RETURNING)
+"""On the way back too: a ``complete`` that was cut off has lifted fences."""
 
 
 def owner_fences(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
@@ -97,7 +99,7 @@ class OwnerFences:
     def do(self) -> None:
         answer: object = None
         for _ in range(TRIES_MAX):
-            held = self.authority.require(Phase.FENCING)
+            held = self.authority.require(*_FENCING)
             todo = self._todo(held)
             if not todo:
                 return
@@ -194,7 +196,7 @@ def _mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark) -> list[Op
 
 def _fencing(authority: Authority) -> Held | Standing:
     """What stands there while fences are being made; else what their step says without a look at them."""
-    held = authority.stands(*_from(Phase.FENCING))
+    held = authority.stands(*_from(Phase.FENCING), Phase.RETURNING)
     if not isinstance(held, Held):
         return held or Todo()
     return Done() if has_reached(held.strategy, held.phase, Phase.FENCED) else held

@@ -5,7 +5,7 @@ says what was lost, skipped, repeated without a reason, handed out by two, store
 """
 
 from zkconsumer.testing.checker.checker import judge
-from zkconsumer.testing.checker.history import (
+from zkconsumer.testing.checker.events import (
     EVENTS,
     AssignmentExpected,
     Claimed,
@@ -13,14 +13,15 @@ from zkconsumer.testing.checker.history import (
     Committed,
     Consumed,
     Continued,
+    ControlWritten,
     Drained,
     DrainTimedOut,
     Event,
     Expired,
+    Fenced,
     Handed,
     HandedRange,
     HistoryError,
-    HistoryWriter,
     Joined,
     Killed,
     Leaving,
@@ -35,11 +36,13 @@ from zkconsumer.testing.checker.history import (
     Released,
     Settled,
     StartedAt,
-    dump_line,
+    StateSeen,
+    Targeted,
+    Unfenced,
     in_order,
-    parse_line,
-    read_history,
 )
+from zkconsumer.testing.checker.history import HistoryWriter, dump_line, parse_line, read_history
+from zkconsumer.testing.checker.migration_end import end_state
 from zkconsumer.testing.checker.policy import Policy
 from zkconsumer.testing.checker.verdict import (
     CODES,
@@ -63,12 +66,14 @@ __all__ = [
     "Committed",
     "Consumed",
     "Continued",
+    "ControlWritten",
     "Counts",
     "DrainTimedOut",
     "Drained",
     "Event",
     "Evidence",
     "Expired",
+    "Fenced",
     "Finding",
     "Handed",
     "HandedRange",
@@ -89,8 +94,12 @@ __all__ = [
     "Released",
     "Settled",
     "StartedAt",
+    "StateSeen",
+    "Targeted",
+    "Unfenced",
     "Verdict",
     "dump_line",
+    "end_state",
     "in_order",
     "judge",
     "parse_line",

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.partition import Member, Partition
 from zkconsumer.testing.checker.policy import Policy
 from zkconsumer.testing.checker.verdict import Book

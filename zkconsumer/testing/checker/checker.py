@@ -1,7 +1,8 @@
 """The judge: a history in, a verdict out.  Pure.
 
 The history is read twice: first for what holds throughout (logs, members, policy: ``bench``), then line by line.
-Members come and go here; the other judgements stand in ``ownership``, ``repeats``, ``stored`` and ``endings``.
+Members come and go here; the other judgements stand in ``ownership``, ``repeats``, ``stored``, ``endings``, and for a
+migration in ``migration`` and ``migration_end``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.endings import Checkpoints, Losses
+from zkconsumer.testing.checker.migration import Migration
+from zkconsumer.testing.checker.migration_end import MigrationEnd
 from zkconsumer.testing.checker.ownership import Ownership
 from zkconsumer.testing.checker.partition import BEFORE_HISTORY, NEVER, Gone, Member, Partition
 from zkconsumer.testing.checker.policy import Policy
@@ -21,17 +24,21 @@ from zkconsumer.testing.checker.stored import Stored
 from zkconsumer.testing.checker.verdict import Allowance, Counts, Finding, Verdict
 
 
-def judge(history: Iterable[h.Event], policy: Policy | None = None) -> Verdict:
+def judge(history: Iterable[h.Event], policy: Policy | None = None, *, as_if: h.StateSeen | None = None) -> Verdict:
     """The verdict on a history; ``policy`` holds where the history's own policy lines say nothing.
+
+    ``as_if``: the end (``end_state``) of the same migration without a kill, which this one must come to or be undone.
 
     Raises ``HistoryError`` when a line speaks of a member that no ``member`` line introduces, or contradicts another.
     """
-    return _Judge(h.in_order(history), policy or Policy()).verdict()
+    return _Judge(h.in_order(history), policy or Policy(), as_if).verdict()
 
 
 class _Judge:
-    def __init__(self, events: list[h.Event], policy: Policy) -> None:
+    def __init__(self, events: list[h.Event], policy: Policy, as_if: h.StateSeen | None) -> None:
         self._bench = Bench(events, policy)
+        self._migration = Migration(self._bench)
+        self._end = MigrationEnd(self._bench, as_if)
         self._ownership = Ownership(self._bench)
         self._repeats = Repeats(self._bench, self._ownership)
         self._stored = Stored(self._bench, self._repeats)
@@ -48,16 +55,21 @@ class _Judge:
             h.Paused: self._paused,
             h.Continued: self._continued,
             h.Expired: self._expired,
-            h.Claimed: self._ownership.claimed,
-            h.Released: self._ownership.released,
+            h.Claimed: self._claimed,
+            h.Released: self._released,
             h.OwnerSeen: self._ownership.owner_seen,
             h.DrainTimedOut: self._repeats.in_hand,
-            h.OffsetReset: self._repeats.reset,
+            h.OffsetReset: self._reset,
             h.Handed: self._handed_one,
             h.HandedRange: self._handed_range,
             h.Consumed: self._stored.consumed,
             h.CommitCalled: self._commit_called,
-            h.Committed: self._stored.committed,
+            h.Committed: self._committed,
+            h.ControlWritten: self._migration.controlled,
+            h.Fenced: self._migration.fenced,
+            h.Unfenced: self._migration.unfenced,
+            h.Targeted: self._migration.targeted,
+            h.StateSeen: self._end.seen,
             h.AssignmentExpected: self._checkpoints.assignment,
             h.Settled: self._checkpoints.settled,
             h.Drained: self._drained,
@@ -75,6 +87,7 @@ class _Judge:
             for member in partition.tenures:
                 self._ownership.end(member, partition)
         Losses(bench).judge_all()
+        self._end.judge(self._migration.control)
         findings = tuple(Finding(d.label, d.text, d.evidence()) for d in bench.findings.drafts())
         allowances = tuple(Allowance(d.label, d.text, d.evidence()) for d in bench.allowances.drafts())
         return Verdict(not findings, findings, allowances, self._counts())
@@ -91,6 +104,7 @@ class _Judge:
             commits=self._stored.commits,
             duplicates=dict(self._repeats.counts),
             hand_overs=dict(self._hand_overs),
+            moves=self._migration.moves,
         )
 
     # --- members come and go ------------------------------------------------------------------------------------
@@ -181,12 +195,32 @@ class _Judge:
             if event.topic in (None, partition.name.topic) and event.partition in (None, partition.name.partition):
                 partition.is_drained = True
 
+    # --- what concerns a migration too ---------------------------------------------------------------------------
+
+    def _claimed(self, event: h.Claimed) -> None:
+        self._migration.claimed(event)
+        self._ownership.claimed(event)
+
+    def _released(self, event: h.Released) -> None:
+        self._migration.released(event)
+        self._ownership.released(event)
+
+    def _reset(self, event: h.OffsetReset) -> None:
+        self._migration.reset(event)
+        self._repeats.reset(event)
+
+    def _committed(self, event: h.Committed) -> None:
+        if self._migration.committed(event):
+            self._stored.committed(event)
+
     # --- records ------------------------------------------------------------------------------------------------
 
     def _handed_one(self, event: h.Handed) -> None:
+        self._migration.handed(event)
         self._hand(self._bench.member(event.member), self._bench.partition(event), event.offset, event.offset, event.t)
 
     def _handed_range(self, event: h.HandedRange) -> None:
+        self._migration.handed(event)
         self._hand(self._bench.member(event.member), self._bench.partition(event), event.first, event.last, event.t)
 
     def _hand(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:

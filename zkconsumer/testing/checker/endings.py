@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.partition import NEVER, Partition, Sight
 from zkconsumer.testing.checker.truth import without

@@ -6,7 +6,7 @@ saw them, late.  A member that writes its own lines is judged by them.
 
 from __future__ import annotations
 
-from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.partition import Claim, Jump, Member, Partition, Sight, Tenure
 from zkconsumer.testing.checker.truth import without

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zkconsumer.testing.checker.history import Kind
+from zkconsumer.testing.checker.events import Kind
 from zkconsumer.testing.checker.truth import CommitTrail, HandedMap, LogTruth
 from zkconsumer.types import TopicPartition
 

@@ -43,6 +43,12 @@ class Policy:
     in_hand_at_pause: int = 1
     """Records a stream of ours may show when its process goes on: returned before the pause, written after it."""
 
+    zookeeper_plus: int = 0
+    """Added to what ZooKeeper stores to get the next offset: 1 where it stores the last one (``last``)."""
+
+    acl_fence: int = 1
+    """0: fenced without access lists (``--no-acl-fence``), which do not stop the offset write of a Scala member."""
+
     @classmethod
     def check_changes(cls, found: Mapping[str, object]) -> dict[str, int | None]:
         """The changes of a ``policy`` line; raises ``ValueError``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.ownership import Ownership
 from zkconsumer.testing.checker.partition import Grant, Member, Partition, Tenure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from zkconsumer.testing.checker import history as h
+from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.partition import Member, Partition
 from zkconsumer.testing.checker.repeats import Repeats

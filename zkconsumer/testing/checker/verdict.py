@@ -26,6 +26,18 @@ CODES: Mapping[str, str] = {
     "after_close": "a member handed out after it had left or was killed",
     "not_in_log": "a record was handed out that the log does not hold",
     "no_log": "the history does not say what the log held, so nothing can be judged lost",
+    "not_the_owner": "M1: a store took the commit of a member although the partition was another's, or given up",
+    "commit_fenced": "M1: a store took the commit of a member although the partition was fenced there",
+    "handed_fenced": "M2: a member was handed a record although the store with the authority was fenced",
+    "started_elsewhere": "M3: an owner started elsewhere than at the last commit that counts",
+    "wrong_store": "M4: a store without the authority took the commit of a member; `dual`: one beyond the other's",
+    "overwritten": "M4: a run of the tool wrote an offset into the store that had the authority",
+    "stale_epoch": "M4: the epoch went back, the authority moved within one, or two migrations were under way",
+    "moved_unfenced": "M4: the authority moved while somebody could claim or commit",
+    "moved_unequal": "M4: Kafka got the authority without the last commit that counts, or what the plan decided",
+    "ended_otherwise": "M5: killed and run again, a migration neither ended as without a kill nor was cleanly undone",
+    "lost_in_return": "M6: ZooKeeper got the authority back, or had it in the end, without the last commit that counts",
+    "left_fenced": "M6: a migration was undone and left a fence",
 }
 """Every code of a finding, and what it means."""
 
@@ -93,6 +105,8 @@ class Counts:
     commits: int
     duplicates: Mapping[str, int]
     hand_overs: Mapping[str, int]
+    moves: int
+    """How often the authority went from one store to the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +230,8 @@ def render_text(verdict: Verdict) -> Iterator[str]:
     yield f"handed out       {counts.handed} ({counts.handed_distinct} different records)"
     yield f"duplicates       {_tally(counts.duplicates)}"
     yield f"hand-overs       {_tally(counts.hand_overs)}"
+    if counts.moves:
+        yield f"authority moved  {counts.moves}"
     yield f"commits seen     {counts.commits}"
     yield f"members          {counts.members}"
 

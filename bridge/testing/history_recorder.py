@@ -1,0 +1,144 @@
+"""What the fake ZooKeeper and the embedded broker accepted of one group, as lines for ``zkconsumer check``.
+
+    recorder = HistoryRecorder("g1")
+    zookeeper.on_changes = recorder.of_zookeeper(zookeeper)       # a FakeZooKeeper
+    broker.listen(recorder.of_kafka(lambda call, body: call.client_id))   # an EmbeddedBroker
+    recorder.member("tool", "migrator", store.session_id)
+    ...
+    verdict = judge(recorder.events)
+
+One line each, in the order in which the stores did it; times grow with every line, so that no two are of one moment.
+ZooKeeper knows sessions and not members, so whose a session is must be said here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.testing.checker import Committed, ControlWritten, Event, Fenced, MemberKnown, Note, Unfenced, dump_line
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from zkconsumer.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
+from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import parse_control, parse_offset
+
+if TYPE_CHECKING:
+    from bridge.coordinator.calls import Call
+    from zkconsumer.testing.checker.events import Kind, Store
+    from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
+    from zkconsumer.testing.znode_tree import Change
+
+Whose: TypeAlias = "Callable[[Call, Any], str | None]"
+"""The name of who asks a group coordinator; None: nobody whom the history knows."""
+
+FIRST_MS = 1_400_000_000_000
+
+
+class HistoryRecorder:
+    """The lines of one group.  ``events`` may be judged at any time; ``save`` writes them to a file."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.events: list[Event] = []
+        self._sessions: dict[int, str] = {}
+        self._migrators: set[str] = set()
+        self._seat: str | None = None
+        """The member id of the tool's seat, as long as it is in the group."""
+        place = re.escape(paths.group_root(group))
+        self._node = re.compile(rf"{place}/(owners|offsets)/([^/]+)/([0-9]+)(/fenced)?")
+
+    def add(self, event: type[Event], *fields: Any, **more: Any) -> None:
+        """One line, later than all before it."""
+        self.events.append(event(FIRST_MS + len(self.events), *fields, **more))
+
+    def member(self, name: str, kind: Kind, session_id: int | None = None) -> None:
+        """From now on there is this member; what the session writes is written by it."""
+        self.add(MemberKnown, name, kind)
+        if kind == "migrator":
+            self._migrators.add(name)
+        if session_id is not None:
+            self._sessions[session_id] = name
+
+    def session(self, session_id: int, name: str) -> None:
+        """A further session of a member."""
+        self._sessions[session_id] = name
+
+    def save(self, path: Path) -> None:
+        """Write the lines."""
+        path.write_text("".join(f"{dump_line(event)}\n" for event in self.events), encoding="utf-8")
+
+    # --- ZooKeeper ----------------------------------------------------------------------------------------------
+
+    def of_zookeeper(self, zookeeper: FakeZooKeeper) -> Callable[[Iterable[Change], int], None]:
+        """For ``FakeZooKeeper.on_changes``."""
+
+        def changed(changes: Iterable[Change], session_id: int) -> None:
+            for path, kind in changes:
+                self._changed(path, None if kind == "deleted" else zookeeper.tree.data(path), session_id)
+
+        return changed
+
+    def _changed(self, path: str, data: bytes | None, session_id: int) -> None:
+        if path == paths.control(self.group) and data is not None:
+            found = parse_control(data)
+            self.add(ControlWritten, found.epoch, found.phase, found.authority, found.migration_id, found.strategy)
+            return
+        node = self._node.fullmatch(path)
+        if node is None:
+            return
+        folder, topic, number, is_fence = node[1], node[2], int(node[3]), bool(node[4])
+        if folder == "owners" and is_fence:
+            self.add(Fenced if data is not None else Unfenced, "zookeeper", topic, number)
+        elif folder == "offsets" and not is_fence and data is not None:
+            by = self._sessions.get(session_id)
+            try:
+                self._committed("zookeeper", TopicPartition(topic, number), parse_offset(data), by)
+            except MalformedZnode as error:
+                self.add(Note, f"{path}, written by {by or 'somebody'}: {error}")
+
+    # --- Kafka --------------------------------------------------------------------------------------------------
+
+    def of_kafka(self, whose: Whose) -> Callable[[Call, Any, Any], None]:
+        """For ``EmbeddedBroker.listen``."""
+
+        def answered(call: Call, body: Any, answer: Any) -> None:
+            by = whose(call, body)
+            match body, answer:
+                case OffsetCommitRequest(group_id=self.group), OffsetCommitResponse():
+                    self._kafka_took(body, answer, by)
+                case SyncGroupRequest(group_id=self.group), SyncGroupResponse(error_code=0):
+                    if by in self._migrators:
+                        self._sits(body.member_id)
+                case LeaveGroupRequest(group_id=self.group), LeaveGroupResponse(error_code=0):
+                    self._left([body.member_id, *(one.member_id for one in answer.members if not one.error_code)])
+
+        return answered
+
+    def _kafka_took(self, body: OffsetCommitRequest, answer: OffsetCommitResponse, by: str | None) -> None:
+        taken = {(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions
+                 if not one.error_code}  # fmt: skip
+        for topic in body.topics:
+            for one in topic.partitions:
+                if (topic.name, one.partition_index) in taken:
+                    self._committed("kafka", TopicPartition(topic.name, one.partition_index), one.committed_offset, by)
+
+    def _sits(self, member_id: str) -> None:
+        if self._seat is None:
+            self.add(Fenced, "kafka")
+        self._seat = member_id
+
+    def _left(self, member_ids: Collection[str]) -> None:
+        if self._seat is not None and self._seat in member_ids:
+            self.add(Unfenced, "kafka")
+            self._seat = None
+
+    def _committed(self, store: Store, tp: TopicPartition, offset: int, by: str | None) -> None:
+        if offset < 0:
+            self.add(Note, f"{tp}: {by or 'somebody'} stored {offset} in {store}, which is no offset")
+        else:
+            self.add(Committed, tp.topic, tp.partition, offset, by, store=store)

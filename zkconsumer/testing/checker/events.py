@@ -1,0 +1,311 @@
+"""The events of a history: what somebody saw of a group under test, and when.  Pure.
+
+No opinion about a history lives here; those are in ``checker``.  ``history`` has the way to lines and back.
+
+Every line has ``t`` (wall clock milliseconds; all writers of one history stand on one machine) and ``event``.
+Lines are merged by ``t``; lines of one millisecond keep the order of the file and are held to be *unordered* where
+they come from different programs.  An unknown event, an unknown field, a missing field or a wrong type is refused
+with its line number, because a misspelt line would silently loosen the judgement.
+
+===============  =================================================================================================
+event            fields (``?`` = may be left out)
+===============  =================================================================================================
+log              topic partition start end missing?    what the broker holds; ``end`` exclusive; ``missing`` is a list
+                                                       of offsets or [first, last] pairs (compaction, control records)
+started_at       topic partition offset                stored offset before the test; default: the log's start
+member           member kind pid? consumer_id? streams?   kind "ours", "scala" or "migrator" (a run of the tool);
+                                                       owner nodes of ``<consumer_id>-<n>`` are this member's (default:
+                                                       its name); streams: threads, 1
+joined           member                                its registration is in the group
+leaving          member                                close() was called
+left             member clean?                         close() returned (Scala: the process is gone); clean: true
+killed           member                                SIGKILL, stamped when the process was reaped
+paused           member                                SIGSTOP was sent
+continued        member                                SIGCONT was sent
+expired          member                                its session was seen gone
+claimed          member topic partition offset?        by the member: its claim succeeded; offset: where it starts
+released         member topic partition                by the member: its owner node is deleted
+drain_timeout    member topic partition                by the member: released with a message still in the caller's hand
+handed           member topic partition offset         by the member: one record was returned to user code
+handed_range     member topic partition first last     the same for each offset first..last, all in this millisecond
+consumed         member topic partition offset         by the member: the caller came back after this record
+commit_called    member                                by the member: commit_offsets() was called by user code
+committed        topic partition offset by? zxid? store?   the stored offset was seen changed; with ``store``
+                                                       ("zookeeper", "kafka") that store itself says what it accepted
+owner            topic partition owner session? zxid?  the owner node was seen with this thread id, or null: deleted
+reset            topic partition offset reason member?    an allowed jump (auto.offset.reset, a journalled reset)
+assignment       expected                              the group has settled, owners must be these: {"t/0": thread id}
+settled                                                the group has settled: each partition has one living owner
+drained          topic? partition?                     everything in the log (of this topic, partition) must be read
+control          epoch phase authority migration strategy   the control znode was written so
+fenced           store topic? partition?               nobody but the tool can claim or commit there (all partitions)
+unfenced         store topic? partition?               somebody can again
+target           topic partition offset                where a plan says that the partition goes on in Kafka
+state            when nodes others?                    what is there "before" a migration, or at the "end"
+policy           fields of ``Policy``                  limits and tolerances of this history
+note             text                                  for the reader
+===============  =================================================================================================
+
+``committed``, ``owner``, ``expired``, ``joined`` of Scala members come from an *observer* (a watch): never early, late
+by at most ``observer_delay_ms``.  ``zxid`` (mzxid of the offset node, czxid of the owner node) puts reports of one
+node in order; a report that is not newer than one already seen is old news.  ``committed`` with a store, ``control``,
+``fenced`` and ``unfenced`` come from the stores themselves (``bridge.testing.HistoryRecorder``): not late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from zkconsumer.errors import UsageError
+
+OFFSET_MAX = 2**63 - 1
+
+Kind = Literal["ours", "scala", "migrator"]
+Store = Literal["zookeeper", "kafka"]
+When = Literal["before", "end"]
+Spans: TypeAlias = tuple[tuple[int, int], ...]
+"""Offsets as (first, last) pairs, both inclusive."""
+
+
+class HistoryError(UsageError):
+    """A history cannot be read; the text names the line and what is wrong with it."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}" if line else problem)
+        self.line = line
+        self.problem = problem
+
+
+# --- the events -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What every line has: when, and (for evidence) on which line; 0 = not from a file."""
+
+    t: int
+    line: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OfPartition(Event):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfMember(Event):
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfBoth(Event):
+    member: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeld(OfPartition):
+    start: int
+    end: int
+    missing: Spans = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartedAt(OfPartition):
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKnown(OfMember):
+    kind: Kind
+    pid: int | None = None
+    consumer_id: str | None = None
+    streams: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Left(OfMember):
+    clean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Killed(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Paused(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Continued(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Expired(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCalled(OfMember): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(OfBoth):
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released(OfBoth): ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTimedOut(OfBoth): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Handed(OfBoth):
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedRange(OfBoth):
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed(OfBoth):
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(OfPartition):
+    offset: int
+    by: str | None = None
+    zxid: int | None = None
+    store: Store | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSeen(OfPartition):
+    owner: str | None
+    session: int | None = None
+    zxid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset(OfPartition):
+    offset: int
+    reason: str
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentExpected(Event):
+    expected: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Event): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drained(Event):
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControlWritten(Event):
+    epoch: int
+    phase: str
+    authority: Store
+    migration: str
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced(Event):
+    store: Store
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfenced(Event):
+    store: Store
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Targeted(OfPartition):
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateSeen(Event):
+    when: When
+    nodes: Mapping[str, str]
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet(Event):
+    changes: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Note(Event):
+    text: str
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    "log": LogHeld,
+    "started_at": StartedAt,
+    "member": MemberKnown,
+    "joined": Joined,
+    "leaving": Leaving,
+    "left": Left,
+    "killed": Killed,
+    "paused": Paused,
+    "continued": Continued,
+    "expired": Expired,
+    "claimed": Claimed,
+    "released": Released,
+    "drain_timeout": DrainTimedOut,
+    "handed": Handed,
+    "handed_range": HandedRange,
+    "consumed": Consumed,
+    "commit_called": CommitCalled,
+    "committed": Committed,
+    "owner": OwnerSeen,
+    "reset": OffsetReset,
+    "assignment": AssignmentExpected,
+    "settled": Settled,
+    "drained": Drained,
+    "control": ControlWritten,
+    "fenced": Fenced,
+    "unfenced": Unfenced,
+    "target": Targeted,
+    "state": StateSeen,
+    "policy": PolicySet,
+    "note": Note,
+}
+NAMES: Mapping[type[Event], str] = {event: name for name, event in EVENTS.items()}
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Merged by time; events of one millisecond stay as they were."""
+    return sorted(events, key=lambda event: event.t)

@@ -1,0 +1,277 @@
+"""The promises M1 to M4 and M6 of a migration, over what both stores say that they accepted.  Pure.
+
+    M1  at most one member can have a commit accepted     not_the_owner, commit_fenced
+    M2  at most one member is given records               handed_fenced; ``ownership`` has two_owners and the like
+    M3  the next owner starts at the last commit          started_elsewhere
+    M4  exactly one store has the authority               wrong_store, overwritten, stale_epoch, moved_unfenced,
+                                                          moved_unequal
+    M6  a way back loses nothing                          lost_in_return, left_fenced
+
+Only lines of the stores themselves are judged here (``committed`` with ``store``, ``control``, ``fenced``): they are
+neither early nor late, so each of these findings is certain.  ``due`` of a partition is where its next owner must
+start: the last commit that the store with the authority accepted of a member, or what the plan decided instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkconsumer.testing.checker import events as h
+from zkconsumer.testing.checker.bench import Bench
+from zkconsumer.testing.checker.partition import Member
+from zkconsumer.testing.checker.verdict import REASONS
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.znodes import ENDED_PHASES
+
+STORES: tuple[h.Store, h.Store] = ("zookeeper", "kafka")
+NAMES = {"zookeeper": "ZooKeeper", "kafka": "Kafka"}
+
+
+class Seen(NamedTuple):
+    """An offset (the next one to read), and the position of the line that says so; 0: none does."""
+
+    offset: int
+    position: int
+
+
+class Holder(NamedTuple):
+    """Whose a partition was last, since which line; ``has_gone``: by that line it gave it up."""
+
+    member: str
+    position: int
+    has_gone: bool = False
+
+
+@dataclass(slots=True)
+class Standing:
+    """What both stores hold of one partition, and who may write it."""
+
+    fences: dict[h.Store, int] = field(default_factory=dict)
+    stored: dict[h.Store, Seen] = field(default_factory=dict)
+    due: Seen | None = None
+    target: Seen | None = None
+    holder: Holder | None = None
+
+
+class Migration:
+    """What the stores accepted, line by line."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.moves = 0
+        self.control: h.ControlWritten | None = None
+        self.last_control = 0
+        """The position of its line."""
+        self._bench = bench
+        self._standings: dict[TopicPartition, Standing] = {}
+        self._group_fences: dict[h.Store, int] = {}
+        observed = [event for event in bench.events if isinstance(event, h.Committed) and event.store is None]
+        self._observed = {TopicPartition(event.topic, event.partition) for event in observed}
+        """Their commits were seen late, by whomever: what is due there at a line is not known."""
+        for event in bench.events:
+            if isinstance(event, h.StartedAt) and (event.topic, event.partition) not in self._observed:
+                standing = self._standing(event)
+                standing.due = standing.stored["zookeeper"] = Seen(event.offset, 0)
+
+    @property
+    def authority(self) -> h.Store:
+        """The store that is right at this line."""
+        return "zookeeper" if self.control is None else self.control.authority
+
+    def _standing(self, event: h.OfPartition | h.OfBoth) -> Standing:
+        return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing())
+
+    def _fence(self, standing: Standing, store: h.Store) -> int | None:
+        """The position of the line with the fence that keeps members off a partition there."""
+        return standing.fences.get(store, self._group_fences.get(store))
+
+    # --- fences and targets -------------------------------------------------------------------------------------
+
+    def fenced(self, event: h.Fenced) -> None:
+        self._fences_of(event)[event.store] = self._bench.position
+
+    def unfenced(self, event: h.Unfenced) -> None:
+        self._fences_of(event).pop(event.store, None)
+
+    def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.Store, int]:
+        if event.topic is None and event.partition is None:
+            return self._group_fences
+        if event.topic is None or event.partition is None:
+            raise h.HistoryError(self._bench.line(), "a fence is of a topic and a partition, or of the whole group")
+        return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing()).fences
+
+    def targeted(self, event: h.Targeted) -> None:
+        self._standing(event).target = Seen(event.offset, self._bench.position)
+
+    # --- commits ------------------------------------------------------------------------------------------------
+
+    def committed(self, event: h.Committed) -> bool:
+        """Whether it says how far the group has come: a copy, or a mirror, does not."""
+        if event.store is None:
+            return True
+        standing, store = self._standing(event), event.store
+        plus = self._bench.policy.zookeeper_plus if store == "zookeeper" else 0
+        now = Seen(event.offset + plus, self._bench.position)
+        by = None if event.by is None else self._bench.member(event.by)
+        standing.stored[store] = now
+        if by is not None and by.kind == "migrator":
+            if store == self.authority:
+                text = f"{by.name} wrote {now.offset} into {NAMES[store]}, which has the authority"
+                self._find("overwritten", text, event, (self.last_control,), by)
+            return False
+        self._check_writer(event, standing, by)
+        if store != self.authority:
+            self._check_mirror(event, standing, now, by)
+            return False
+        standing.due = now
+        return True
+
+    def _check_writer(self, event: h.Committed, standing: Standing, by: Member | None) -> None:
+        assert event.store is not None
+        name = by.name if by is not None else "somebody"
+        fence, is_scala = self._fence(standing, event.store), by is not None and by.kind == "scala"
+        if fence is not None:
+            text = f"{NAMES[event.store]} took {event.offset} of {name} although it was fenced there"
+            if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
+                self._find("scala_zombie", text, event, (fence,), by)
+            else:
+                self._find("commit_fenced", text, event, (fence,), by)
+        holder = standing.holder
+        if holder is None or (name == holder.member) != holder.has_gone:
+            return  # Nobody's so far, or its own; what somebody else had given up is anybody's.
+        whose = f"{holder.member} had given it up" if holder.has_gone else f"it was {holder.member}'s"
+        text = f"{NAMES[event.store]} took {event.offset} of {name} although {whose}"
+        if is_scala:
+            self._find("scala_zombie", text, event, (holder.position,), by)
+        else:
+            self._find("not_the_owner", text, event, (holder.position,), by)
+
+    def _check_mirror(self, event: h.Committed, standing: Standing, now: Seen, by: Member | None) -> None:
+        if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
+            return  # No migration is under way: what somebody keeps in the other store concerns nobody.
+        assert event.store is not None
+        name = by.name if by is not None else "somebody"
+        words = f"{NAMES[event.store]} took {event.offset} of {name}, and {NAMES[self.authority]} has the authority"
+        if self.control.strategy != "dual":
+            self._find("wrong_store", words, event, (self.last_control,), by)
+        elif standing.due is None or now.offset > standing.due.offset:
+            text = f"{words} and only {'nothing' if standing.due is None else standing.due.offset}"
+            self._find("wrong_store", text, event, (self.last_control, _line_of(standing.due)), by)
+
+    # --- owners -------------------------------------------------------------------------------------------------
+
+    def claimed(self, event: h.Claimed) -> None:
+        standing = self._standing(event)
+        standing.holder = Holder(event.member, self._bench.position)
+        due = standing.due
+        if event.offset is not None and due is not None and event.offset != due.offset:
+            text = f"{event.member} starts at {event.offset}, and the last commit that counts is {due.offset}"
+            self._find("started_elsewhere", text, event, (due.position,), self._bench.member(event.member))
+
+    def released(self, event: h.Released) -> None:
+        standing = self._standing(event)
+        if standing.holder is not None and standing.holder.member == event.member:
+            standing.holder = Holder(event.member, self._bench.position, has_gone=True)
+
+    def reset(self, event: h.OffsetReset) -> None:
+        """An owner may start there."""
+        standing = self._standing(event)
+        if standing.due is not None:
+            standing.due = Seen(event.offset, self._bench.position)
+
+    def handed(self, event: h.Handed | h.HandedRange) -> None:
+        standing = self._standings.get(TopicPartition(event.topic, event.partition))
+        fence = None if standing is None else self._fence(standing, self.authority)
+        if fence is not None:
+            text = f"{event.member} was handed a record although it was fenced in {NAMES[self.authority]}"
+            self._find("handed_fenced", text, event, (fence,), self._bench.member(event.member))
+
+    # --- the control znode --------------------------------------------------------------------------------------
+
+    def controlled(self, event: h.ControlWritten) -> None:
+        before, lines = self.control, (self.last_control,)
+        authority = self.authority
+        if before is not None and before != event:
+            if before.migration != event.migration and before.phase not in ENDED_PHASES:
+                text = f"migration {event.migration} began over {before.migration}, which is in phase {before.phase}"
+                self._find("stale_epoch", text, event, lines)
+            elif event.epoch < before.epoch or (event.epoch == before.epoch and event.authority != authority):
+                text = f"epoch {event.epoch} in phase {event.phase} follows {before.epoch} in phase {before.phase}"
+                self._find("stale_epoch", text, event, lines)
+        if event.authority != authority:
+            self.moves += 1
+            self._check_move(event, authority)
+        self.control, self.last_control = event, self._bench.position
+        if event.phase == "undone":
+            self._check_undone(event)
+
+    def _check_move(self, event: h.ControlWritten, source: h.Store) -> None:
+        """Before the authority moves from A to B, B equals A for every partition and all claims are fenced."""
+        for tp, standing in self._standings.items():
+            if event.strategy == "copy":
+                open_ = [NAMES[store] for store in STORES if self._fence(standing, store) is None]
+                if open_:
+                    text = f"the authority moved to {NAMES[event.authority]} without a fence in {' and '.join(open_)}"
+                    self._find("moved_unfenced", text, event, (), tp=tp)
+            if tp in self._observed:
+                continue
+            is_forward = event.authority == "kafka"
+            due = standing.target if is_forward and standing.target is not None else standing.due
+            if due is None:
+                due = standing.stored.get(source)
+            self._check_has(event, tp, standing, due, "moved_unequal" if is_forward else "lost_in_return")
+            standing.due = due
+
+    def _check_undone(self, event: h.ControlWritten) -> None:
+        for tp, standing in self._standings.items():
+            self._check_has(event, tp, standing, standing.due, "lost_in_return")
+            for store in STORES:
+                fence = self._fence(standing, store)
+                if fence is not None:
+                    text = f"the migration was undone, and it is still fenced in {NAMES[store]}"
+                    self._find("left_fenced", text, event, (fence,), tp=tp)
+
+    def _check_has(
+        self, event: h.ControlWritten, tp: TopicPartition, standing: Standing, due: Seen | None, code: str
+    ) -> None:
+        has = standing.stored.get(event.authority)
+        if due is None or tp in self._observed or (has is not None and has.offset == due.offset):
+            return
+        what = "nothing" if has is None else str(has.offset)
+        text = f"{NAMES[event.authority]} has the authority and {what}, and the last commit that counts is {due.offset}"
+        self._find(code, text, event, (due.position, _line_of(has)), tp=tp)
+
+    # --- writing down -------------------------------------------------------------------------------------------
+
+    def _find(
+        self,
+        code: str,
+        text: str,
+        event: h.Event,
+        positions: tuple[int, ...],
+        member: Member | None = None,
+        tp: TopicPartition | None = None,
+    ) -> None:
+        """``positions``: of the lines before this one that show it."""
+        bench = self._bench
+        spans: tuple[tuple[int, int], ...] = ()
+        key: object = bench.position
+        match event:
+            case h.Handed():
+                key, spans = positions, ((event.offset, event.offset),)
+            case h.HandedRange():
+                key, spans = positions, ((event.first, event.last),)
+        members = (member.name,) if member is not None else ()
+        book = bench.allowances if code in REASONS else bench.findings
+        book.note((key, members), code, text, event.t, self._lines(positions), tp or _partition(event), members, spans)
+
+    def _lines(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self._bench.line(position) for position in (*positions, self._bench.position) if position)
+
+
+def _partition(event: h.Event) -> TopicPartition | None:
+    return TopicPartition(event.topic, event.partition) if isinstance(event, h.OfPartition | h.OfBoth) else None
+
+
+def _line_of(seen: Seen | None) -> int:
+    return 0 if seen is None else seen.position
