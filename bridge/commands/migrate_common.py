@@ -148,9 +148,14 @@ def _named(tps: list[TopicPartition]) -> str:
 
 
 def decide_words(context: click.Context, plan: Plan) -> str:
-    """The command that decides what was refused, with one choice each; empty when no partition was refused."""
+    """The command that decides what was refused, with one choice each.
+
+    Empty when no partition was refused, or when no decision helps: the group is on the move, or has moved.
+    """
+    control = plan.seen.control
+    is_here = control is None or (control.is_over and control.authority == "zookeeper")
     refused = [row.refusal for row in plan.partitions if row.refusal]
-    if not refused:
+    if not refused or not is_here:
         return ""
     options = (option for refusal in dict.fromkeys(refused) for option in _OPTION.findall(refusal))
     named = dict.fromkeys(option for option in options if option in _EXAMPLES)

@@ -147,8 +147,9 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
         for line in lines:
             tell(f"  {line}")
         decide = decide_words(context, made)
-        tell(f"Next, after a look at each: {decide}")
-        steps.append(decide)
+        if decide:
+            tell(f"Next, after a look at each: {decide}")
+            steps.append(decide)
     tell(f"The plan is in {file} (digest {made.digest[:12]}).")
     if not made.can_be_applied:
         tell("It cannot be applied. Nothing was changed.")

@@ -218,7 +218,9 @@ def abort(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Ask whoever runs apply, rollback or complete on a group to stop before the next step. Undoes nothing.
+    """Ask whoever runs apply, rollback or complete on a group to stop before the next step, or while it waits.
+
+    Undoes nothing.
 
     Exit codes: 0 it was asked, 4 nobody runs.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PATIENCE = Patience(at_least_ms=5_000)
 """How long a coordinator that is away is waited for: who asks wants an answer."""
 
-SEAT = "the seat"
+SEAT = "ended, and the seat stays"
 """The journal's name for until when the seat holds."""
 
 

@@ -9,8 +9,8 @@ A step is idempotent and looks at the world, never at a list of what was done:
 
 ``Run`` is the only loop.  It checks before it does and again afterwards: a step that was done and still says ``Todo``
 is a bug, one that waits is waited for until the deadline that the operator gave.  An abort of somebody else, seen
-between two steps, ends it.  A store that is away is waited for until the same deadline; then the steps are derived
-anew, from what is found.
+between two steps or while one waits, ends it.  A store that is away is waited for until the same deadline; then the
+steps are derived anew, from what is found.
 """
 
 from __future__ import annotations
@@ -138,8 +138,7 @@ class Run:
         """
         self._left_ms()  # the time runs from here
         for step in steps:
-            if self.is_aborted():
-                raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume}")
+            self._stop_if_aborted(step)
             if self._is_to_do(step):
                 self.has_changed = self.has_changed or step.changes
                 self.performer.perform(step)
@@ -165,6 +164,11 @@ class Run:
                         raise self._gave_up(f"{step.name}: waited long enough for {standing.whom}")
                     if not self.performer.waits(step, standing, left_ms):
                         return False
+                    self._stop_if_aborted(step)
+
+    def _stop_if_aborted(self, step: Step) -> None:
+        if self.is_aborted():
+            raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume}")
 
     def _left_ms(self) -> int:
         """Till the deadline, which is one for everything that is waited for."""

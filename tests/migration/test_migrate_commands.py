@@ -156,6 +156,17 @@ def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
     assert f"take it back. Next: zkconsumer migrate status g1 {place.where}\n" in done.stderr
 
 
+def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> None:
+    """A group that has moved has offsets in both stores, and no choice between them lets it move once more."""
+    place.put(5, None, 2)
+    place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "completed", "kafka", "copy")))
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert "Refused: group g1 has moved to Kafka already" in done.stderr
+    assert "clicks/1: no offset is stored (--missing)" in done.stderr
+    assert "after a look at each" not in done.stderr
+
+
 def test_dual_without_members(place: Place, file: Path) -> None:
     done = place.run("plan", "g1", "-f", str(file), "--strategy", "dual")
     assert done.exit_code == 4

@@ -79,7 +79,7 @@ def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migr
     assert (shown["phase"], shown["authority"], shown["fences"], shown["run"]) == ("verified", "zookeeper", 3, None)
     assert shown["seat"] is not None
     assert shown["seat_until_ms"] > shown["at_ms"]
-    assert [entry["what"] for entry in shown["journal"]] == ["apply", "the seat"]
+    assert [entry["what"] for entry in shown["journal"]] == ["apply", "ended, and the seat stays"]
 
     compared = migrate("verify", group, "-o", "json")
     assert (compared.exit_code, json.loads(compared.stdout)["differences"]) == (0, [])

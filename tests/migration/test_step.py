@@ -108,6 +108,13 @@ def test_an_abort_is_seen_between_two_steps() -> None:
     assert said[-1].startswith("PartlyDone: stopped before 'b'")
 
 
+def test_an_abort_is_seen_while_a_step_waits() -> None:
+    """Old members that do not leave are waited for longest, and that is when somebody asks."""
+    said, _ = run([OneStep("a", [Waiting("m1")], changes=False)], aborted_at=2)
+    assert said[:-1] == ["wait m1 1000", "wait m1 600"]
+    assert said[-1].startswith("PartlyDone: stopped before 'a'")
+
+
 def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
     steps = [
         OneStep("a", [Todo()]),
