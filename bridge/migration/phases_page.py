@@ -40,6 +40,9 @@ moves the authority, or begins or undoes a fence: a value, a claim or a member t
 |---|---|---|---|---|
 {phases}
 
+A dash: not for certain. With `dual` every partition has an owner up to the switch, so an old member that starts claims
+none, and the next phase is not begun while it is there.
+
 An ended migration leaves the control znode where it is. With {ended} there nothing is under way.
 
 {diagrams}"""

@@ -76,7 +76,7 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     if phase in _BEHIND:
         yield from _returning(moving)
     elif phase is not Phase.RETURNED:
-        if phase in COPYING and options.has_plan:
+        if phase in COPYING and options.has_plan and moving.plan.strategy == "copy":  # with dual the members store
             acl = (OURS, READ_ONLY) if moving.plan.decisions.acl_fence else None
             yield PutOffsetsBack(moving.stores, moving.plan.seen.partitions, acl)
         yield ControlTo(authority, Phase.UNDOING)
