@@ -57,6 +57,7 @@ SETTINGS = {
     "kafka-timeout": "kafka_timeout_ms",
     "kafka-close-timeout": "kafka_close_timeout_ms",
     "kafka-close-attempts": "kafka_close_attempts",
+    "follows-control": "follows_control",
 }
 READERS: dict[str, Callable[[str], Any]] = {"member": str, "stores": Stores}
 
@@ -532,6 +533,10 @@ def show(command: do.Command) -> str:
             return f"share held: {partitions}"
         case do.AnnounceLeft(not_released):
             return f"left{', not released: ' + _names(not_released) if not_released else ''}"
+        case do.AnnounceControl(None):
+            return "control znode: none"
+        case do.AnnounceControl(control):
+            return f"control znode: {control.authority}@{control.version}:{control.phase}"
         case do.Fail(kind, words):
             return f"FAIL {kind}: {' / '.join(words.splitlines())}"
 

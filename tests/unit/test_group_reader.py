@@ -382,9 +382,9 @@ def test_a_member_without_a_node_any_more_does_not_fail_the_reading(server: Fake
 
 def test_the_control_znode_comes_with_its_version(server: FakeZooKeeper, reading: Reading) -> None:
     move(server, "zookeeper")
-    assert reading.read().control == Control(0, "zookeeper", "prepared")
+    assert reading.read().control == Control(0, "zookeeper", "prepared", "m1", 1, "cut-over")
     move(server, "kafka")
-    assert reading.read().control == Control(1, "kafka", "prepared")
+    assert reading.read().control == Control(1, "kafka", "prepared", "m1", 1, "cut-over")
 
 
 def test_a_control_znode_that_nobody_can_read_stops_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
@@ -471,6 +471,8 @@ def test_a_view_tells_when_topics_were_created(server: FakeZooKeeper, reading: R
     server.remove(paths.topic("t1"))
     create_topic(server, "t1", 1)
     assert reading.read(OURS).births["t1"] > first
+
+
 # --- topics from elsewhere ----------------------------------------------------------------------------------------
 
 

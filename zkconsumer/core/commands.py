@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.events import StoredOffset, Timer
     from zkconsumer.core.stores import NotWritten, Source
     from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import Control, Subscription
     from zkconsumer.types import TopicPartition
 
 
@@ -334,6 +334,13 @@ class AnnounceLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnounceControl:
+    """The control znode is another than was said last; None: there is none.  For members that follow it."""
+
+    control: Control | None
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """End every stream with an error: ``kind`` names its class."""
 
@@ -370,5 +377,6 @@ Command: TypeAlias = (
     | CompleteCommit
     | AnnounceShare
     | AnnounceLeft
+    | AnnounceControl
     | Fail
 )

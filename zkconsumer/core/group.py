@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.commands import Command
     from zkconsumer.core.events import StoredOffset
     from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.core.view import GroupView, Subscription
+    from zkconsumer.core.view import Control, GroupView, Subscription
     from zkconsumer.types import TopicPartition
 
 REGISTER_RETRY_MS = 500
@@ -80,6 +80,8 @@ class GroupSettings:
     kafka_close_attempts: int = 6
     new_from_beginning: bool = True
     ignores_older_offsets: bool = False
+    follows_control: bool = False
+    """Whether somebody else acts by the control znode: the group goes on wherever the authority is, and says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class Group:
         self._said_missing: set[str] = set()
         self._said_withdrawn: str = ""
         self._said_share: dict[TopicPartition, str] | None = None
+        self._said_control: Control | None = None
         self._out: list[Command] = []
         self._now_ms = 0
 
@@ -563,6 +566,12 @@ class Group:
 
     def _authority_is_here(self, view: GroupView) -> bool:
         control = view.control
+        if self.settings.follows_control:
+            self.view = view
+            if control != self._said_control:
+                self._said_control = control
+                self._say(do.AnnounceControl(control))
+            return True
         if control is None or control.authority == AUTHORITY_ZOOKEEPER:
             self.view = view
             return True

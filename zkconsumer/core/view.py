@@ -33,11 +33,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The control znode of a group on the move (``/zkconsumer/groups/G``)."""
+    """The control znode of a group on the move (``/zkconsumer/groups/G``), at one version."""
 
     version: int
     authority: str
     phase: str = ""
+    migration_id: str = ""
+    epoch: int = 0
+    strategy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

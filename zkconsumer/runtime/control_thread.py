@@ -84,7 +84,7 @@ class ControlThread(ABC, Generic[E, T]):
             self._do_regular()
 
     def _next(self) -> E | Callable[[], None] | None:
-        due_ms = min(self._timers.values(), default=None)
+        due_ms = min((*self._timers.values(), *self._regular_due_ms), default=None)
         wait_ms = IDLE_WAIT_MS if due_ms is None else max(0, due_ms - self._clock.now_ms())
         try:
             return self._inbox.get(timeout=min(wait_ms, IDLE_WAIT_MS) / 1000)

@@ -77,12 +77,15 @@ class ZooKeeperMembership:
         meters: Meters,
         security: ZkSecurity = OPEN,
         channel: ChannelSettings | None = None,
-        hooks: Hooks | None = None,
+        hooks: Hooks | HookCalls | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self.id = settings.member
-        self.counters = Counters()
+        self.counters = Counters() if counters is None else counters
         self.lease = lease
-        self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.hooks = (
+            hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
+        )
         self.observing = Observing(meters, self.hooks, lambda: self._holder.assignment)
         self.group = Group(settings, planner)
         self.any_broker = brokers.any_broker(client_id, socket_timeout_ms, clock)
@@ -261,6 +264,9 @@ class ZooKeeperMembership:
     def left(self, command: do.AnnounceLeft) -> None:
         self._not_released = command.not_released
         self._has_left.set()
+
+    def control_seen(self, command: do.AnnounceControl) -> None:
+        """For members that follow it (``GroupSettings.follows_control``), who say what is to be done."""
 
     def failed(self, command: do.Fail) -> None:
         kind = getattr(errors, command.kind, WorldError)

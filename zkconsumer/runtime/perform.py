@@ -262,6 +262,9 @@ class Outcomes(Protocol):
     def left(self, command: do.AnnounceLeft) -> None:
         """The member has left the group."""
 
+    def control_seen(self, command: do.AnnounceControl) -> None:
+        """The group's control znode was read, and is another one."""
+
     def failed(self, command: do.Fail) -> None:
         """The member cannot go on."""
 
@@ -308,6 +311,7 @@ class Performer:
             do.CompleteCommit: outcome.commit_completed,
             do.AnnounceShare: outcome.share_held,
             do.AnnounceLeft: outcome.left,
+            do.AnnounceControl: outcome.control_seen,
             do.Fail: outcome.failed,
         }
         if kafka is not None:
@@ -324,4 +328,3 @@ class Performer:
 
     def _tell(self, command: do.Tell) -> None:
         log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.words)
-

@@ -150,7 +150,14 @@ class GroupReader:
                     control = parse_control(node.data)
                 except MalformedZnode as error:
                     raise Unreadable(str(error)) from error
-                self._control = Control(node.stat.version, control.authority, control.phase)
+                self._control = Control(
+                    node.stat.version,
+                    control.authority,
+                    control.phase,
+                    control.migration_id,
+                    control.epoch,
+                    control.strategy,
+                )
             self._control_known = True
         return self._control
 
