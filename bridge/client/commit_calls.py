@@ -23,6 +23,7 @@ class CommitCall:
 
     number: int
     offsets: Mapping[TopicPartition, int]
+    metadata: Mapping[TopicPartition, str] = field(default_factory=dict)
     done: threading.Event = field(default_factory=threading.Event)
     refused: dict[TopicPartition, NotWritten] = field(default_factory=dict)
 
@@ -35,11 +36,13 @@ class CommitCalls:
         self._made = 0
         self._open: dict[int, CommitCall] = {}
 
-    def open(self, offsets: Mapping[TopicPartition, int]) -> CommitCall:
+    def open(
+        self, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+    ) -> CommitCall:
         """One more."""
         with self._lock:
             self._made += 1
-            call = self._open[self._made] = CommitCall(self._made, dict(offsets))
+            call = self._open[self._made] = CommitCall(self._made, dict(offsets), metadata or {})
         return call
 
     def give_up(self, call: CommitCall) -> None:

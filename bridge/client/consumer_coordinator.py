@@ -103,6 +103,8 @@ class ConsumerCoordinator(ConsumerRebalance):
             case ev.RejoinAsked(reason):
                 self.poll_heartbeat()
                 self.request_rejoin(reason)
+            case ev.AssignorsOffered(assignors):
+                self.offer(assignors)
             case ev.Closed(leave, timeout_ms):
                 self.exit = Exit.CLOSING
                 self._leaves = leave

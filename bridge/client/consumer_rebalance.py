@@ -44,6 +44,7 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtoco
 
 REVOKED_REASON = "need to revoke partitions and re-join"
 
+
 class Exit(Enum):
     """Whether the member is on its way out."""
 
@@ -73,12 +74,12 @@ class ConsumerRebalance(AbstractCoordinator):
     ) -> None:
         super().__init__(config, uniform, now_ms)
         self.assignors = tuple(assignors)
-        self.protocol = select_rebalance_protocol(self.assignors)
+        self.protocol = self.protocol_of(self.assignors)
         self.subscriptions = SubscriptionState(self.outbox)
         self.newcomers = Newcomers()
         self.positions = PositionsDesk(config, self.backoff, self.outbox)
         self.commits = Commits(self, self._commit_finished)
-        self.leadership = Leadership(config, self.protocol, self.subscriptions, self.outbox)
+        self.leadership = Leadership(config, self.subscriptions, self.outbox)
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
         self._owned_generation = NO_GENERATION
@@ -86,6 +87,22 @@ class ConsumerRebalance(AbstractCoordinator):
         """In which generation we last gave back what somebody else shall have in the next one."""
         self.hand_back: HandBack | None = None
         self._taking_up: _TakingUp | None = None
+
+    @staticmethod
+    def protocol_of(assignors: Sequence[ConsumerPartitionAssignor]) -> RebalanceProtocol:
+        """What members do with what they have, if they offer these.  ``InvalidConfigException``: they do not agree."""
+        return select_rebalance_protocol(assignors)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether all is given back before this member joins again."""
+        return self.protocol is RebalanceProtocol.EAGER
+
+    def offer(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
+        """Offer these from now on."""
+        self.protocol = self.protocol_of(assignors)
+        self.assignors = tuple(assignors)
+        self.request_rejoin("other assignors are offered")
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -141,7 +158,11 @@ class ConsumerRebalance(AbstractCoordinator):
     ) -> Mapping[str, bytes] | None:
         """Divide what all members together subscribe to; wait until all of it is known."""
         assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
-        return self.leadership.divide(assignor, members, skip_assignment=skip_assignment)
+        return self.leadership.divide(assignor, members, self.dividing_by(assignor), skip_assignment=skip_assignment)
+
+    def dividing_by(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
+        """By which protocol what this one divides is handed over."""
+        return self.protocol
 
     # --- giving back ------------------------------------------------------------------------------------------------
 
@@ -158,18 +179,24 @@ class ConsumerRebalance(AbstractCoordinator):
         return True
 
     def _to_give_back_first(self) -> frozenset[TopicPartition]:
-        if self.generation.is_lost or self.protocol is RebalanceProtocol.EAGER:
+        if self.generation.is_lost or self.is_eager:
             return self.assigned
         wanted = self.subscriptions.topics or frozenset()
         return frozenset(tp for tp in self.assigned if tp.topic not in wanted)
 
-    def new_hand_back(self, partitions: frozenset[TopicPartition], until_ms: int | None = None) -> HandBack:
-        """Stop, commit and tell; in as much time as the others wait for us, unless there is less."""
+    def new_hand_back(
+        self, partitions: frozenset[TopicPartition], until_ms: int | None = None, *, has_moved: bool = False
+    ) -> HandBack:
+        """Stop, commit and tell; in as much time as the others wait for us, unless there is less.
+
+        ``has_moved``: somebody else has them already.
+        """
         is_leaving = self.exit is not Exit.NONE
         return HandBack(
             self, self.commits, self.positions, partitions,
             until_ms or self.outbox.now_ms + self.config.max_poll_interval_ms,
             commits_first=self.config.enable_auto_commit and bool(self.assigned), is_leaving=is_leaving,
+            has_moved=has_moved,
         )  # fmt: skip
 
     def gave_back(self) -> None:
@@ -214,9 +241,11 @@ class ConsumerRebalance(AbstractCoordinator):
                 return False
             taking_up.error = self.hand_back.error
             self.hand_back.error = None
+            is_waited_for = not self.hand_back.has_moved
             self.gave_back()
-            self._revoked_in = self.generation.generation_id
-            self.request_rejoin(REVOKED_REASON)
+            if is_waited_for:
+                self._revoked_in = self.generation.generation_id
+                self.request_rejoin(REVOKED_REASON)
         elif self._revoked_in == self.generation.generation_id and taking_up.call is None:
             # A static member that went away before it joined once more is given the same generation again, in which
             # nobody has what it gave back.
@@ -246,8 +275,15 @@ class ConsumerRebalance(AbstractCoordinator):
             return None
         revoked = self.assigned - frozenset(assignment.partitions)
         if revoked:
-            self.hand_back = self.new_hand_back(revoked)
+            self.hand_back = self.new_hand_back(revoked, has_moved=self.moves_at_once(assignor))
         return _TakingUp(assignment, assignor)
+
+    def moves_at_once(self, assignor: ConsumerPartitionAssignor) -> bool:
+        """Whether what is not ours any more in this generation is somebody else's already.
+
+        By an eager protocol it was given back before; by a cooperative one nobody has it until we have given it back.
+        """
+        return False
 
     def _take_up(self, taking_up: _TakingUp) -> bool:
         """The share is ours now; whether it still is."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zkconsumer.types import BrokerAddress, TopicPartition
+
+if TYPE_CHECKING:
+    from bridge.client.assignor import ConsumerPartitionAssignor
 
 RequestId: TypeAlias = int
 """Names one request until it is answered or given up.  Never used twice."""
@@ -165,6 +168,13 @@ class RejoinAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class AssignorsOffered:
+    """From now on the group may divide by these, the best first: join again and say so."""
+
+    assignors: tuple[ConsumerPartitionAssignor, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The program ends: commit if that is automatic, leave if that is wanted, then ``Stopped``, within this time."""
 
@@ -174,5 +184,6 @@ class Closed:
 
 Event: TypeAlias = (
     Polled | Subscribed | Unsubscribed | MetadataUpdated | Responded | Failed | Disconnected | TimerFired
-    | CommitAsked | PositionsCollected | FetchAsked | CallbackDone | RejoinAsked | Closed
+    | CommitAsked | PositionsCollected | FetchAsked | CallbackDone | RejoinAsked
+    | AssignorsOffered | Closed
 )  # fmt: skip

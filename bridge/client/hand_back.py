@@ -42,6 +42,7 @@ class HandBack:
         *,
         commits_first: bool,
         is_leaving: bool = False,
+        has_moved: bool = False,
     ) -> None:
         self.partitions = partitions
         self.until_ms = until_ms
@@ -51,10 +52,12 @@ class HandBack:
         self._member = member
         self._commits = commits
         self._is_leaving = is_leaving
+        self.has_moved = has_moved
+        """Whether somebody else has them already, by the generation that we are in."""
         self.step = Step.COLLECTING
         if partitions:
             member.outbox.say(StopFetching(partitions))
-        if commits_first and not member.generation.is_lost:
+        if commits_first and not member.generation.is_lost and not has_moved:
             positions.collect(Why.HAND_BACK)
         else:
             self._call()
@@ -63,7 +66,9 @@ class HandBack:
     def is_lost(self) -> bool:
         """Whether they are somebody else's already: this member is in no generation that has them."""
         member = self._member
-        return member.generation.is_lost or (self._is_leaving and member.state.is_rebalance_in_progress)
+        return (
+            self.has_moved or member.generation.is_lost or (self._is_leaving and member.state.is_rebalance_in_progress)
+        )
 
     def collected(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """These are the last positions."""

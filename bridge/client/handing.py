@@ -167,14 +167,16 @@ class Handing:
             return {}
         return self._spread.threads(self.subscription, self.partitions | more)
 
-    def fetched(self, command: cmd.FetchDone) -> None:
-        """Where some of them stand: start, or ask again after a pause."""
-        asked = self._asked.pop(command.number, frozenset()) & self._placing.keys()
+    def fetched(self, command: cmd.FetchDone) -> bool:
+        """Where some of them stand: start, or ask again after a pause.  False: that was not asked here."""
+        if command.number not in self._asked:
+            return False
+        asked = self._asked.pop(command.number) & self._placing.keys()
         if command.error is not None:
             if asked:
                 log.warning("positions-unread partitions=%d why=%r: asked again", len(asked), str(command.error))
                 self._wait(Wait.POSITIONS, self._limits.positions_ms)
-            return
+            return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
         self.holder.start_fetching(
             do.StartFetching(
@@ -188,6 +190,7 @@ class Handing:
             self._held[tp] = self._placing.pop(tp)
             self._stored[tp] = UNKNOWN if stored is None else stored.offset
         self._announce()
+        return True
 
     def _start(self, tp: TopicPartition) -> int:
         """Where to read one from of which nothing is committed."""

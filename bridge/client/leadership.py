@@ -25,14 +25,11 @@ Snapshot: TypeAlias = tuple[Mapping[str, int], Mapping[TopicPartition, frozenset
 class Leadership:
     """``is_leader``: the group goes by what this member divided.  It watches the group's topics then."""
 
-    def __init__(
-        self, config: GroupConfig, protocol: RebalanceProtocol, subscriptions: SubscriptionState, outbox: Outbox
-    ) -> None:
+    def __init__(self, config: GroupConfig, subscriptions: SubscriptionState, outbox: Outbox) -> None:
         self.is_leader = False
         self.metadata_until_ms: int | None = None
         """Until when the topics of the group are waited for, while they are."""
         self._config = config
-        self._protocol = protocol
         self._subscriptions = subscriptions
         self._outbox = outbox
         self._assignment_snapshot: Snapshot | None = None
@@ -40,7 +37,12 @@ class Leadership:
         """By what this process divided last, or let stand, whatever became of its membership since."""
 
     def divide(
-        self, assignor: ConsumerPartitionAssignor, members: Sequence[JoinGroupMember], *, skip_assignment: bool
+        self,
+        assignor: ConsumerPartitionAssignor,
+        members: Sequence[JoinGroupMember],
+        protocol: RebalanceProtocol,
+        *,
+        skip_assignment: bool,
     ) -> Mapping[str, bytes] | None:
         """Divide what all members together subscribe to; None while not all of it is known.
 
@@ -60,7 +62,7 @@ class Leadership:
         self._assignment_snapshot = now
         if not skip_assignment:
             racks = self._subscriptions.racks()
-            shares = perform_assignment(assignor, self._protocol, partitions, subscriptions, racks)
+            shares = perform_assignment(assignor, protocol, partitions, subscriptions, racks)
         elif self._divided is not None:
             # The share that stands was divided by what there was then: what has changed since is a reason to rebalance,
             # once; a coordinator may let it stand again.

@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
@@ -79,6 +79,8 @@ class MembershipSettings:
 class CoordinatorMembership:
     """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
 
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = ConsumerCoordinator
+
     def __init__(
         self,
         config: GroupConfig,
@@ -90,17 +92,20 @@ class CoordinatorMembership:
         clock: Clock,
         lease: Lease,
         meters: Meters,
-        hooks: Hooks | None = None,
+        hooks: Hooks | HookCalls | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self.id = settings.member
-        self.counters = Counters()
+        self.counters = Counters() if counters is None else counters
         self.lease = lease
-        self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.hooks = (
+            hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
+        )
         self.observing = Observing(meters, self.hooks, lambda: self._holder.assignment)
         self.any_broker = brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock)
-        self.machine = ConsumerCoordinator(config, assignors, random.random, clock.now_ms())
+        self.machine = self._MACHINE(config, assignors, random.random, clock.now_ms())
         self.inbox = self.control = ClientControl(self.machine, config.session_timeout_ms, lease, clock)
-        self.listener = ListenerCalls(self.id, self.control, self.thread_died)
+        self.listener = self._make_listener()
         self._config = config
         self._settings = settings
         self._clock = clock
@@ -125,7 +130,7 @@ class CoordinatorMembership:
         self._topics = GroupTopics(self.topic_finder, spread, self.control.call, self.control.tell)
         self.handing = Handing(
             spread, settings.limits, self.listener, self.observing, self.control.tell, self.control.wait,
-            self._share_known.set,
+            self.share_held,
         )  # fmt: skip
         self._network = Network(
             self.id,
@@ -136,6 +141,9 @@ class CoordinatorMembership:
             lambda event, sent, sent_at_ms: self.control.post(Answer(event, sent, sent_at_ms)),
             self.thread_died,
         )
+
+    def _make_listener(self) -> ListenerCalls:
+        return ListenerCalls(self.id, self.control, self.thread_died)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run something on the control thread again and again, not exactly; before ``run_with``."""
@@ -185,14 +193,19 @@ class CoordinatorMembership:
             raise self._failure
         return known
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
-        """Commit these positions; gives back what was not committed, with the reason.
+    def commit(
+        self,
+        positions: Mapping[TopicPartition, int],
+        timeout_ms: int,
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> dict[TopicPartition, NotWritten]:
+        """Commit these positions, and these words with them; gives back what was not committed, with the reason.
 
         Raises the error that ended the member, if one did.
         """
         if self._failure is not None:
             raise self._failure
-        call = self._calls.open(positions)
+        call = self._calls.open(positions, metadata)
         self.control.call(lambda: self._commit(call))
         if not call.done.wait(timeout_ms / 1000):
             self._calls.give_up(call)
@@ -203,7 +216,11 @@ class CoordinatorMembership:
         return call.refused
 
     def _commit(self, call: CommitCall) -> None:
-        ours = {tp: cev.Offset(at) for tp, at in call.offsets.items() if tp in self.handing.held}
+        ours = {
+            tp: cev.Offset(at, metadata=call.metadata.get(tp, ""))
+            for tp, at in call.offsets.items()
+            if tp in self.handing.held
+        }
         call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
         self.control.tell(cev.CommitAsked(call.number, ours, retried=True))
 
@@ -268,6 +285,13 @@ class CoordinatorMembership:
     def commit_done(self, command: cmd.CommitDone) -> None:
         """See ``Concerned``."""
         self._calls.done(command)
+
+    def share_held(self) -> None:
+        """All that is ours is worked on."""
+        self._share_known.set()
+
+    def fetched(self, command: cmd.FetchDone) -> None:
+        """See ``Concerned``; nobody but ``handing`` asks here."""
 
     def needs_metadata(self, command: cmd.NeedMetadata) -> None:
         """See ``Concerned``."""

@@ -80,6 +80,7 @@ class Concerned(Protocol):
     """Whoever waits for what the machine says to the program, and sees what else happens; on the control thread."""
 
     def commit_done(self, command: cmd.CommitDone) -> None: ...
+    def fetched(self, command: cmd.FetchDone) -> None: ...
     def needs_metadata(self, command: cmd.NeedMetadata) -> None: ...
     def raised(self, command: cmd.Raise) -> None: ...
     def stopped(self) -> None: ...
@@ -182,7 +183,8 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
             case cmd.StartFetching():
                 self._handing.start_fetching(command)
             case cmd.FetchDone():
-                self._handing.fetched(command)
+                if not self._handing.fetched(command):
+                    self._concerned.fetched(command)
             case cmd.CommitDone():
                 self._concerned.commit_done(command)
             case cmd.NeedMetadata():

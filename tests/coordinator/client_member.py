@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from bridge.client import commands as do
 from bridge.client import events as ev
-from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
+from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
 from bridge.client.config import GroupConfig
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.events import Failure, Offset, TimerKind
@@ -115,7 +115,13 @@ def in_two_steps(partitions: Mapping[str, int], subscriptions: Mapping[str, Subs
 class Member:
     """A ``ConsumerCoordinator`` and everything that it said."""
 
-    def __init__(self, *assignors: Dealer, auto_commit: bool = False, **settings: object) -> None:
+    def __init__(
+        self,
+        *assignors: ConsumerPartitionAssignor,
+        auto_commit: bool = False,
+        kind: type[ConsumerCoordinator] = ConsumerCoordinator,
+        **settings: object,
+    ) -> None:
         given: dict[str, object] = {
             "group.id": "g",
             "session.timeout.ms": SESSION_MS,
@@ -126,7 +132,7 @@ class Member:
         }
         given |= {name.replace("_", "."): value for name, value in settings.items()}
         self.now_ms = 0
-        self.machine = ConsumerCoordinator(GroupConfig(given), assignors or (Dealer(),), lambda: 0.5, 0)
+        self.machine = kind(GroupConfig(given), assignors or (Dealer(),), lambda: 0.5, 0)
         self.said: list[do.Command] = []
         self.open: list[do.Send] = []
         self.timers: dict[TimerKind, int] = {}
