@@ -55,7 +55,7 @@ def sources(packages: Iterable[str] = ("zkconsumer", "bridge")) -> dict[str, str
 
 
 def sources_that_log() -> dict[str, str]:
-    """``zkconsumer``, the coordinator's member, and what plans, reads and keeps memberships for Spark.
+    """``zkconsumer``, the members of a coordinator's group, and what plans, reads and keeps memberships for Spark.
 
     Their lines and counters have pages.
     """
@@ -65,6 +65,7 @@ def sources_that_log() -> dict[str, str]:
     found += [folder / f"{name}.py" for name in ("batch", "range_reader", "read")]
     found += [folder / f"{name}.py" for name in ("listener", "owner", "projector", "starting", "takeover")]
     found += sorted((ROOT / "bridge" / "client").glob("*.py"))
+    found += sorted((ROOT / "bridge" / "migration" / "connector").glob("*.py"))
     return sources(["zkconsumer"]) | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
 
 

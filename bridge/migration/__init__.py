@@ -16,6 +16,7 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     what the steps of a run share    moving.py           drift: refused, or accepted and kept             accepting.py
     who carries steps out            performers.py       programs around the cut-over                     hooks.py
     the old znodes in a file         archive.py          where a migration stands                         status.py
+    a member that goes over without a stop   connector/, which acts; member/, which decides
     a plan as a file                 plan_file.py        its lines, strictly read                        plan_json.py
     the page about the phases        phases_page.py      offsets that somebody deleted meanwhile          put_back.py
 

@@ -29,11 +29,12 @@ NOT_OURS = "the side that holds from here on does not have it"
 class MigratingMember(Sides):
     """One member; ``handle`` takes an event and gives back what must now be done, in order.
 
+    ``commits_by_itself``: where a partition came to rest is committed (``auto.commit.enable``).
     Raises ``MigrationError`` for a control znode that this member cannot follow: then it must end.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, commits_by_itself: bool = True) -> None:
+        super().__init__(commits_by_itself=commits_by_itself)
         self.control: Control | None = None
         self._joined: tuple[str, ...] = ()
         self._acknowledged: Acknowledgement | None = None

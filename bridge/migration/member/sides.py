@@ -34,7 +34,8 @@ ZOOKEEPER, COORDINATOR = Side.ZOOKEEPER, Side.COORDINATOR
 class Sides:
     """All but the phases, which are ``MigratingMember``'s."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, commits_by_itself: bool) -> None:
+        self._commits_by_itself = commits_by_itself
         self.stance = Stance.ALONE
         self.generation = NO_GENERATION
         self.given: dict[TopicPartition, str] = {}
@@ -192,7 +193,7 @@ class Sides:
         if goes_on:
             self.works.move(do.MoveThread(goes_on, dict.fromkeys(goes_on, max(self.generation, 0))))
         waited = {tp: at for tp, at in positions.items() if tp in self._awaited[side]}
-        first = {tp: at for tp, at in waited.items() if self._is_for_kafka_first(tp, at)}
+        first = {tp: at for tp, at in waited.items() if self._commits_by_itself and self._is_for_kafka_first(tp, at)}
         if first:
             self._resting[self._write(first)] = first
         self._say_at_rest(side, {tp: at for tp, at in waited.items() if tp not in first})

@@ -1,0 +1,183 @@
+"""``MigratingConsumerConnector``: a member of a group that can be moved without a stop.
+
+    with MigratingConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            handle(message)
+            connector.commit_offsets()
+
+The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, and the same member of the same
+group, until somebody moves the group (``zkconsumer migrate … --strategy dual``): then it joins the coordinator's group
+as well, and goes over when all members do, with what it has in its queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.client.connector import COMMIT_GRACE_MS, group_config_of
+from bridge.client.handing import Limits
+from bridge.client.membership import MembershipSettings
+from bridge.client.spread import Spread
+from bridge.migration.connector.membership import MigratingMembership
+from bridge.migration.member.duty import Side
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.connector import COMMIT_TIMEOUT_MS
+from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
+from zkconsumer.errors import InvalidConfigException
+from zkconsumer.observe.health import Look
+from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.runtime.from_config import group_settings_of, make_consumer_id, planner_of, stores_of
+from zkconsumer.runtime.look import Looker
+from zkconsumer.runtime.streams_member import StreamsMember
+from zkconsumer.zk import paths
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.security import security_of
+
+if TYPE_CHECKING:
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.types import Hooks
+    from zkconsumer.zk.store import ZkStore
+
+KEEPER = "ZooKeeper, or the group's coordinator"
+
+log = logging.getLogger("zkconsumer.connector")
+
+
+class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMembership]]):
+    """A member of a group in ZooKeeper, and of the coordinator's group of the same name when that is to take over.
+
+    ``config`` is the old consumer's; ``bootstrap.servers`` must be in it, besides ``zookeeper.connect``, because the
+    coordinator's group is found there, and ``offsets.storage`` must be ``zookeeper``, which is the default.
+    ``group`` are settings of the group in Kafka in Kafka's own words, as ``CoordinatorConsumerConnector`` has them.
+
+    The constructor connects to ZooKeeper, as ``ZookeeperConsumerConnector`` does, and raises what that one raises, or
+    ``InvalidConfigException``.  Kafka's coordinator is first spoken to when a migration is armed.  While ZooKeeper's
+    side holds, trouble with the coordinator's group stops nothing: it is logged and counted (``coordinator_side_ended``
+    when somebody must act), and tried again.  While the coordinator's side holds, a ZooKeeper that is away stops
+    nothing either; an error that ends this member there ends its streams, because it could not follow the group back.
+
+    A control znode of a later release, or of a migration by copying that has given Kafka the authority, ends every
+    stream with ``MigrationError``.
+    """
+
+    _LEFT_BEHIND = (
+        "ZooKeeper, or the group's coordinator, did not confirm everything; what is left ends with the session"
+    )
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        group: Mapping[str, object] | None = None,
+        *,
+        store: Callable[[str, int], ZkStore] | None = None,
+        connect: Connect | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        oauth_token: Callable[[], str] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        _check(config)
+        self.group_config = group_config_of(config, group or {})
+        consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        paths.check_consumer_id(consumer_id)
+        security = security_of(config)
+        make_store = store or partial(KazooStore, security=security)
+        self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        brokers = BrokerAccess.of(
+            config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+        )
+        modern = (
+            self.group_config,
+            MembershipSettings(
+                member=consumer_id,
+                client_id=config.client_id,
+                socket_timeout_ms=config.socket_timeout_ms,
+                limits=Limits(
+                    drain_ms=config.rebalance_drain_timeout_ms,
+                    listener_ms=config.rebalance_listener_timeout_ms,
+                    positions_ms=config.rebalance_backoff_ms,
+                    new_from_beginning=config.new_partitions_from_beginning,
+                ),
+            ),
+            Spread(
+                consumer_id,
+                config.partition_assignment_strategy,
+                exclude_internal_topics=config.exclude_internal_topics,
+            ),
+        )
+        member = StreamsMember(
+            consumer_id,
+            config.group_id,
+            fetch_settings_of(config),
+            config.num_consumer_fetchers,
+            brokers,
+            clock,
+            lambda lease, meters: MigratingMembership(
+                config.group_id,
+                replace(group_settings_of(config, consumer_id), follows_control=True),
+                planner_of(config, consumer_id),
+                modern,
+                store=self.store, brokers=brokers, clock=clock, lease=lease, meters=meters, security=security,
+                hooks=hooks,
+            ),
+        )  # fmt: skip
+        super().__init__(config, consumer_id, member, clock)
+        looker = Looker(member, self._look, config.group_id, self._handed_out_at_ms, clock, KEEPER)
+        self._open(looker, config.zookeeper_connection_timeout_ms)
+
+    @property
+    def _commit_timeout_ms(self) -> int:
+        return COMMIT_TIMEOUT_MS + self.group_config.default_api_timeout_ms + COMMIT_GRACE_MS
+
+    @property
+    def stance(self) -> str:
+        """What this member is now, as ``migration_docs`` has it: ``alone``, ``joined``, ``locked`` … ``completed``."""
+        return self._member.membership.machine.stance.value
+
+    @property
+    def generation(self) -> int:
+        """The generation of the coordinator's group in which this member is; -1 while it is in none."""
+        return self._member.membership.machine.generation
+
+    def _look(self) -> Look:
+        """This member as it is now; on ZooKeeper's control thread."""
+        member = self._member
+        membership, live = member.membership, {tp for tp, info in member.streams.infos.items() if info.is_live}
+        machine, side, group = membership.machine, membership.zookeeper, membership.zookeeper.group
+        fetching = len(live - member.fetchers.leaderless())
+        holds_here = machine.duty.holds is Side.ZOOKEEPER
+        if not holds_here and membership.coordinator is not None:
+            return replace(
+                membership.coordinator.look(fetching),
+                lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
+                partitions_owned=len(machine.given),
+            )
+        return Look(
+            membership=group.membership.state.value,
+            session=group.session.state.value,
+            session_id=side.session_id,
+            lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
+            rebalance=group.rebalance.state.value,
+            partitions_owned=len(machine.locked if holds_here else machine.given),
+            partitions_fetching=fetching,
+            missing={str(tp): why for tp, why in group.refused.items()},
+        )
+
+
+def _check(config: ConsumerConfig) -> None:
+    missing = [key for key in ("zookeeper.connect", "bootstrap.servers") if key not in config.given]
+    if missing:
+        raise InvalidConfigException(
+            f"{' and '.join(missing)} must be set: a member that can be moved is in ZooKeeper's group, and finds the "
+            "coordinator's at bootstrap.servers"
+        )
+    if stores_of(config).in_kafka:
+        raise InvalidConfigException(
+            "offsets.storage=kafka: a group that is moved without a stop keeps its offsets in ZooKeeper until then; "
+            "leave the key out, or move the group by copying"
+        )

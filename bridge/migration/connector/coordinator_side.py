@@ -1,0 +1,175 @@
+"""The coordinator's side of a member of both worlds: a membership that tells what happens, and does what it is told.
+
+    MigratingMembership --offer, write, read--> CoordinatorSide
+                        <--told: generation, commits that Kafka took, answers to write and read--
+
+``told`` may be called on this side's control thread only; it never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.commit_calls import commit_said
+from bridge.client.errors import RebalanceInProgressException
+from bridge.client.membership import CoordinatorMembership
+from bridge.migration.connector.keeping import KeepingCoordinator
+from bridge.migration.member import values as val
+from bridge.migration.member.acknowledgement import NO_GENERATION
+from zkconsumer.core.events import Outcome
+from zkconsumer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from bridge.client.assignor import ConsumerPartitionAssignor
+    from bridge.client.consumer_coordinator import ConsumerCoordinator
+    from bridge.client.runtime import Answer, ClientControl
+    from bridge.migration.connector.gates import SideListener
+    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.core.events import KafkaWritten
+    from zkconsumer.errors import ZkConsumerError
+
+UNKNOWN = -1
+
+AGAIN_MS = 50
+"""How soon is tried again what the group refused because it forms anew."""
+
+PATIENCE_MS = 1_500
+"""For how long: partitions that are to be given back may wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    offsets: Mapping[TopicPartition, cev.Offset]
+    until_ms: int
+
+
+class CoordinatorSide(CoordinatorMembership):
+    """A ``CoordinatorMembership`` whose protocols can change while it is in the group."""
+
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = KeepingCoordinator
+
+    def __init__(
+        self,
+        *what: Any,
+        told: Callable[[val.Event], None],
+        on_share: Callable[[], None],
+        make_listener: Callable[[str, ClientControl, OnDeath], SideListener],
+        **how: Any,
+    ) -> None:
+        self._told = told
+        self._on_share = on_share
+        self._listener_of = make_listener
+        self._writes: dict[int, _Write] = {}
+        self._again: set[int] = set()
+        self._reads: dict[int, frozenset[TopicPartition]] = {}
+        self._reads_made = 0
+        self._unread = frozenset[TopicPartition]()
+        super().__init__(*what, **how)
+        self.every(AGAIN_MS, self._try_again)
+
+    def _make_listener(self) -> SideListener:
+        self.listens = self._listener_of(self.id, self.control, self.thread_died)
+        return self.listens
+
+    # --- what it is told, on any thread -------------------------------------------------------------------------
+
+    def offer(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
+        """The group may divide by these from now on."""
+        self.control.post(cev.AssignorsOffered(tuple(assignors)))
+
+    def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset]) -> None:
+        """Commit these once; ``WrittenToKafka`` with the number is told."""
+        self.control.call(lambda: self._write(number, _Write(offsets, self._clock.now_ms() + PATIENCE_MS)))
+
+    def read(self, partitions: frozenset[TopicPartition]) -> None:
+        """Ask what is committed of these until it is known; ``KafkaRead`` is told."""
+        self.control.call(lambda: self._read(partitions))
+
+    def end_with(self, error: ZkConsumerError) -> None:
+        """The member ends."""
+        self._end(error)
+
+    # --- questions of ours are negative numbers -----------------------------------------------------------------
+
+    def _write(self, number: int, write: _Write) -> None:
+        self._writes[number] = write
+        self.control.tell(cev.CommitAsked(-number, write.offsets, retried=False))
+
+    def _read(self, partitions: frozenset[TopicPartition]) -> None:
+        self._reads_made += 1
+        self._reads[self._reads_made] = partitions
+        self.control.tell(cev.FetchAsked(-self._reads_made, partitions))
+
+    def _try_again(self) -> None:
+        again, self._again = self._again, set()
+        for number in sorted(again):
+            self._write(number, self._writes[number])
+        unread, self._unread = self._unread, frozenset()
+        if unread and self.failure is None:
+            self._read(unread)
+
+    def commit_done(self, command: cmd.CommitDone) -> None:
+        """See ``Concerned``."""
+        if command.number > 0:
+            super().commit_done(command)
+            return
+        write = self._writes[-command.number]
+        if isinstance(command.error, RebalanceInProgressException) and self._clock.now_ms() < write.until_ms:
+            self._again.add(-command.number)
+            return
+        del self._writes[-command.number]
+        taken = frozenset[TopicPartition]()
+        if command.error is None:
+            taken = frozenset(write.offsets.keys() - command.refused.keys())
+        self._told(val.WrittenToKafka(-command.number, taken))
+
+    def fetched(self, command: cmd.FetchDone) -> None:
+        """See ``Concerned``."""
+        asked = self._reads.pop(-command.number)
+        if command.error is None:
+            found = {tp: UNKNOWN if at is None else at.offset for tp, at in command.offsets.items()}
+            self._told(val.KafkaRead(found))
+        elif self.failure is None and not self.handing.is_closing:
+            self.raised(cmd.Raise(command.error, is_fatal=False))
+            self._unread |= asked
+
+    # --- what it tells ------------------------------------------------------------------------------------------
+
+    def share_held(self) -> None:
+        """See ``CoordinatorMembership``."""
+        super().share_held()
+        self._on_share()
+
+    def noted(self, command: cmd.Note) -> None:
+        """See ``Concerned``."""
+        super().noted(command)
+        match command.what:
+            case "assigned":
+                self._told(val.GenerationSeen(self.machine.generation.generation_id))
+            case "generation-reset":
+                self._told(val.GenerationSeen(NO_GENERATION))
+            case _:
+                pass
+
+    def answered(self, answer: Answer) -> None:
+        """See ``Concerned``."""
+        super().answered(answer)
+        said = commit_said(answer)
+        if said is not None:
+            taken = _taken(*said)
+            if taken:
+                self._told(val.KafkaTook(taken))
+
+
+def _taken(
+    asked: Mapping[TopicPartition, int | None], results: Mapping[TopicPartition, KafkaWritten]
+) -> dict[TopicPartition, int]:
+    return {
+        tp: offset
+        for tp, offset in asked.items()
+        if offset is not None and tp in results and results[tp].outcome is Outcome.DONE
+    }

@@ -1,0 +1,115 @@
+"""What the program and its metrics hear of a member with two memberships: of the side that holds, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zkconsumer.core import events as ev
+from zkconsumer.runtime.hooks import HookCalls
+from zkconsumer.runtime.listener import ListenerCalls
+
+if TYPE_CHECKING:
+    import threading
+
+    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.core import commands as do
+    from zkconsumer.observe.metrics import Meter
+    from zkconsumer.runtime.listener import Posts
+    from zkconsumer.runtime.observing import Meters
+
+OF_WHAT_IS_HELD = frozenset({"share_held", "partitions_revoked", "partitions_lost", "drain_timed_out"})
+"""Hooks that tell of partitions."""
+
+OF_THE_WHOLE = frozenset({"member_failed"})
+"""Hooks that tell of the member, not of one of its memberships."""
+
+
+class SideHooks(HookCalls):
+    """The member's hooks, as a side calls them."""
+
+    def __init__(self, shared: HookCalls, holds: Callable[[], bool]) -> None:
+        self._shared = shared
+        self._holds = holds
+
+    def __bool__(self) -> bool:
+        return bool(self._shared)
+
+    def call(self, name: str, *values: Any) -> None:
+        """See ``HookCalls``."""
+        if name not in OF_THE_WHOLE and (name not in OF_WHAT_IS_HELD or self._holds()):
+            self._shared.call(name, *values)
+
+    def close(self) -> None:
+        """They are the member's to close."""
+
+    def join(self, timeout_ms: int) -> bool:
+        """They are the member's to wait for."""
+        return True
+
+
+class SideListener(ListenerCalls):
+    """The program's rebalance listener, as a side calls it: while the side does not hold, it has returned at once.
+
+    ``turn``: both sides' calls take it, so that the program is never called twice at the same time.
+    """
+
+    def __init__(
+        self, member: str, control: Posts, on_death: OnDeath, holds: Callable[[], bool], turn: threading.Lock
+    ) -> None:
+        super().__init__(member, control, on_death)
+        self.others: list[SideListener] = []
+        """Who else calls the same one."""
+        self._holds = holds
+        self._turn = turn
+
+    def before_releasing(self, command: do.CallBeforeReleasing) -> None:
+        """See ``ListenerCalls``."""
+        if self._holds():
+            super().before_releasing(command)
+        else:
+            self._control.post(ev.ListenerReturned(command.ticket, "before_releasing_partitions"))
+
+    def before_starting(self, command: do.CallBeforeStarting) -> None:
+        """See ``ListenerCalls``."""
+        if self._holds():
+            super().before_starting(command)
+        else:
+            self._control.post(ev.ListenerReturned(command.ticket, "before_starting_fetchers"))
+
+    @property
+    def is_waited_for_here(self) -> bool:
+        """See ``ListenerCalls``."""
+        return super().is_waited_for_here or any(other.is_waited_for_here for other in self.others)
+
+    def _call(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
+        with self._turn:
+            super()._call(returned, call)
+
+
+class SideMeters:
+    """``Meters``: whether the share is whole is said by the side that holds."""
+
+    def __init__(self, meters: Meters, holds: Callable[[], bool]) -> None:
+        self._meters = meters
+        self._holds = holds
+
+    @property
+    def zookeeper_commits(self) -> Meter:
+        """See ``Meters``."""
+        return self._meters.zookeeper_commits
+
+    @property
+    def kafka_commits(self) -> Meter:
+        """See ``Meters``."""
+        return self._meters.kafka_commits
+
+    def share_is_missing(self) -> None:
+        """See ``Meters``."""
+        if self._holds():
+            self._meters.share_is_missing()
+
+    def share_is_whole(self) -> None:
+        """See ``Meters``."""
+        if self._holds():
+            self._meters.share_is_whole()

@@ -1,0 +1,233 @@
+"""Being in the coordinator's group as the phase wants it: when its side is opened, told, and ended.
+
+    want(protocols) --none yet--> open --another list--> offer --none--> leave, on a thread that may wait --> gone
+                        ^                 side ended by an error, while ZooKeeper's side holds ----^           |
+                        '--- tick, after JOIN_AGAIN_MS at the latest, or with the next phase ------------------'
+
+All of it on ZooKeeper's control thread; what the coordinator's side says is posted there.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.client import events as cev
+from bridge.client.assignors import RangeAssignor
+from bridge.migration.connector.coordinator_side import CoordinatorSide
+from bridge.migration.connector.gates import SideHooks, SideMeters
+from bridge.migration.connector.holders import SideHolder
+from bridge.migration.connector.private import PrivateAssignor
+from bridge.migration.member import values as val
+from bridge.migration.member.acknowledgement import NO_GENERATION
+from bridge.migration.member.duty import PRIVATE, Side
+from bridge.migration.provenance import Provenance, format_provenance
+from zkconsumer.base.threads import Worker, spawn
+from zkconsumer.core import commands as do
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.client.assignor import ConsumerPartitionAssignor
+    from bridge.client.config import GroupConfig
+    from bridge.client.membership import MembershipSettings
+    from bridge.client.spread import Spread
+    from bridge.migration.connector.membership import MigratingMembership
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.base.threads import StopSignal
+    from zkconsumer.core.view import Subscription
+    from zkconsumer.runtime.brokers import BrokerAccess
+    from zkconsumer.runtime.holder import Holder
+    from zkconsumer.runtime.observing import Meters
+    from zkconsumer.types import TopicPartition
+
+COORDINATOR = Side.COORDINATOR
+
+JOIN_AGAIN_MS = 30_000
+"""The pause after which the coordinator's group is joined again, when something that a person must mend ended it."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class Joining:
+    """``side`` is None while this member is not in the coordinator's group, nor on its way in or out."""
+
+    def __init__(
+        self,
+        member: MigratingMembership,
+        modern: tuple[GroupConfig, MembershipSettings, Spread],
+        brokers: BrokerAccess,
+        lease: Lease,
+        meters: Meters,
+    ) -> None:
+        self.side: CoordinatorSide | None = None
+        self.has_share = False
+        """Whether its side has told of its whole share."""
+        self.holder: Holder
+        self.subscription: Subscription | None = None
+        self.is_closing = False
+        self.leaver: Worker | None = None
+        self._member = member
+        self._modern = modern
+        self._brokers = brokers
+        self._lease = lease
+        self._meters = meters
+        self._wanted: tuple[str, ...] = ()
+        self._offered: tuple[str, ...] = ()
+        self._again_at_ms = 0
+        self._writing: set[int] = set()
+
+    def want(self, protocols: tuple[str, ...]) -> None:
+        """Offer these, or leave with none: at once, or when what is under way is over."""
+        self._wanted = protocols
+        self._reconsider()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self.side is None and self._member.clock.now_ms() >= self._again_at_ms:
+            self._reconsider()
+
+    def write(self, number: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these with their provenance; the machine hears of it, whatever becomes of this side."""
+        self._writing.add(number)
+        if self.side is None:
+            self._member.zookeeper.control.call(lambda: self._not_written({number}))
+            return
+        words = self.metadata(offsets)
+        self.side.write(number, {tp: cev.Offset(at, metadata=words[tp]) for tp, at in offsets.items()})
+
+    def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+        """Whose values these are (K6): of this migration, at this epoch."""
+        control = self._member.machine.control
+        if control is None:
+            return dict.fromkeys(offsets, "")
+        of, epoch, version = control.migration_id, control.epoch, self._member.zookeeper.version_of
+        return {tp: format_provenance(Provenance(of, epoch, version(tp, at))) for tp, at in offsets.items()}
+
+    # --- in ---------------------------------------------------------------------------------------------------------
+
+    def _reconsider(self) -> None:
+        """Whatever can be begun now of what is wanted."""
+        side = self.side
+        if side is None:
+            if self._wanted and self.subscription is not None and not self.is_closing:
+                self._open(self.subscription)
+        elif self.leaver is not None:
+            return
+        elif not self._wanted:
+            self._away(side, leaves=True)
+        elif self._wanted != self._offered:
+            self._offered = self._wanted
+            side.offer(self._assignors())
+
+    def _assignors(self) -> list[ConsumerPartitionAssignor]:
+        control = self._member.machine.control
+        assert control is not None, "a member joins because the control znode says so"
+        private = PrivateAssignor(control.migration_id, self._member.id)
+        return [private if protocol == PRIVATE else RangeAssignor() for protocol in self._wanted]
+
+    def _open(self, subscription: Subscription) -> None:
+        member = self._member
+        self._offered = self._wanted
+        config, settings, spread = self._modern
+        holds = partial(member.holds, COORDINATOR)
+        side = CoordinatorSide(
+            config,
+            self._assignors(),
+            settings,
+            spread,
+            brokers=self._brokers,
+            clock=member.clock,
+            lease=self._lease,
+            meters=SideMeters(self._meters, holds),
+            hooks=SideHooks(member.hooks, holds),
+            counters=member.counters,
+            told=lambda event: self._told(side, event),
+            on_share=lambda: member.zookeeper.control.call(lambda: self._share_held(side)),
+            make_listener=partial(member.make_listener, COORDINATOR),
+        )
+        side.listener.listener = member.listener.listener
+        member.listens.others = [side.listens]
+        self.side = side
+        log.info("coordinator-joined member=%s protocols=%s", member.id, ",".join(self._wanted))
+        side.run_with(
+            SideHolder(
+                COORDINATOR,
+                self.holder,
+                lambda event: self._told(side, event),
+                lambda error: member.zookeeper.control.call(lambda: self._ended(side, error)),
+            )
+        )
+        side.join(subscription)
+
+    # --- what its side says -----------------------------------------------------------------------------------------
+
+    def _told(self, side: CoordinatorSide, event: val.Event) -> None:
+        """On its own thread."""
+        self._member.zookeeper.control.call(lambda: self._hear(side, event))
+
+    def _hear(self, side: CoordinatorSide, event: val.Event) -> None:
+        if side is not self.side:
+            return
+        if isinstance(event, val.WrittenToKafka):
+            if event.number not in self._writing:
+                return
+            self._writing.discard(event.number)
+        self._member.hear(event)
+
+    def _share_held(self, side: CoordinatorSide) -> None:
+        if side is self.side:
+            self.has_share = True
+            self._member.share_changed()
+
+    def _not_written(self, numbers: set[int]) -> None:
+        for number in sorted(numbers & self._writing):
+            self._writing.discard(number)
+            self._member.hear(val.WrittenToKafka(number, frozenset()))
+
+    # --- out --------------------------------------------------------------------------------------------------------
+
+    def _ended(self, side: CoordinatorSide, error: BaseException) -> None:
+        """With the side that holds everything ends; the other one is tried again."""
+        member = self._member
+        if side is not self.side or self.is_closing or self.leaver is not None:
+            return
+        if member.holds(COORDINATOR):
+            member.end(error)
+            return
+        log.error(
+            "coordinator-side-ended member=%s why=%r: ZooKeeper's side goes on, and the coordinator's group is joined "
+            "again in %d s",
+            member.id,
+            str(error),
+            JOIN_AGAIN_MS // 1000,
+        )
+        member.hooks.call("told", "ERROR", "coordinator-side-ended", str(error))
+        member.counters.add("coordinator_side_ended")
+        self._again_at_ms = member.clock.now_ms() + JOIN_AGAIN_MS
+        self._away(side, leaves=False)
+
+    def _away(self, side: CoordinatorSide, *, leaves: bool) -> None:
+        """Leave the group, and end its side."""
+
+        def go(_: StopSignal) -> None:
+            if leaves:
+                side.leave()
+            side.close()
+            self._member.zookeeper.control.call(self._is_away)
+
+        self.leaver = spawn(f"{self._member.id}-leave-coordinator", go, self._member.thread_died)
+
+    def _is_away(self) -> None:
+        member = self._member
+        self.side, self.leaver = None, None
+        member.listens.others = []
+        self.has_share = False
+        given = tuple(sorted(member.machine.given))
+        if given:
+            member.hear(val.Told(COORDINATOR, do.Drop(given, "the coordinator's group was left")))
+        self._not_written(set(self._writing))
+        if member.machine.generation != NO_GENERATION:
+            member.hear(val.GenerationSeen(NO_GENERATION))
+        self.tick()

@@ -1,0 +1,140 @@
+"""The protocols of a member that is moved: how the private one divides, and how the next one is come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client import commands as do
+from bridge.client import events as ev
+from bridge.client.assignments import validate_cooperative_assignment
+from bridge.client.assignor import Subscription
+from bridge.client.assignors import RangeAssignor
+from bridge.client.commands import Callback
+from bridge.client.events import Offset
+from bridge.migration.connector.keeping import KeepingCoordinator
+from bridge.migration.connector.private import PrivateAssignor, consumer_of_member, private_protocol
+from tests.coordinator.client_member import Member, T
+from zkconsumer.errors import UnsafeName
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.consumer_protocol import decode_subscription
+from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT
+
+PRIVATE = PrivateAssignor("m1", "g_host-1")
+RANGE = RangeAssignor()
+REBALANCE = 27
+PARTITIONS = {"t": 4, "u": 3}
+
+
+def wants(*owned: TopicPartition, topics: tuple[str, ...] = ("t", "u")) -> Subscription:
+    return Subscription(topics=topics, owned_partitions=owned)
+
+
+# --- dividing ---------------------------------------------------------------------------------------------------
+
+
+def test_it_divides_as_range_does_and_what_another_has_comes_one_generation_later() -> None:
+    empty = {"a": wants(), "b": wants()}
+    shares = PRIVATE.assign(PARTITIONS, empty)
+    assert shares == RANGE.assign(PARTITIONS, empty)
+    now = {name: wants(*share.partitions) for name, share in shares.items()} | {"c": wants()}
+    first = PRIVATE.assign(PARTITIONS, now)
+    validate_cooperative_assignment(PRIVATE.name, now, first)
+    target = RANGE.assign(PARTITIONS, now)
+    assert set(first["c"].partitions) < set(target["c"].partitions), "what is to move is nobody's for now"
+    kept = {name: wants(*share.partitions) for name, share in first.items()}
+    assert PRIVATE.assign(PARTITIONS, kept) == target
+
+
+def test_what_two_claim_is_given_to_neither_until_they_agree() -> None:
+    shares = PRIVATE.assign({"t": 1}, {"a": wants(T[0]), "b": wants(T[0])})
+    assert all(not share.partitions for share in shares.values())
+
+
+def test_it_tells_who_the_member_is_in_the_old_group() -> None:
+    told = PRIVATE.subscription_user_data(frozenset(["t"]))
+    assert consumer_of_member(Subscription(topics=("t",), user_data=told)) == "g_host-1"
+    assert consumer_of_member(Subscription(topics=("t",))) == ""
+    assert private_protocol("m1") == PRIVATE.name == "zkconsumer-m1"
+    with pytest.raises(UnsafeName):
+        private_protocol("m 1")
+
+
+# --- from one protocol to the next ------------------------------------------------------------------------------
+
+
+def member(auto_commit: bool = False) -> Member:
+    """In a private generation with two partitions, then offering ``range`` alone."""
+    one = Member(PRIVATE, kind=KeepingCoordinator, auto_commit=auto_commit)
+    one.join(T[:2])
+    return one
+
+
+def told(said: list[do.Command]) -> list[tuple[Callback, frozenset[TopicPartition]]]:
+    return [(each.callback, each.partitions) for each in said if isinstance(each, do.Invoke)]
+
+
+def stopped(said: list[do.Command]) -> list[frozenset[TopicPartition]]:
+    return [each.partitions for each in said if isinstance(each, do.StopFetching)]
+
+
+def offered(one: Member) -> list[str]:
+    return [protocol.name for protocol in one.sent(JOIN_GROUP).protocols]
+
+
+def test_another_list_of_protocols_is_told_and_nothing_is_given_back() -> None:
+    one = member()
+    said = one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
+    assert not stopped(said)
+    assert offered(one) == ["zkconsumer-m1", "range"]
+    assert one.sent(JOIN_GROUP).reason == "other assignors are offered"
+    assert decode_subscription(one.sent(JOIN_GROUP).protocols[0].metadata).owned_partitions == tuple(T[:2])
+    one.rejoin(T[:2])
+    assert not stopped(one.said)
+
+
+def test_what_the_first_generation_by_range_leaves_to_us_goes_on() -> None:
+    one = member()
+    one.hear(ev.AssignorsOffered((RANGE,)))
+    one.joined(2, protocol_name="range")
+    said = one.synced(T[:3])
+    assert (stopped(said), told(said)) == ([], [(Callback.ASSIGNED, frozenset([T[2]]))])
+
+
+def test_what_it_gives_to_others_they_have_already_so_it_is_dropped_and_not_committed() -> None:
+    one = member(auto_commit=True)
+    one.hear(ev.AssignorsOffered((RANGE,)))
+    one.hear(ev.PositionsCollected({T[0]: Offset(1), T[1]: Offset(1)}))
+    one.committed()
+    one.joined(2, protocol_name="range")
+    said = one.synced(T[:1])
+    assert (stopped(said), told(said)) == ([frozenset([T[1]])], [(Callback.LOST, frozenset([T[1]]))])
+    assert not one.has_open(OFFSET_COMMIT)
+    one.returned()
+    one.returned()
+    assert not one.has_open(JOIN_GROUP), "nobody waits for it"
+
+
+def test_from_then_on_everything_is_given_back_before_it_joins() -> None:
+    one = member()
+    one.hear(ev.AssignorsOffered((RANGE,)))
+    one.rejoin(T[:2])  # by range: the first that it offers
+    assert not stopped(one.said)
+    said = one.beat(REBALANCE)
+    assert stopped(said) == [frozenset(T[:2])]
+    assert told(said) == [(Callback.REVOKED, frozenset(T[:2]))]
+
+
+def test_a_generation_by_range_that_ends_before_its_shares_are_told_is_lost_for_what_was_kept() -> None:
+    one = member()
+    one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
+    one.joined(2, protocol_name="range")
+    said = one.synced(error=REBALANCE)
+    assert stopped(said) == [frozenset(T[:2])]
+
+
+def test_a_private_generation_that_ends_so_loses_nothing() -> None:
+    one = member()
+    one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
+    one.joined(2)
+    assert not stopped(one.synced(error=REBALANCE))
+    assert offered(one) == ["zkconsumer-m1", "range"]

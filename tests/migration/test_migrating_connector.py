@@ -1,0 +1,348 @@
+"""A member that is moved without a stop: whole, on a fake ZooKeeper and the embedded broker, moved by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from bridge.migration.connector.connector import MigratingConsumerConnector
+from bridge.migration.provenance import parse_provenance
+from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
+from zkconsumer import ConsumerConfig, TopicPartition
+from zkconsumer.errors import ConsumerTimeoutException, InvalidConfigException, MigrationError, OffsetsNotCommitted
+from zkconsumer.zk.znodes import Control, format_control
+
+__all__ = ["dual"]
+
+ALL = range(6)
+
+
+def read(stream: Stream, count: int) -> list[tuple[int, int]]:
+    """The next so many records."""
+    found: list[tuple[int, int]] = []
+
+    def enough() -> bool:
+        try:
+            while len(found) < count:
+                message = next(stream.iterator())
+                found.append((message.partition, message.offset))
+        except ConsumerTimeoutException:
+            pass
+        return len(found) >= count
+
+    wait_until(enough, lambda: f"{count} records, not {len(found)}")
+    return found
+
+
+def streams_of(member: MigratingConsumerConnector) -> Stream:
+    [stream] = member.create_message_streams({TOPIC: 1})[TOPIC]
+    return stream
+
+
+def started(member: MigratingConsumerConnector) -> dict[TopicPartition, object]:
+    """What is fetched: the same objects as long as nothing was started anew."""
+    return dict(member._member.streams.infos)
+
+
+def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: Dual) -> None:
+    dual.fill(10)
+    member = dual.member("a")
+    stream = streams_of(member)
+    assert len(read(stream, 60)) == 60
+    infos = started(member)
+    at = 10
+    for phase in (*EPOCHS, *BACK):
+        if phase == "completed":
+            continue  # there is no way back from it
+        said = dual.move(phase)
+        is_joined = phase not in ("planned", "undone")
+        assert (said["g_a"].generation > 0) is is_joined, said
+        dual.broker.append(TOPIC, 0, [b"x"])
+        assert read(stream, 1) == [(0, at)]
+        at += 1
+        member.commit_offsets()
+        zookeeper, kafka = dual.in_zookeeper(), dual.in_kafka()
+        match phase:
+            case "planned" | "armed" | "ready":
+                assert (zookeeper[0], kafka) == (at, {})
+            case "locked" | "returned":
+                assert zookeeper[0] == at
+                wait_until(lambda: dual.in_kafka()[0][0] == at, "Kafka follows")  # noqa: B023 (waited for here)
+                assert {n: offset for n, (offset, _) in dual.in_kafka().items()} == zookeeper
+            case "copied":
+                assert (zookeeper[0], kafka[0][0]) == (at, at)
+            case "switched":
+                assert kafka[0][0] == at
+                wait_until(lambda: dual.in_zookeeper()[0] == at, "ZooKeeper is mirrored")  # noqa: B023
+            case "returning":
+                assert (zookeeper[0], kafka[0][0]) == (at, at)
+            case "undone":
+                assert (zookeeper[0], kafka[0][0]) == (at, at - 1)
+        if phase in ("locked", "copied", "returned"):
+            for offset, words in dual.in_kafka().values():
+                written = parse_provenance(words)
+                assert written is not None, (phase, offset, words)
+                assert (written.migration_id, written.epoch) == (ID, said["g_a"].epoch)
+        assert dual.owners() == ({} if phase == "switched" else dict.fromkeys(ALL, "g_a"))
+    assert started(member) == infos, "nothing was started anew"
+    assert member.stance == "alone"
+
+
+def test_after_the_end_it_is_a_member_of_the_coordinators_group_alone(dual: Dual) -> None:
+    dual.fill(3)
+    member = dual.member("a")
+    stream = streams_of(member)
+    read(stream, 18)
+    infos = started(member)
+    for phase in EPOCHS:
+        dual.move(phase)
+    wait_until(lambda: member._member.membership.coordinator.machine.generation.protocol_name == "range", "by range")
+    assert started(member) == infos
+    dual.fill(2)
+    assert len(read(stream, 12)) == 12
+    member.commit_offsets()
+    assert {offset for offset, _ in dual.in_kafka().values()} == {5}
+    member.close()
+    late = dual.member("b")
+    dual.fill(1)
+    assert sorted(read(streams_of(late), 6)) == [(n, 5) for n in ALL]
+    assert late.stance == "completed"
+
+
+class Reader:
+    """A member that reads on a thread of its own, and commits now and then."""
+
+    def __init__(self, dual: Dual, name: str, seen: list[tuple[str, int, int]], **how: object) -> None:
+        self.name = name
+        self.member = dual.member(name, **how)
+        self.errors: list[BaseException] = []
+        self._seen = seen
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"test-{name}", daemon=True)
+
+    def start(self) -> Reader:
+        self.stream = streams_of(self.member)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except BaseException as error:  # noqa: BLE001 (raised by ``stop``)
+            self.errors.append(error)
+
+    def _read(self) -> None:
+        count = 0
+        while not self._stop.is_set():
+            try:
+                message = next(self.stream.iterator())
+            except ConsumerTimeoutException:
+                continue
+            self._seen.append((self.name, message.partition, message.offset))
+            count += 1
+            if count % 50 == 0:
+                with suppress(OffsetsNotCommitted):  # of what moved to another member meanwhile
+                    self.member.commit_offsets()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        if self.errors:
+            raise self.errors[0]
+
+
+class Load:
+    """Appends to all partitions until it is stopped."""
+
+    def __init__(self, dual: Dual) -> None:
+        self.ends: dict[int, int] = {}
+        self._dual = dual
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="test-load", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.01):
+            for number in range(self._dual.partitions):
+                self.ends[number] = self._dual.broker.append(TOPIC, number, [b"%d" % n for n in range(3)])
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+
+def check(seen: list[tuple[str, int, int]], ends: dict[int, int], *, once: bool) -> None:
+    """No record is missing; and none comes twice."""
+    count = Counter((number, offset) for _, number, offset in seen)
+    missing = [(n, at) for n, end in ends.items() for at in range(end) if (n, at) not in count]
+    twice = {one: [who for who, *what in seen if tuple(what) == one] for one, times in count.items() if times > 1}
+    assert not missing, missing[:20]
+    assert not (once and twice), list(twice.items())[:20]
+
+
+def all_read(seen: list[tuple[str, int, int]], ends: dict[int, int]) -> Callable[[], bool]:
+    return lambda: len({(number, offset) for _, number, offset in list(seen)}) >= sum(ends.values())
+
+
+@pytest.mark.parametrize("auto", [True, False], ids=["commits by itself", "the program commits"])
+def test_three_members_under_load_there_and_back(dual: Dual, auto: bool) -> None:
+    """Without automatic commits what moves between members comes again from where the program had committed it."""
+    seen: list[tuple[str, int, int]] = []
+    settings = {"auto_commit_enable": auto, "auto_commit_interval_ms": 100}
+    readers = [Reader(dual, name, seen, **settings).start() for name in "abc"]
+    load = Load(dual)
+    try:
+        epoch = 0
+        for _ in range(2):
+            for phase in (*EPOCHS, *BACK):
+                if phase != "completed":
+                    dual.move(phase, epoch + (EPOCHS | BACK)[phase])
+            epoch += 10
+    finally:
+        load.stop()
+    wait_until(all_read(seen, load.ends), lambda: f"{len(seen)} of {sum(load.ends.values())}")
+    for reader in readers:
+        reader.stop()
+    check(seen, load.ends, once=auto)
+
+
+# --- members that end, and worlds that are away -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ["armed", "locked", "copied", "switched", "returning", "returned"])
+def test_a_member_that_is_killed_in_a_phase_leaves_its_share_to_the_others(dual: Dual, phase: str) -> None:
+    """Its session ends in both worlds; what it had not committed comes again, and nothing is missing."""
+    dual.fill(20)
+    first, second = dual.member("a"), dual.member("b", {"session.timeout.ms": 1_000})
+    a, b = streams_of(first), streams_of(second)
+    wait_until(lambda: len(first.assignment) == len(second.assignment) == 3, "three each")
+    for step in (*EPOCHS, *BACK):
+        if step != "completed":
+            dual.move(step)
+        if step == phase:
+            break
+    had = {tp.partition for tp in second.assignment}
+    seen = read(b, 10)
+    dual.kill(second)
+    wait_until(lambda: len(first.assignment) == 6, lambda: f"all of it, not {first.assignment}")
+    seen += read(a, 120 - len({one for one in seen if one[0] not in had}))
+    wait_until(lambda: set(seen) == {(n, at) for n in ALL for at in range(20)} or bool(seen.extend(read(a, 1))), "all")
+    first.commit_offsets()
+    stored = dual.in_kafka() if phase in ("switched", "returning") else dual.in_zookeeper()
+    assert set(stored) == set(ALL)
+
+
+def test_without_brokers_for_the_group_a_member_of_zookeeper_goes_on(dual: Dual) -> None:
+    """No coordinator is found: the migration is not acknowledged, and nothing else happens."""
+    dual.fill(5)
+    member = dual.member("a")
+    stream = streams_of(member)
+    assert len(read(stream, 30)) == 30
+    dual.broker.move_coordinator("g", None)
+    control = dual.say("armed")
+    wait_until(lambda: member.stance == "joined", "it is told")
+    dual.fill(5)
+    assert len(read(stream, 30)) == 30
+    member.commit_offsets()
+    assert dual.in_zookeeper() == dict.fromkeys(ALL, 10)
+    assert not dual.acknowledged(control)
+    dual.broker.move_coordinator("g", 0)
+    wait_until(lambda: dual.acknowledged(control), "it has joined")
+    assert dual.move("undoing", 3)["g_a"].generation == -1
+
+
+def test_an_acknowledgement_comes_again_with_the_next_session(dual: Dual) -> None:
+    member = dual.member("a")
+    streams_of(member)
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
+        control = dual.say(phase)
+        wait_until(lambda: dual.acknowledged(control), phase)  # noqa: B023 (waited for here)
+    infos = started(member)
+    dual.zookeeper.expire(dual.stores["a"])
+    wait_until(lambda: not dual.ids(), "the session is gone")
+    wait_until(lambda: dual.acknowledged(control), "in the next session")
+    assert started(member) == infos, "the coordinator's side holds: nothing was stopped"
+
+
+def test_a_control_znode_of_a_later_release_ends_the_member(dual: Dual) -> None:
+    member = dual.member("a")
+    stream = streams_of(member)
+    dual.say_bytes(format_control(Control(ID, 2, "polishing", "zookeeper", "dual")))
+    with pytest.raises(MigrationError, match="run the release that moves the group"):
+        while True:
+            with suppress(ConsumerTimeoutException):
+                next(stream.iterator())
+    with pytest.raises(MigrationError):
+        member.commit_offsets()
+
+
+def test_a_group_that_moves_by_copying_ends_it_once_kafka_has_the_authority(dual: Dual) -> None:
+    dual.fill(1)
+    member = dual.member("a")
+    stream = streams_of(member)
+    dual.say_bytes(format_control(Control(ID, 2, "copied", "zookeeper", "copy")))
+    assert len(read(stream, 6)) == 6
+    dual.say_bytes(format_control(Control(ID, 3, "switched", "kafka", "copy")))
+    with pytest.raises(MigrationError, match="by copying"):
+        while True:
+            with suppress(ConsumerTimeoutException):
+                next(stream.iterator())
+
+
+@pytest.mark.parametrize("missing", ["bootstrap_servers", "offsets"])
+def test_a_configuration_that_cannot_be_moved_is_refused(missing: str) -> None:
+    settings: dict[str, object] = {"group_id": "g", "zookeeper_connect": "nowhere:2181"}
+    if missing == "offsets":
+        settings |= {"bootstrap_servers": "nowhere:9092", "offsets_storage": "kafka"}
+    with pytest.raises(InvalidConfigException, match=r"bootstrap\.servers must be set|offsets\.storage=kafka"):
+        MigratingConsumerConnector(ConsumerConfig(**settings))
+
+
+def test_what_kafka_does_not_allow_is_survived_until_the_switch(dual: Dual, caplog: pytest.LogCaptureFixture) -> None:
+    """The group's session time-out is one that the broker refuses: somebody must act, and reading goes on."""
+    dual.fill(2)
+    member = dual.member("a", {"session.timeout.ms": 3_600_000, "max.poll.interval.ms": 3_600_000})
+    stream = streams_of(member)
+    dual.say("armed")
+    wait_until(lambda: member.counters.get("coordinator_side_ended"), "the side has ended")
+    assert len(read(stream, 12)) == 12
+    member.commit_offsets()
+    assert dual.in_zookeeper() == dict.fromkeys(ALL, 2)
+    assert "session.timeout.ms" in caplog.text
+
+
+class Listening:
+    """A rebalance listener that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+
+    def before_releasing_partitions(self, ownership: object) -> None:
+        self.calls.append(("releasing", ownership))
+
+    def before_starting_fetchers(self, consumer: str, assignment: object) -> None:
+        self.calls.append(("starting", assignment))
+
+
+def test_the_listener_hears_of_no_flip_and_of_one_rebalance_once(dual: Dual) -> None:
+    member = dual.member("a")
+    heard = Listening()
+    member.set_consumer_rebalance_listener(heard)
+    streams_of(member)
+    for phase in ("planned", "armed", "ready"):
+        dual.move(phase)
+    before = len(heard.calls)
+    for phase in ("locked", "copied", "switched"):
+        dual.move(phase)
+    assert all(not what for what in (said for call, said in heard.calls[before:] if call == "releasing"))
+    before = len(heard.calls)
+    second = dual.member("b")
+    streams_of(second)
+    wait_until(lambda: len(second.assignment) == 3, "three each")
+    released = [said for call, said in heard.calls[before:] if call == "releasing" and said]
+    assert released == [{TOPIC: {tp.partition for tp in second.assignment}}]
