@@ -16,6 +16,7 @@ from bridge.migration.away import is_away
 from bridge.migration.journal import Journal
 from bridge.migration.login import open_session as open_logged_in
 from bridge.migration.performers import Explain, Real
+from bridge.migration.phases import Phase
 from bridge.migration.status import SEAT
 from bridge.migration.step import Run
 from zkconsumer.admin.session import AdminSession, Doors
@@ -37,13 +38,18 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from bridge.migration.authority import Held
     from bridge.migration.moving import Moving
-    from bridge.migration.phases import Phase
     from bridge.migration.step import Step
 
 TIMEOUT_S = 600.0
 """How long a run waits for others altogether, unless it is told otherwise."""
 
 WHERE_AS_WHOM = WHERE | {"zookeeper_auth"}
+
+WHO_WORKS = {
+    Phase.SWITCHED: "Modern members may work now. Until the migration is completed there is a way back.",
+    Phase.UNDONE: "Old members may work now. Nothing keeps modern ones out: see that none is started.",
+}
+"""What an operator is told when a run has come there, before the command that may come next, some day."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -213,6 +219,8 @@ def execute(
         tell(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
     else:
         tell(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
+        if phase in WHO_WORKS:
+            tell(WHO_WORKS[phase])
     for command in following[:1]:
         tell(f"Next: {command}")
 

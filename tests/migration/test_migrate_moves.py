@@ -113,7 +113,10 @@ def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.stdout == "", "words are no data"
     assert "control znode: switched …\n" in done.stderr
-    assert done.stderr.endswith(f"Next: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n")
+    assert done.stderr.endswith(
+        "Modern members may work now. Until the migration is completed there is a way back.\n"
+        f"Next: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n"
+    )
     shown = migrate("status", group)
     assert "phase: switched, epoch 3\nauthority: kafka\nruns now: nobody\nold members: none\n" in shown.stdout
     none = migrate("status", "nobody")
