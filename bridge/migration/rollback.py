@@ -66,9 +66,9 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     authority, phase = moving.authority, moving.phase
     if phase is Phase.COMPLETED:
         raise PreconditionFailed(
-            f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back to the old "
-            "fences. To move the offsets to ZooKeeper, stop the members, and see: zkconsumer offsets export "
-            f"{moving.group}"
+            f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back "
+            "under this name. Old members can go on under another group.id: stop the new ones, export Kafka's offsets, "
+            f"and import them for that name. See: zkconsumer offsets export {moving.group}"
         )
     if phase is None or phase is Phase.UNDONE:
         return
