@@ -90,7 +90,7 @@ def apply(
     if moving.phase is not None:
         moving.plan = accepted_plan(session, first.group) or first
     options = CopyOptions(plan_bytes(first), accept_drift, hooks_dir, None if hold_at is None else Phase(hold_at))
-    is_kept = file is None or moving.phase is not None
+    is_kept = file is None or moving.has_reached(Phase.FENCING)  # before, the plan may not be whole in ZooKeeper
     words = ["apply", *(["--resume", first.group] if is_kept else [str(file)]), "--execute"]
     words += [f"--hold-at={hold_at}"] if hold_at else []
     words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []

@@ -22,6 +22,7 @@ from bridge.migration.plan import Plan, PlannedPartition
 from bridge.migration.plan_json import digest_of
 from bridge.migration.preflight import refusals, warnings
 from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.admin.words import count_of
 from zkconsumer.zk.znodes import INT64_MAX
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ def _start(seen: SeenPartition, convention: OffsetConvention | None, decisions: 
     decided = decisions.offsets.get(seen.tp)
     if decided is not None:
         problem = _outside(decided, log)
-        return _Start(None, "", f"--offset: {problem}") if problem else _Start(decided, "decided")
+        if problem:
+            return _Start(None, "", f"--offset: {problem}")
+        stored = _of_zookeeper(seen, log, convention, decisions) if _has_value(seen, decisions) else None
+        return _Start(decided, "decided" + _cost(decided, "ZooKeeper's", None if stored is None else stored.offset))
     chosen = _chosen(seen, log, convention, decisions)
     if chosen.offset is None:
         return chosen
@@ -115,16 +119,26 @@ def _chosen(
     has_value = _has_value(seen, decisions)
     if has_value and (ours.offset is None or ours.offset == theirs.offset):
         return ours
+    source = ours.offset if has_value else None
+    instead_of_ours = replace(theirs, why=theirs.why + _cost(seen.kafka.offset, "ZooKeeper's", source))
+    instead_of_theirs = replace(ours, why=ours.why + _cost(ours.offset, "Kafka's", seen.kafka.offset))
     match decisions.existing:
         case Existing.KEEP_SOURCE:
-            return ours
+            return instead_of_theirs
         case Existing.KEEP_TARGET:
-            return theirs
+            return instead_of_ours
         case Existing.HIGHER:
-            source = ours.offset if has_value else None
-            return theirs if source is None or seen.kafka.offset > source else ours
+            return instead_of_ours if source is None or seen.kafka.offset > source else instead_of_theirs
     own = f"{ours.offset} as the next one" if has_value else "none"
     return _Start(None, "", f"ZooKeeper has {own}, and an application stored {seen.kafka.offset} in Kafka (--existing)")
+
+
+def _cost(target: int | None, whose: str, other: int | None) -> str:
+    """What it means to start there and not at the other store's next offset: a rewind, or records that nobody reads."""
+    if target is None or other is None or target == other:
+        return ""
+    what = "read again" if target < other else "passed over"
+    return f" ({whose} next is {other}: {count_of(abs(target - other), 'record')} {what})"
 
 
 def _has_value(seen: SeenPartition, decisions: Decisions) -> bool:

@@ -117,7 +117,7 @@ class History:
         root = f"{paths.offsets(group)}/t/"
         stored = {
             TopicPartition("t", int(node.removeprefix(root))): int(value)
-            for node, value in dump.items() if node.startswith(root)
+            for node, value in dump.items() if node.startswith(root) and value.isdigit()
         }  # fmt: skip
         fences = sum(node.startswith(f"{paths.owners(group)}/t/") and node.endswith("/fenced") for node in dump)
         control = None if data is None else parse_control(data)

@@ -83,6 +83,10 @@ class Later(ManualClock):
         super().move(until_ms - self.now_ms())
 
 
+_MOMENTS: dict[str, list[tuple[str, str]]] = {}
+"""What is the same for every group, so it is looked at once."""
+
+
 @dataclass(frozen=True)
 class Met:
     """A step, and what happens before it is looked at and before it is done."""
@@ -188,10 +192,24 @@ class Shell:
 
     # --- what fails
 
+    def moments(
+        self, name: str, prepare: Callable[[], tuple[str, Path]], run: Callable[[str, Path], Result]
+    ) -> list[tuple[str, str]]:
+        """When something may happen to a command of this name: each step, before it is looked at or done."""
+        if name not in _MOMENTS:
+            group, file = prepare()
+            assert run(group, file).exit_code == 0
+            _MOMENTS[name] = list(dict.fromkeys(self.met))
+        return _MOMENTS[name]
+
     def happens(self, when: str, step: str, what: Callable[[], None]) -> None:
-        """Once, ``at`` or ``in`` that step, and not later than in the next command."""
-        self.at.clear(), self.in_.clear()
+        """Once, ``at`` or ``in`` that step."""
         (self.at if when == "at" else self.in_)[step] = what
+
+    @property
+    def never_came(self) -> set[tuple[str, str]]:
+        """The moments that something was to happen at, and that did not come."""
+        return {("at", step) for step in self.at} | {("in", step) for step in self.in_}
 
     def meet(self, name: str, when: str) -> None:
         self.met.append((when, name))

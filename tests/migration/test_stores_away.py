@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
 from tests.migration.fix_move import EXPECTED, STORED, Lab, judge, lab
-from tests.migration.fix_shell import Shell, shell
+from tests.migration.fix_shell import Shell, command_in, shell
 
 __all__ = ["lab", "shell"]
 
@@ -73,90 +73,67 @@ COMMANDS = {
 }
 
 
-def moments_of(shell: Shell, command: Command) -> list[tuple[str, str]]:
-    """When something may happen: each step, before it is looked at and before it is done."""
-    group, file = command.prepare(shell)
-    assert command(shell, group, file).exit_code == 0
-    return list(dict.fromkeys(shell.met))
+def both(lab: Lab, group: str) -> object:
+    """Everything that is stored of a group."""
+    return lab.nodes(group), lab.control(group), lab.kafka(group)
 
 
-def steps_of(shell: Shell, command: Command) -> list[tuple[str, str]]:
-    """Each step once: before it is done, or before it is looked at where there was nothing to do."""
-    moments = moments_of(shell, command)
-    return [(when, step) for when, step in moments if when == "in" or ("in", step) not in moments]
-
-
-def ends_right(lab: Lab, group: str, command: Command, words: str) -> None:
-    assert lab.stands(group) == command.end, words
+def ends_right(lab: Lab, group: str, command: Command) -> None:
+    """As without any trouble: the authority, the offsets in its store, and every write on the way."""
+    assert lab.stands(group) == command.end
     if command.end[1] == "kafka":
-        assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED, words
+        assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED
     else:
-        assert lab.offsets(group).items() in (EXPECTED.items(), STORED.items()), words
+        assert lab.offsets(group).items() in (EXPECTED.items(), STORED.items())
     judge(lab.history.moments[group])
 
 
-def goes_on(lab: Lab, shell: Shell, command: Command, when: str, step: str, trouble: str) -> None:
-    words = f"{trouble} {when} {step!r}"
-    group, file = command.prepare(shell)
-    shell.happens(when, step, partial(SHORT[trouble], shell))
-    done = command(shell, group, file)
-    shell.all_back()
-    assert done.exit_code == 0, f"{words}: {done.stderr}"
-    ends_right(lab, group, command, words)
-
-
-def ends_and_is_resumed(lab: Lab, shell: Shell, command: Command, when: str, step: str, trouble: str) -> None:
-    words = f"{trouble} {when} {step!r}"
-    group, file = command.prepare(shell)
-    before = lab.nodes(group), lab.kafka(group), lab.control(group)
-    shell.happens(when, step, partial(LONG[trouble], shell))
-    done = command(shell, group, file, f"--timeout={TIMEOUT_S}")
-    shell.all_back()
-    words = f"{words}: {done.stderr}"
-    if done.exit_code == 7:
-        assert (lab.nodes(group), lab.kafka(group), lab.control(group)) == before, words
-    if done.exit_code != 0:  # else nobody needed that store any more
-        assert done.exit_code == (6 if before[2] or lab.control(group) else 7), words
-        assert "waited long enough" in done.stderr.splitlines()[-1], words
-        assert "it is tried again (" in done.stderr or "waiting for brokers" in done.stderr, "it says that it waits"
-        again = shell.again(done, *(["--confirm", group] if "complete" in done.stderr.splitlines()[-1] else []))
-        assert again.exit_code == 0, f"{words}, then {again.stderr}"
-    ends_right(lab, group, command, words)
-
-
+@pytest.mark.parametrize("turn", range(len(SHORT)))
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_store_that_comes_back_in_time_is_waited_for(lab: Lab, shell: Shell, name: str) -> None:
-    """At each step another trouble; all of them at each moment of each step: nightly."""
-    troubles = cycle(SHORT)
-    for when, step in steps_of(shell, COMMANDS[name]):
-        goes_on(lab, shell, COMMANDS[name], when, step, next(troubles))
+def test_a_store_that_comes_back_in_time_is_waited_for(lab: Lab, shell: Shell, name: str, turn: int) -> None:
+    """One run in which something happens at every step; in turn each trouble at each step."""
+    command = COMMANDS[name]
+    moments = shell.moments(name, lambda: command.prepare(shell), lambda *of: command(shell, *of))
+    troubles = islice(cycle(SHORT), turn, None)
+    group, file = command.prepare(shell)
+    for moment, trouble in zip(moments, troubles, strict=False):
+        shell.happens(*moment, partial(SHORT[trouble], shell))
+    done = command(shell, group, file, "--timeout=10000")
+    shell.all_back()
+    assert done.exit_code == 0, done.stderr
+    # Behind ``undone`` a run that goes on has nothing to do.
+    assert shell.never_came <= {("at", "the old members read again")}
+    ends_right(lab, group, command)
 
 
+@pytest.mark.parametrize("turn", range(len(LONG)))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_store_that_stays_away_ends_the_run_and_the_printed_command_goes_on(
-    lab: Lab, shell: Shell, name: str
+    lab: Lab, shell: Shell, name: str, turn: int
 ) -> None:
-    troubles = cycle(LONG)
-    for when, step in steps_of(shell, COMMANDS[name])[::2]:
-        ends_and_is_resumed(lab, shell, COMMANDS[name], when, step, next(troubles))
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("trouble", SHORT)
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_trouble_at_each_step(lab: Lab, shell: Shell, name: str, trouble: str) -> None:
-    for when, step in moments_of(shell, COMMANDS[name]):
-        goes_on(lab, shell, COMMANDS[name], when, step, trouble)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("trouble", LONG)
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_store_away_for_good_at_each_step(lab: Lab, shell: Shell, name: str, trouble: str) -> None:
-    for when, step in moments_of(shell, COMMANDS[name]):
-        ends_and_is_resumed(lab, shell, COMMANDS[name], when, step, trouble)
+    """At every step the run is ended; the command that it prints goes on to the next one."""
+    command = COMMANDS[name]
+    moments = shell.moments(name, lambda: command.prepare(shell), lambda *of: command(shell, *of))
+    group, file = command.prepare(shell)
+    before = both(lab, group)
+    for moment, trouble in zip(moments, islice(cycle(LONG), turn, None), strict=False):
+        shell.happens(*moment, partial(LONG[trouble], shell))
+    done = command(shell, group, file, f"--timeout={TIMEOUT_S}")
+    ended = []
+    while done.exit_code:
+        shell.all_back()
+        ended.append(done.exit_code)
+        last = done.stderr.splitlines()[-1]
+        assert "waited long enough" in last
+        assert "it is tried again (" in done.stderr or "waiting for brokers" in done.stderr, "it says that it waits"
+        if done.exit_code == 7:
+            assert both(lab, group) == before, "nothing was changed"
+        words = command_in(last)
+        done = shell(*words, f"--timeout={TIMEOUT_S}", *(["--confirm", group] if words[0] == "complete" else []))
+    shell.all_back()
+    assert ended == sorted(ended, reverse=True), "7 before the first change, 6 behind it"
+    assert set(ended) == ({6, 7} if name == "copy" else {6})
+    ends_right(lab, group, command)
 
 
 def test_it_is_said_what_is_waited_for_and_how_long_still(lab: Lab, shell: Shell) -> None:

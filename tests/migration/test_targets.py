@@ -102,7 +102,10 @@ def test_a_named_offset_wins_over_everything_but_the_log() -> None:
     one = partition(0, 42, kafka=KafkaValue(77))
     assert outcome(one, None, offsets={tp(): 50}) == (50, "decided")
     assert outcome(one, offsets={tp(): 500}) == (None, "--offset: 500 is beyond the end of the log (100)")
-    assert outcome(one, offsets={tp(1): 50}, existing=Existing.KEEP_SOURCE) == (42, "copied")
+    ahead = "copied (Kafka's next is 77: 35 records read again)"
+    assert outcome(one, offsets={tp(1): 50}, existing=Existing.KEEP_SOURCE) == (42, ahead)
+    assert outcome(one, offsets={tp(): 41}) == (41, "decided (ZooKeeper's next is 42: 1 record read again)")
+    assert outcome(one, LAST, offsets={tp(): 50}) == (50, "decided (ZooKeeper's next is 43: 7 records passed over)")
 
 
 # --- Kafka's values ---------------------------------------------------------------------------------------------
@@ -117,9 +120,9 @@ def test_what_kafka_has_already_is_no_question_where_it_is_the_same() -> None:
     ("existing", "target", "why"),
     [
         (Existing.REFUSE, None, "ZooKeeper has 42 as the next one, and an application stored 77 in Kafka (--existing)"),
-        (Existing.KEEP_SOURCE, 42, "copied"),
-        (Existing.KEEP_TARGET, 77, "kept: Kafka's"),
-        (Existing.HIGHER, 77, "kept: Kafka's"),
+        (Existing.KEEP_SOURCE, 42, "copied (Kafka's next is 77: 35 records read again)"),
+        (Existing.KEEP_TARGET, 77, "kept: Kafka's (ZooKeeper's next is 42: 35 records passed over)"),
+        (Existing.HIGHER, 77, "kept: Kafka's (ZooKeeper's next is 42: 35 records passed over)"),
     ],
 )
 def test_an_application_s_value_that_differs(existing: Existing, target: int | None, why: str) -> None:
@@ -127,7 +130,9 @@ def test_an_application_s_value_that_differs(existing: Existing, target: int | N
 
 
 def test_the_higher_one_is_ZooKeeper_s_where_that_is_ahead() -> None:
-    assert outcome(partition(0, 42, kafka=KafkaValue(20)), existing=Existing.HIGHER) == (42, "copied")
+    assert outcome(partition(0, 42, kafka=KafkaValue(20)), existing=Existing.HIGHER) == (
+        42, "copied (Kafka's next is 20: 22 records passed over)"
+    )
     assert outcome(partition(0, 42, kafka=KafkaValue(43)), LAST, existing=Existing.HIGHER) == (43, "last + 1")
 
 
@@ -135,7 +140,7 @@ def test_the_higher_one_is_ZooKeeper_s_where_that_is_ahead() -> None:
     ("existing", "target", "why"),
     [
         (Existing.REFUSE, None, "ZooKeeper has none, and an application stored 77 in Kafka (--existing)"),
-        (Existing.KEEP_SOURCE, 10, "missing: earliest"),
+        (Existing.KEEP_SOURCE, 10, "missing: earliest (Kafka's next is 77: 67 records read again)"),
         (Existing.KEEP_TARGET, 77, "kept: Kafka's"),
         (Existing.HIGHER, 77, "kept: Kafka's"),
     ],
