@@ -68,6 +68,11 @@ class HistoryRecorder:
         """A further session of a member."""
         self._sessions[session_id] = name
 
+    def seat_ended(self) -> None:
+        """The coordinator has forgotten the tool's seat, as it does when the session was over: no answer tells that."""
+        if self._seat is not None:
+            self._left([self._seat])
+
     def save(self, path: Path) -> None:
         """Write the lines."""
         path.write_text("".join(f"{dump_line(event)}\n" for event in self.events), encoding="utf-8")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 
 from bridge.migration.complete import complete_steps
+from bridge.migration.control import phase_of
+from bridge.migration.decisions import Decisions
 from bridge.migration.moving import kept_plan
-from bridge.migration.phases import Phase, Strategy
+from bridge.migration.phases import Phase, Strategy, is_fenced_for_old_members
 from bridge.migration.plan import Plan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.testing import HistoryRecorder
@@ -47,7 +49,10 @@ from zkconsumer.zk.znodes import Control, parse_control
 
 GROUP = "g"
 LOG_END = 50
+PLAIN = replace(DECISIONS, acl_fence=False)
+"""Fenced by owner nodes alone."""
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(3))
+T0 = PARTITIONS[0]
 NEW_OFFSETS = frozenset(f"/offsets/t/{tp.partition}" for tp in PARTITIONS if tp not in STORED)
 """They may come with a commit, and stay then."""
 
@@ -101,8 +106,9 @@ class Ground(Lab):
 
     broker: StillBroker  # type: ignore[assignment]
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, decisions: Decisions = DECISIONS) -> None:
         self.folder = folder
+        self.decisions = decisions
         clock = ManualClock()
         zookeeper = FakeZooKeeper(clock=clock)
         broker = StillBroker(zookeeper, clock, {"offsets.topic.num.partitions": "1"})
@@ -155,6 +161,10 @@ class Ground(Lab):
                     end = partial(self.zookeeper.expire, one, reconnects=False)
                     self.broker.scheduler.call_in(SESSION_TIMEOUT_MS, end)
             raise
+        except BaseException:
+            session.close()
+            self.recorder.add(h.Left, name, clean=False)
+            raise
         session.close()
         self.recorder.add(h.Left, name)
 
@@ -162,8 +172,34 @@ class Ground(Lab):
         super().pause(ms)
         self.broker.scheduler.catch_up()
 
+    def let_pass(self, ms: int) -> None:
+        """Nobody does anything for so long: sessions end, and with them a seat in the modern group."""
+        self.pause(ms)
+        described = self.broker.group(GROUP)
+        if described is None or not described.members:
+            self.recorder.seat_ended()
+
+    def probe(self, group: str) -> None:
+        """Who tries now is refused, in whatever phase that must be so; the recorder hears of who is not."""
+        control = self.control(group)
+        if control is None or not is_fenced_for_old_members(phase_of(control)):
+            return
+        old = FakeZkStore(self.zookeeper)
+        old.start(1_000)
+        tries: list[Request] = [Create(paths.owner(group, PARTITIONS[0]), b"old", ephemeral=True)]
+        if self.decisions.acl_fence:
+            tries += [
+                Create(f"{paths.ids(group)}/old", b"x", ephemeral=True),
+                SetData(paths.offset(group, T0), b"1", -1),
+            ]
+        answers = call(old, tries, 1_000)
+        old.close(1_000)
+        assert all(isinstance(one, StoreError) for one in answers), f"in phase {control.phase} an old member was let in"
+        if control.phase in ("fenced", "copied", "verified"):
+            assert self.commit(group, 0, 1), f"in phase {control.phase} a tool's commit was taken"
+
     def plan_it(self, strategy: Strategy) -> Plan:
-        plan = self.plan(GROUP, DECISIONS)
+        plan = self.plan(GROUP, self.decisions)
         assert plan.strategy == strategy, "a plan is made for it"
         return plan
 

@@ -23,6 +23,8 @@ from bridge.broker.listeners import read_listener
 from bridge.broker.login import Login
 from bridge.broker.settings import BrokerSettings
 from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
+from bridge.coordinator.group_coordinator import GroupCoordinator
+from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.testing.embedded_broker import QUICK
 from zkconsumer.base.clock import Clock
 from zkconsumer.kafka.connection import BlockingConnection, Connection
@@ -193,6 +195,12 @@ class StillBroker:
 
     def call(self, action: Callable[[Cluster], T]) -> T:
         return action(self.cluster)
+
+    def group(self, group: str) -> GroupMetadata | None:
+        """What the coordinator knows of a group."""
+        machine = self._node.groups._machine
+        assert isinstance(machine, GroupCoordinator), "it was assembled with one"
+        return machine.manager.get_group(group)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         self.cluster.create_topic(topic, partitions)

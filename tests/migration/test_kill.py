@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bridge.migration.decisions import Decisions
+from bridge.migration.errors import VerificationFailed
+from bridge.migration.seat_rules import SESSION_TIMEOUTS_MS
 from tests.migration.fix_cuts import WAYS, How, Killed
-from tests.migration.fix_kill import GROUP, WAYS_OF, Ground, Life, Way
+from tests.migration.fix_kill import GROUP, PLAIN, T0, WAYS_OF, Apply, Ground, Life, Way
+from tests.migration.fix_move import DECISIONS
 from zkconsumer.cli.check import check
 from zkconsumer.testing import checker as h
 
@@ -26,15 +30,16 @@ WRITES_MIN = 10
 class Cases:
     """The histories of one test, and the one without a kill, with which they are compared."""
 
-    def __init__(self, folder: Path, way: Way) -> None:
+    def __init__(self, folder: Path, way: Way, decisions: Decisions = DECISIONS) -> None:
         self.folder = folder
         self.way = way
+        self.decisions = decisions
         self.names: list[str] = []
         self.writes = self.case("whole", [])
 
     def case(self, name: str, lives: list[Life]) -> list[str]:
         """One group that is moved: each life is killed where it says, and one more run ends it."""
-        ground = Ground(self.folder)
+        ground = Ground(self.folder, self.decisions)
         (self.folder / "znodes").unlink(missing_ok=True)
         plan = self.way.prepare(ground)
         last = Life()
@@ -76,6 +81,39 @@ def test_killed_at_any_write(tmp_path: Path, make: MakeWay, how: How) -> None:
     for at in range(1, len(cases.writes) + 1):
         cases.case(f"{how}-{at}", [Life(at, how)])
     cases.check()
+
+
+@pytest.mark.parametrize("make", WAYS_OF)
+def test_killed_at_any_write_where_owner_nodes_are_the_only_fence(tmp_path: Path, make: MakeWay) -> None:
+    cases = Cases(tmp_path, make(), PLAIN)
+    for at in range(1, len(cases.writes) + 1):
+        cases.case(f"behind-{at}", [Life(at, "behind")])
+    cases.check()
+
+
+def test_who_comes_when_the_seat_of_a_killed_run_has_ended_is_found_and_not_overwritten(tmp_path: Path) -> None:
+    way, refused = Apply(), set()
+    for at in range(1, len(Cases(tmp_path, way).writes) + 1):
+        ground = Ground(tmp_path)
+        plan = way.prepare(ground)
+        with pytest.raises(Killed), ground.process(Life(at, "behind")) as session:
+            way.run(ground, session, plan)
+        control = ground.control(GROUP)
+        if control is None or control.phase not in ("fenced", "copied", "verified"):
+            continue
+        ground.let_pass(SESSION_TIMEOUTS_MS[0])
+        assert ground.commit(GROUP, 0, 40) == 0, "nobody is there any more who could be asked"
+        with pytest.raises(VerificationFailed, match="40"), ground.process() as session:
+            way.run(ground, session, plan)
+        refused.add(control.phase)
+        assert ground.stored()[T0] == (40, "")
+        with ground.process() as session:
+            ground.back(session, plan)
+        ground.state("end")
+        way.go_on(ground)
+        verdict = h.judge(ground.recorder.events)
+        assert verdict.codes == {"wrong_store"}, "the strange commit is named, and nothing else is wrong"
+    assert refused == {"fenced", "copied", "verified"}
 
 
 @pytest.mark.nightly

@@ -115,9 +115,10 @@ class Migration:
         by = None if event.by is None else self._bench.member(event.by)
         standing.stored[store] = now
         if by is not None and by.kind == "migrator":
-            if store == self.authority:
-                text = f"{by.name} wrote {now.offset} into {NAMES[store]}, which has the authority"
-                self._find("overwritten", text, event, (self.last_control,), by)
+            if store == self.authority and (standing.due is None or now.offset != standing.due.offset):
+                due = "nothing" if standing.due is None else str(standing.due.offset)
+                text = f"{by.name} wrote {now.offset} into {NAMES[store]}, which has the authority, and {due} counts"
+                self._find("overwritten", text, event, (self.last_control, _line_of(standing.due)), by)
             return False
         self._check_writer(event, standing, by)
         if store != self.authority:
