@@ -13,6 +13,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.kafka.unasked import UNASKED
 from zkconsumer.streams import KafkaStream, MessageAndMetadata
 from zkconsumer.testing.world import FakeWorld
 
@@ -45,6 +46,12 @@ def wait_until(holds: Callable[[], object], what: str, timeout_ms: int = DEADLIN
     while not holds():
         assert SYSTEM_CLOCK.now_ms() < deadline_ms, f"not within {timeout_ms} ms: {what}"
         pause.wait(LOOK_MS / 1000)
+
+
+@pytest.fixture(autouse=True)
+def no_broker_is_known() -> None:
+    """Brokers of another test may have had the same address."""
+    UNASKED.clear()
 
 
 def our_threads() -> list[str]:

@@ -59,6 +59,7 @@ DEFAULTS_OF_THE_ORIGINAL = {
 DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {
     "bootstrap.servers": None,
     "metadata.max.age.ms": 30000,
+    "api.version.request": True,
     "security.protocol": "PLAINTEXT",
     "ssl.truststore.location": None,
     "ssl.truststore.type": "PEM",

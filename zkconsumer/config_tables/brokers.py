@@ -9,7 +9,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from zkconsumer.config_tables.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
-from zkconsumer.settings import JAVA_BLANKS, Origin, Setting, SettingsTable, integer, optional_text, secret, text
+from zkconsumer.settings import (
+    JAVA_BLANKS,
+    Origin,
+    Setting,
+    SettingsTable,
+    boolean,
+    integer,
+    optional_text,
+    secret,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +122,13 @@ class BrokerSettings(SettingsTable):
         "How often Kafka is asked for new topics and partitions; only with `bootstrap.servers`. (300000 in the newer "
         "clients; in ZooKeeper a change is noticed at once.)",
         unit="ms", low=100,
+    )  # fmt: skip
+    api_version_request = boolean(
+        "api.version.request", True,
+        "Whether brokers are asked what they speak. `false` is for brokers of 0.9.0, where the question makes the "
+        "broker lose what other clients sent at that moment: all are then spoken to as brokers of 0.9. Brokers that "
+        "registered as 0.9 in ZooKeeper are never asked, and one that passed over the question once is not asked "
+        "again for ten minutes; so it matters only with `bootstrap.servers`. (Of librdkafka.)",
     )  # fmt: skip
     security_protocol = _words(
         "security.protocol", PROTOCOLS, "PLAINTEXT",

@@ -38,6 +38,7 @@ from zkconsumer.kafka.login import SaslTransport
 from zkconsumer.kafka.sasl import SaslSettings
 from zkconsumer.kafka.tls import NotTls, TlsSettings, TlsTransport
 from zkconsumer.kafka.transport import OpenTransport, SocketTransport, Transport
+from zkconsumer.kafka.unasked import UNASKED
 from zkconsumer.kafka.versions import NEGOTIATION_BYTES_MAX
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_HANDSHAKE
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
@@ -54,11 +55,15 @@ DIAGNOSIS_TIMEOUT_MS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerSecurity:
-    """``protocol`` is that of ``security.protocol``; it decides which of the other two counts."""
+    """``protocol`` is that of ``security.protocol``; it decides which of ``tls`` and ``sasl`` counts.
+
+    ``asks_versions``: False for brokers that must not be asked what they speak (``unasked``).
+    """
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings = field(default_factory=TlsSettings)
     sasl: SaslSettings | None = None
+    asks_versions: bool = True
 
     @property
     def has_tls(self) -> bool:
@@ -89,7 +94,7 @@ def security_of(config: ConsumerConfig, oauth_token: Callable[[], str] | None = 
         sasl = SaslSettings(
             config.sasl_mechanism, username, password, config.sasl_kerberos_service_name, oauth_token=oauth_token
         )
-    return BrokerSecurity(config.security_protocol, tls, sasl)
+    return BrokerSecurity(config.security_protocol, tls, sasl, config.api_version_request)
 
 
 def connect_of(
@@ -129,6 +134,8 @@ class SecureConnect:
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
     ) -> BlockingConnection:
+        if not self.security.asks_versions:
+            UNASKED.remember(host, port)
         return BlockingConnection(
             host,
             port,

@@ -12,7 +12,8 @@
 speak it; 0.8.1 closes the connection); of 0.9 also version 0 of what members of modern groups say.  On a request that
 they do not know, brokers of 0.8 close the connection, as does nearly everything that is no broker at all, and brokers
 of 0.9 say nothing and go on to the next request.  ListOffsets v0 without topics is the question that all of them can
-answer and that changes nothing.
+answer and that changes nothing.  The question harms other clients of a broker of 0.9, so whoever is known to be one is
+not asked (``unasked``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
+from zkconsumer.kafka.unasked import UNASKED
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_GROUPS,
@@ -129,13 +131,17 @@ ASSUMED_OF_0_9 = ApiRanges(
 def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
     """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
 
-    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``SILENCE_MS`` more.  Raises what
+    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``SILENCE_MS`` more, once in
+    ``unasked.REMEMBERED_MS`` for a process, and nothing is asked of it where that is known already.  Raises what
     ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when the broker
     refuses to tell.
     """
+    if UNASKED.has(connection.host, connection.port):
+        return ASSUMED_OF_0_9
     try:
         response = _ask_patiently(connection, timeout_ms)
         if response is None:
+            UNASKED.remember(connection.host, connection.port)
             return ASSUMED_OF_0_9
         if response.error_code == UNSUPPORTED_VERSION.code:
             response = _ask(connection, _version_offered(response), timeout_ms)

@@ -14,6 +14,7 @@ from zkconsumer.kafka.any_broker import AnyBroker, Diagnose, NoBrokerAnswers
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.security import connect_of
+from zkconsumer.kafka.unasked import UNASKED
 from zkconsumer.zk.broker_directory import BrokerDirectory
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class BrokerAccess:
             return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, UNREACHABLE)
         if store is None:
             raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")
-        directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol)
+        directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol, registered=UNASKED.registered)
         nobody = nobody_for(config.security_protocol)
         return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
 

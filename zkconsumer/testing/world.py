@@ -52,7 +52,10 @@ class FakeWorld:
         self.stores: list[FakeZkStore] = []
         self.connectors: list[ZookeeperConsumerConnector] = []
         for address in self.cluster.addresses:
-            node = {"jmx_port": -1, "timestamp": "0", "host": address.host, "version": 1, "port": address.port}
+            node: dict[str, Any] = {"jmx_port": -1, "timestamp": "0", "version": 1}
+            node |= {"host": address.host, "port": address.port}
+            if release.startswith("0.9"):
+                node |= {"version": 2, "endpoints": [f"PLAINTEXT://{address.host}:{address.port}"]}
             self.zookeeper.ensure(paths.broker(address.broker_id), json.dumps(node).encode())
         self.zookeeper.ensure(paths.BROKER_TOPICS)
         self.zookeeper.ensure(paths.CONSUMERS)

@@ -16,6 +16,8 @@ from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
 from zkconsumer.zk.store import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zkconsumer.types import BrokerAddress
     from zkconsumer.zk.store import ZkStore
 
@@ -25,8 +27,13 @@ log = logging.getLogger("zkconsumer.member")
 class BrokerDirectory:
     """Looks ``/brokers/ids`` up, for any thread but the control thread: it waits for answers."""
 
-    def __init__(self, store: ZkStore, timeout_ms: int, protocol: str = PLAINTEXT) -> None:
+    def __init__(
+        self, store: ZkStore, timeout_ms: int, protocol: str = PLAINTEXT,
+        *, registered: Callable[[str, int, int], object] = lambda host, port, version: None,
+    ) -> None:  # fmt: skip
+        """``registered`` is told host, port and the version of the registration, of each that is found."""
         self._store = store
+        self._registered = registered
         self._protocol = protocol
         self._timeout_ms = timeout_ms
         self._said: dict[int, str] = {}
@@ -67,6 +74,7 @@ class BrokerDirectory:
             if self._is_news(number, why):
                 log.warning("broker-unusable broker=%d why=%r", number, why)
         else:
+            self._registered(address.host, address.port, broker.version)
             self._said.pop(number, None)
         return address
 

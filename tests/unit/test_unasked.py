@@ -1,0 +1,99 @@
+"""Brokers of 0.9 are asked what they speak once at most: the question harms their other clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fix_world import PATIENT, MakeConnector, MakeWorld, take
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka import unasked, versions
+from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka.security import SecureConnect, security_of
+from zkconsumer.kafka.unasked import ADDRESSES_MAX, REMEMBERED_MS, UNASKED, Unasked
+from zkconsumer.kafka.versions import ASSUMED_OF_0_9, negotiate
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.wire.schemas import LIST_OFFSETS
+
+TIMEOUT_MS = 5_000
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait half a second for the silence of 0.9."""
+    monkeypatch.setattr(versions, "SILENCE_MS", 20)
+
+
+def connected(cluster: FakeCluster) -> Connection:
+    return cluster.connect(*cluster.address(0)[1:])
+
+
+def times_asked(cluster: FakeCluster) -> int:
+    """Each question to a broker of 0.9 is followed by one that it knows."""
+    return sum(seen.api is LIST_OFFSETS for seen in cluster.requests)
+
+
+def test_who_passed_over_the_question_once_is_not_asked_by_the_next_connection() -> None:
+    cluster = FakeCluster(release="0.9.0.1")
+    assert [negotiate(connected(cluster), TIMEOUT_MS) for _ in range(3)] == [ASSUMED_OF_0_9] * 3
+    assert times_asked(cluster) == 1
+
+
+def test_who_answers_is_asked_by_each_connection() -> None:
+    """It may be of another release after a restart."""
+    cluster = FakeCluster(release="1.1.1")
+    for _ in range(2):
+        assert not negotiate(connected(cluster), TIMEOUT_MS).is_assumed
+    assert not UNASKED.has(*cluster.address(0)[1:])
+
+
+def test_a_registration_of_0_9_is_enough() -> None:
+    cluster = FakeCluster(release="0.9.0.1")
+    UNASKED.registered(*cluster.address(0)[1:], version=2)
+    assert negotiate(connected(cluster), TIMEOUT_MS) is ASSUMED_OF_0_9
+    assert times_asked(cluster) == 0
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 5])
+def test_another_registration_takes_back_what_was_known(version: int) -> None:
+    UNASKED.remember("broker", 9092)
+    UNASKED.registered("broker", 9092, version)
+    assert not UNASKED.has("broker", 9092)
+
+
+def test_it_is_forgotten_after_a_while() -> None:
+    clock = ManualClock()
+    known = Unasked(clock)
+    known.remember("broker", 9092)
+    clock.move(REMEMBERED_MS - 1)
+    assert known.has("broker", 9092)
+    assert not known.has("broker", 9093)
+    clock.move(1)
+    assert not known.has("broker", 9092)
+
+
+def test_addresses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unasked, "ADDRESSES_MAX", 3)
+    known = Unasked()
+    for port in (1, 2, 3, 1, 4):
+        known.remember("broker", port)
+    assert [port for port in (1, 2, 3, 4) if known.has("broker", port)] == [1, 3, 4]
+    assert ADDRESSES_MAX > 3
+
+
+def test_nobody_is_asked_where_the_configuration_says_so() -> None:
+    cluster = FakeCluster(release="0.9.0.1")
+    _, host, port = cluster.address(0)
+    config = ConsumerConfig(zookeeper_connect="zk:2181", group_id="g", api_version_request=False)
+    connect = SecureConnect(security_of(config), socket=cluster.transport)
+    assert negotiate(connect(host, port), TIMEOUT_MS) is ASSUMED_OF_0_9
+    assert times_asked(cluster) == 0
+
+
+def test_members_learn_it_from_zookeeper(make_world: MakeWorld, connect: MakeConnector) -> None:
+    world = make_world(release="0.9.0.1")
+    world.create_topic("clicks")
+    world.cluster.append("clicks", 0, [b"read"])
+    [stream] = connect(on=world, **PATIENT).create_message_streams({"clicks": 1})["clicks"]
+    assert [message.value for message in take(stream, 1)] == [b"read"]
+    assert not [seen for seen in world.cluster.requests if seen.api is LIST_OFFSETS and not seen.body.topics]
