@@ -44,6 +44,7 @@ class Ours:
                 zookeeper_connect="localhost:2181",
                 bootstrap_servers=settings["bootstrap.servers"],
                 metadata_max_age_ms=settings.get("metadata.max.age.ms", "5000"),
+                api_version_request=settings.get("api.version.request", "true"),
                 auto_offset_reset="smallest",
                 auto_commit_enable=False,
                 consumer_timeout_ms=POLL_MS,

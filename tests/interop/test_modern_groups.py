@@ -32,8 +32,9 @@ PATIENT = {"session.timeout.ms": "10000"}
 BEFORE_0_10 = {
     C: {"api.version.request": "false", "broker.version.fallback": "0.9.0.1"},
     PYTHON: {"api.version": "0.9"},
+    OURS: {"api.version.request": "false"},
 }
-"""What clients must be told of a broker that cannot be asked."""
+"""What clients must be told of a broker that cannot be asked, and loses what others sent when it is."""
 
 
 def scenario(broker: str, *clients: str, strategy: str = "range", nightly: bool = True) -> object:
