@@ -203,7 +203,7 @@ BROKEN: dict[str, dict[str, Callable[[], Move]]] = {
         "nothing was copied": lambda: Move().without("copy"),
         "a number too low": lambda: Move().but("copy", commit("kafka", 19, "tool")),
         "an old member committed behind the copy": lambda: Move().behind("copy", commit("zookeeper", 21, "zombie")),
-        "not what the plan decided": lambda: Move().behind("tool", line(Targeted, "clicks", 0, 25)),
+        "not what the plan decided": lambda: Move().behind("fencing", line(Targeted, "clicks", 0, 25)),
     },
     "ended_otherwise": {
         "an access list stays": lambda: Move().but("end", line(StateSeen, "end", NODES | {"ids": "fenced"})),
@@ -256,9 +256,14 @@ def test_many_records_behind_one_fence_are_one_finding() -> None:
 
 
 def test_what_the_plan_decided_counts_from_the_switch_on() -> None:
-    move = Move().behind("tool", line(Targeted, "clicks", 0, 25)).but("copy", commit("kafka", 25, "tool"))
+    move = Move().behind("fencing", line(Targeted, "clicks", 0, 25)).but("copy", commit("kafka", 25, "tool"))
     move.but("new claims", claim("new", 25)).but("new reads", hand("new", 25, 29))
     assert move.codes() == {"lost"}, "what the plan passed over is lost, and nothing else is wrong"
+
+
+def test_a_commit_behind_the_plan_counts_more_than_what_it_decided() -> None:
+    move = Move().behind("tool", line(Targeted, "clicks", 0, 15))
+    assert move.codes() == set(), "the old member committed 20 since, and that was carried over"
 
 
 def test_the_tool_may_put_back_what_counts() -> None:
@@ -305,8 +310,20 @@ def test_in_dual_the_other_store_may_be_behind() -> None:
     move = Move().dual().behind("old commits", commit("kafka", 20, "old")).without("copy", "seat", "fence")
     move.without("seat again").behind("new commits", commit("zookeeper", 30, "new"))
     assert move.codes() == set()
-    late = Move().dual().without("fence").behind("new commits", commit("zookeeper", 25, "new"))
+    late = Move().dual().behind("new commits", commit("zookeeper", 25, "new"))
     assert late.codes() == set(), "it is brought up before the authority moves"
+
+
+def test_in_dual_kafka_has_a_commit_first_once_it_has_every_partition() -> None:
+    """In ``copied``: a member wrote Kafka, and the authority moved before it wrote ZooKeeper."""
+    copied = [control(2, "copied", "zookeeper"), commit("kafka", 19, "old")]
+    move = Move().behind("planned", *copied).dual().without("old commits", "copy", "seat", "fence", "seat again")
+    move.but("new claims", claim("new", 19)).but("new reads", hand("new", 19, 29))
+    assert move.codes() == {"duplicated"}, "it had not committed the last one"
+    assert "wrong_store" in move.but("planned + 0", control(2, "locked", "zookeeper", strategy="dual")).codes()
+    lower = Move().behind("planned", control(2, "copied", "zookeeper"), commit("kafka", 19, "old")).dual()
+    lower.without("copy", "seat", "fence", "seat again")
+    assert "moved_unequal" in lower.codes(), "ZooKeeper took 20 and Kafka never did"
 
 
 def test_a_killed_migrator_and_the_next_one_are_one_history() -> None:

@@ -50,6 +50,8 @@ class Standing:
     fences: dict[h.Store, int] = field(default_factory=dict)
     stored: dict[h.Store, Seen] = field(default_factory=dict)
     due: Seen | None = None
+    mirrored: Seen | None = None
+    """What a member stored last, where that was in the store without the authority."""
     target: Seen | None = None
     holder: Holder | None = None
 
@@ -77,6 +79,11 @@ class Migration:
     def authority(self) -> h.Store:
         """The store that is right at this line."""
         return "zookeeper" if self.control is None else self.control.authority
+
+    @property
+    def _is_dual(self) -> bool:
+        """Whether members of both worlds move the group, and write both stores."""
+        return self.control is not None and self.control.strategy == "dual"
 
     def _standing(self, event: h.OfPartition | h.OfBoth) -> Standing:
         return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing())
@@ -114,6 +121,7 @@ class Migration:
         now = Seen(event.offset + plus, self._bench.position)
         by = None if event.by is None else self._bench.member(event.by)
         standing.stored[store] = now
+        standing.mirrored = now if store != self.authority and (by is None or by.kind != "migrator") else None
         if by is not None and by.kind == "migrator":
             if store == self.authority and (standing.due is None or now.offset != standing.due.offset):
                 due = "nothing" if standing.due is None else str(standing.due.offset)
@@ -131,6 +139,8 @@ class Migration:
         assert event.store is not None
         name = by.name if by is not None else "somebody"
         fence, is_scala = self._fence(standing, event.store), by is not None and by.kind == "scala"
+        if self._is_dual and event.store != self.authority:
+            fence = None  # Its members mirror their commits there; the fence is for those who are no members of it.
         if fence is not None:
             text = f"{NAMES[event.store]} took {event.offset} of {name} although it was fenced there"
             if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
@@ -153,8 +163,10 @@ class Migration:
         assert event.store is not None
         name = by.name if by is not None else "somebody"
         words = f"{NAMES[event.store]} took {event.offset} of {name}, and {NAMES[self.authority]} has the authority"
-        if self.control.strategy != "dual":
+        if not self._is_dual:
             self._find("wrong_store", words, event, (self.last_control,), by)
+        elif self.control.phase == "copied":
+            return  # Kafka has each commit first from here on, so that it lacks none when it gets the authority.
         elif standing.due is None or now.offset > standing.due.offset:
             text = f"{words} and only {'nothing' if standing.due is None else standing.due.offset}"
             self._find("wrong_store", text, event, (self.last_control, _line_of(standing.due)), by)
@@ -216,10 +228,13 @@ class Migration:
                     self._find("moved_unfenced", text, event, (), tp=tp)
             if tp in self._observed:
                 continue
-            is_forward = event.authority == "kafka"
-            due = standing.target if is_forward and standing.target is not None else standing.due
+            is_forward, due, target = event.authority == "kafka", standing.due, standing.target
+            if is_forward and target is not None and (due is None or due.position < target.position):
+                due = target
             if due is None:
                 due = standing.stored.get(source)
+            if event.strategy == "dual":
+                due = max((seen for seen in (due, standing.mirrored) if seen is not None), default=None)
             self._check_has(event, tp, standing, due, "moved_unequal" if is_forward else "lost_in_return")
             standing.due = due
 
