@@ -32,9 +32,9 @@ NOT_TO_BE_UPGRADED = b"zkconsumer: kept empty while offsets are carried over"
 """Beside the seat's share.
 
 A client of the new protocol (KIP-848) that comes makes a group of its kind out of ours and is let in, whatever protocol
-name we have: but not where a member's share has bytes of its assignor's, since these would be lost
-(``ConsumerGroup.fromClassicGroup``, 4.1).  It is told error 69 then.  Brokers of any release pass them on unread, and
-tools pass them over.
+name we have: but not where a member's share has bytes of its assignor's, since these would be lost (KAFKA-18134, 4.0;
+``ConsumerGroup.fromClassicGroup``).  It is told error 69 then.  Brokers of any release pass them on unread, and tools
+pass them over.
 """
 
 _LEAVE_REASON = "the migration goes on without a seat"

@@ -24,7 +24,7 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, GetAcl, Stat
 
 PROGRAM = str(Path(sys.executable).parent / "zkconsumer")
-COMMAND_TIMEOUT_S = 120
+COMMAND_TIMEOUT_S = 180
 SETTLE_TIMEOUT_MS = 60_000
 
 Record = tuple[str, int, int]
@@ -122,22 +122,18 @@ class RealGroup:
 
     # --- members ------------------------------------------------------------------------------------------------
 
-    def scala(
-        self, stage: str, name: str, release: str, *, wait: bool = True, settings: Mapping[str, str] | None = None
-    ) -> ScalaMember:
-        """An original member; ``wait``: until its streams exist."""
+    def scala(self, stage: str, name: str, release: str, *, wait: bool = True, **more: Any) -> ScalaMember:
+        """An original member, ``more`` as ``ScalaMember`` takes it; ``wait``: until its streams exist."""
         member = ScalaMember(
             release, self.sandbox.zookeeper, self.group, {self.topic: 1}, chroot=self.sandbox.chroot,
-            name=f"{self.group}-{name}", consumer_id=name, settings=settings,
+            name=f"{self.group}-{name}", consumer_id=name, **more,
         )  # fmt: skip
         self.sandbox.members.append(member)
         self.stages.setdefault(stage, []).append(member)
         member.start(wait=wait)
         return member
 
-    def modern(
-        self, stage: str, name: str, client: str, settings: Mapping[str, str] | None = None
-    ) -> ModernMember:
+    def modern(self, stage: str, name: str, client: str, settings: Mapping[str, str] | None = None) -> ModernMember:
         """A stock modern client."""
         member = ModernMember(
             self.sandbox.run, client, self.sandbox.bootstrap, self.group, [self.topic],

@@ -18,11 +18,16 @@ PER_SECOND = 400
 WAKES_MS = 30_000
 
 
-@pytest.fixture
-def moving(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> Iterator[RealGroup]:
-    require_releases("0.8.2.2", "1.1.1", "3.9.1")
+SERVERS = [("3.9.1", "3.8"), pytest.param(("1.1.1", "3.4.6"), marks=pytest.mark.nightly)]
+
+
+@pytest.fixture(params=SERVERS, ids="-zookeeper-".join)
+def moving(
+    request: pytest.FixtureRequest, clusters: Clusters, names: tuple[str, str], tmp_path: Path
+) -> Iterator[RealGroup]:
+    require_releases("0.8.2.2", "1.1.1")
     group, topic = names
-    made = RealGroup(clusters.get("3.9.1"), group, topic, PARTITIONS, tmp_path)
+    made = RealGroup(clusters.get(*request.param), group, topic, PARTITIONS, tmp_path)
     yield made
     made.close()
 

@@ -39,6 +39,7 @@ import org.apache.log4j.spi.LoggingEvent;
  *   member.values     true: "handed" lines carry the value
  *   member.listener   true: a rebalance listener reports releases and claims (from 0.9 on)
  *   member.handle.ms  the time that a message takes to process
+ *   member.survives   true: a program that goes on when its streams could not be made, and reads nothing
  *
  * Standard input: "stop" (as SIGTERM does: shutdown(), then the end), "commit" (commitOffsets()), "mbeans" (one event for
  * each of Kafka's).  Its end means that whoever started this is gone: the JVM halts.
@@ -89,6 +90,9 @@ public final class ScalaMember {
             }
             lines.event("failed", "error", e.toString());
             e.printStackTrace();
+            if (connector != null && Boolean.parseBoolean(own.getProperty("member.survives", "false"))) {
+                return;
+            }
             if (connector == null) {
                 lines.close();
             }

@@ -225,7 +225,8 @@ class ScalaMember(ZooKeeperMember):
     """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` (a Java regular expression).
 
     ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the
-    values of the messages, ``handle_ms`` is the time that one message takes.  Nothing runs before ``start``.
+    values of the messages, ``handle_ms`` is the time that one message takes.  ``survives``: it stays in the group when
+    its streams could not be made, as programs do that pass over the error.  Nothing runs before ``start``.
     ``options`` go to its Java.
     """
 
@@ -247,6 +248,7 @@ class ScalaMember(ZooKeeperMember):
         values: bool = False,
         handle_ms: int = 0,
         heap_mb: int = 128,
+        survives: bool = False,
         options: tuple[str, ...] = (),
     ) -> None:
         if not artifact_set(release).has_scala_consumer:
@@ -271,6 +273,7 @@ class ScalaMember(ZooKeeperMember):
             "member.listener": str(listener).lower(),
             "member.values": str(values).lower(),
             "member.handle.ms": str(handle_ms),
+            "member.survives": str(survives).lower(),
         }
 
     def _launch(self) -> ChildProcess:
