@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.client.config import GroupConfig
 from bridge.client.generation import Generation
 from bridge.client.group_requests import heartbeat, join_group, leave_group, leave_group_alone, sync_group
+from bridge.migration.seat_rules import NOT_TO_BE_UPGRADED
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, Assignment, encode_assignment
@@ -27,15 +28,6 @@ BEAT_EVERY_MS = 3_000
 
 STATIC_FROM = 5
 """The version of JoinGroup from which there are static members (2.3)."""
-
-NOT_TO_BE_UPGRADED = b"zkconsumer: kept empty while offsets are carried over"
-"""Beside the seat's share.
-
-A client of the new protocol (KIP-848) that comes makes a group of its kind out of ours and is let in, whatever protocol
-name we have: but not where a member's share has bytes of its assignor's, since these would be lost (KAFKA-18134, 4.0;
-``ConsumerGroup.fromClassicGroup``).  It is told error 69 then.  Brokers of any release pass them on unread, and tools
-pass them over.
-"""
 
 _LEAVE_REASON = "the migration goes on without a seat"
 

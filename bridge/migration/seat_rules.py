@@ -23,6 +23,15 @@ SUBSCRIPTION_BYTES_MAX = 64 * 1024
 
 NAMES_SHOWN_MAX = 5
 
+NOT_TO_BE_UPGRADED = b"zkconsumer: on the move"
+"""Beside the share of a seat, and of the members of a group that moves with them in it.
+
+A client of the new protocol (KIP-848) that comes makes a group of its kind out of ours and is let in, whatever protocol
+name we have: but not where a member's share has bytes of its assignor's, since these would be lost (KAFKA-18134, 4.0;
+``ConsumerGroup.fromClassicGroup``).  It is told error 69 then.  Brokers of any release pass them on unread, and tools
+pass them over.
+"""
+
 INCONSISTENT_GROUP_PROTOCOL = 23
 INVALID_SESSION_TIMEOUT = 26
 UNSUPPORTED_VERSION = 35

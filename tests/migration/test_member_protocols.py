@@ -7,7 +7,7 @@ import pytest
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.assignments import validate_cooperative_assignment
-from bridge.client.assignor import Subscription
+from bridge.client.assignor import Assignment, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.client.commands import Callback
 from bridge.client.events import Offset
@@ -29,25 +29,34 @@ def wants(*owned: TopicPartition, topics: tuple[str, ...] = ("t", "u")) -> Subsc
     return Subscription(topics=topics, owned_partitions=owned)
 
 
+def parts(shares: dict[str, Assignment]) -> dict[str, tuple[TopicPartition, ...]]:
+    return {name: share.partitions for name, share in shares.items()}
+
+
 # --- dividing ---------------------------------------------------------------------------------------------------
 
 
 def test_it_divides_as_range_does_and_what_another_has_comes_one_generation_later() -> None:
     empty = {"a": wants(), "b": wants()}
     shares = PRIVATE.assign(PARTITIONS, empty)
-    assert shares == RANGE.assign(PARTITIONS, empty)
+    assert parts(shares) == parts(RANGE.assign(PARTITIONS, empty))
     now = {name: wants(*share.partitions) for name, share in shares.items()} | {"c": wants()}
     first = PRIVATE.assign(PARTITIONS, now)
     validate_cooperative_assignment(PRIVATE.name, now, first)
     target = RANGE.assign(PARTITIONS, now)
     assert set(first["c"].partitions) < set(target["c"].partitions), "what is to move is nobody's for now"
     kept = {name: wants(*share.partitions) for name, share in first.items()}
-    assert PRIVATE.assign(PARTITIONS, kept) == target
+    assert parts(PRIVATE.assign(PARTITIONS, kept)) == parts(target)
 
 
 def test_what_two_claim_is_given_to_neither_until_they_agree() -> None:
     shares = PRIVATE.assign({"t": 1}, {"a": wants(T[0]), "b": wants(T[0])})
     assert all(not share.partitions for share in shares.values())
+
+
+def test_every_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it() -> None:
+    shares = PRIVATE.assign({"t": 1}, {"a": wants(), "b": wants()})
+    assert {name: bool(share.user_data) for name, share in shares.items()} == {"a": True, "b": True}
 
 
 def test_it_tells_who_the_member_is_in_the_old_group() -> None:

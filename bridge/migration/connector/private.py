@@ -12,6 +12,7 @@ from dataclasses import replace
 from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.migration.provenance import check_migration_id
+from bridge.migration.seat_rules import NOT_TO_BE_UPGRADED
 from zkconsumer.types import TopicPartition
 
 
@@ -48,7 +49,10 @@ class PrivateAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
-        """See ``ConsumerPartitionAssignor``; what another member says it has is in nobody's share for now."""
+        """See ``ConsumerPartitionAssignor``; what another member says it has is in nobody's share for now.
+
+        The bytes beside the shares keep clients of KIP-848 out, too.
+        """
         shares = self._range.assign(partitions, subscriptions, racks)
         owners: dict[TopicPartition, set[str]] = {}
         for member, subscription in subscriptions.items():
@@ -58,6 +62,7 @@ class PrivateAssignor:
             member: replace(
                 share,
                 partitions=tuple(tp for tp in share.partitions if owners.get(tp, {member}) == {member}),
+                user_data=NOT_TO_BE_UPGRADED,
             )
             for member, share in shares.items()
         }
