@@ -112,7 +112,7 @@ class Dual:
         self.zookeeper.expire(self.stores[name], reconnects=False)
 
     def _ask(self, request: Any) -> None:
-        [answer] = call(self.operator, [request], 1_000)
+        [answer] = call(self.operator, [request], 20_000)
         assert not isinstance(answer, Exception), answer
 
     def acknowledged(self, control: Control) -> dict[str, Acknowledgement]:
@@ -143,7 +143,7 @@ class Dual:
     # --- what there is --------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
-        [listed] = call(self.operator, [Children(paths.ids(GROUP))], 1_000)
+        [listed] = call(self.operator, [Children(paths.ids(GROUP))], 20_000)
         return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
 
     def owners(self) -> dict[int, str]:

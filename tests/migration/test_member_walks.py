@@ -12,6 +12,7 @@ import pytest
 
 from bridge.migration.member import values as val
 from bridge.migration.member.duty import Side
+from bridge.migration.member.machine import MigratingMember
 from tests.transcripts.migration.member_of_both_talk import MemberTalk
 from zkconsumer.core import events as ev
 from zkconsumer.types import TopicPartition
@@ -126,3 +127,14 @@ def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answ
     except BaseException as error:
         error.add_note("\n".join(walk.story[-60:]))
         raise
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_where_a_partition_came_to_rest_is_told_to_kafka_only_with_automatic_commits(by_itself: bool) -> None:
+    """What the program has not committed shall come again, in both stores."""
+    talk = MemberTalk()
+    talk.member = MigratingMember(commits_by_itself=by_itself)
+    for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "zk drain t/0"):
+        talk.hear(line)
+    said = talk.hear("drained t/0=15")
+    assert said == (["write 1 to kafka: t/0=15"] if by_itself else ["say zk drained t/0=15"])

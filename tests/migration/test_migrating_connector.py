@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import pytest
 
+from bridge.client.errors import GroupAuthorizationException
 from bridge.migration.connector.connector import MigratingConsumerConnector
 from bridge.migration.provenance import parse_provenance
 from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
-from zkconsumer import ConsumerConfig, TopicPartition
-from zkconsumer.errors import ConsumerTimeoutException, InvalidConfigException, MigrationError, OffsetsNotCommitted
+from zkconsumer import ConsumerConfig, TopicPartition, Whitelist
+from zkconsumer.errors import (
+    ConsumerTimeoutException,
+    InvalidConfigException,
+    MigrationError,
+    OffsetsNotCommitted,
+    ZkNotAuthorized,
+)
+from zkconsumer.types import Hooks
 from zkconsumer.zk.znodes import Control, format_control
 
 __all__ = ["dual"]
@@ -90,6 +98,7 @@ def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: 
         assert dual.owners() == ({} if phase == "switched" else dict.fromkeys(ALL, "g_a"))
     assert started(member) == infos, "nothing was started anew"
     assert member.stance == "alone"
+    assert member.counters["offsets_mirrored"] == 1
 
 
 def test_after_the_end_it_is_a_member_of_the_coordinators_group_alone(dual: Dual) -> None:
@@ -159,8 +168,9 @@ class Reader:
 class Load:
     """Appends to all partitions until it is stopped."""
 
-    def __init__(self, dual: Dual) -> None:
+    def __init__(self, dual: Dual, each: int = 20) -> None:
         self.ends: dict[int, int] = {}
+        self._each = each
         self._dual = dual
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="test-load", daemon=True)
@@ -169,7 +179,7 @@ class Load:
     def _run(self) -> None:
         while not self._stop.wait(0.01):
             for number in range(self._dual.partitions):
-                self.ends[number] = self._dual.broker.append(TOPIC, number, [b"%d" % n for n in range(3)])
+                self.ends[number] = self._dual.broker.append(TOPIC, number, [b"%d" % n for n in range(self._each)])
 
     def stop(self) -> None:
         self._stop.set()
@@ -346,3 +356,131 @@ def test_the_listener_hears_of_no_flip_and_of_one_rebalance_once(dual: Dual) -> 
     wait_until(lambda: len(second.assignment) == 3, "three each")
     released = [said for call, said in heard.calls[before:] if call == "releasing" and said]
     assert released == [{TOPIC: {tp.partition for tp in second.assignment}}]
+
+
+class Told(Hooks):
+    """Hooks that note what they are told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+    def share_held(self, assignment: Mapping[TopicPartition, str]) -> None:
+        self.calls.append(("share_held", (assignment,)))
+
+    def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.calls.append(("partitions_revoked", partitions))
+
+    def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
+        self.calls.append(("partitions_lost", partitions))
+
+    def member_failed(self, error: BaseException) -> None:
+        self.calls.append(("member_failed", (error,)))
+
+
+def test_hooks_and_health_are_those_of_the_side_that_holds(dual: Dual) -> None:
+    told = Told()
+    member = dual.member("a", hooks=told)
+    streams_of(member)
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
+        dual.move(phase)
+        assert healthy(member) == [], phase
+    assert "partitions_revoked" not in told.names(), "the owner nodes went, and nothing that is read"
+    for phase in BACK:
+        dual.move(phase)
+        assert healthy(member) == [], phase
+    assert set(told.names()) == {"share_held"}
+
+
+def healthy(member: MigratingConsumerConnector) -> list[str]:
+    member._looker.begin_look()
+    return member._looker.health(5_000).problems
+
+
+def test_a_filter_with_two_streams_goes_over_as_well(dual: Dual) -> None:
+    dual.broker.create_topic("t2", 3)
+    dual.fill(4)
+    member = dual.member("a")
+    streams = member.create_message_streams_by_filter(Whitelist("t.*"), 2)
+    wait_until(lambda: len(member.assignment) == 9, "all of it")
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
+        dual.move(phase)
+    infos, threads = started(member), member.assignment
+    assert len(set(threads.values())) == 2
+    for n in range(3):
+        dual.broker.append("t2", n, [b"x"])
+    found: list[tuple[str, int, int]] = []
+
+    def everything() -> bool:
+        for stream in streams:
+            with suppress(ConsumerTimeoutException):
+                while True:
+                    message = next(stream.iterator())
+                    found.append((message.topic, message.partition, message.offset))
+        return len(found) >= 27
+
+    wait_until(everything, lambda: f"27 records, not {len(found)}")
+    assert len(set(found)) == len(found) == 27
+    dual.broker.create_topic("t3", 1)
+    dual.broker.append("t3", 0, [b"new"])
+    wait_until(lambda: TopicPartition("t3", 0) in member.assignment, "a topic that came meanwhile")
+    assert started(member).items() >= infos.items()
+
+
+def ends_with(stream: Stream, kind: type[Exception]) -> None:
+    """The stream raises this, sooner or later."""
+    with pytest.raises(kind):
+        while True:
+            with suppress(ConsumerTimeoutException):
+                next(stream.iterator())
+
+
+def test_a_side_that_holds_ends_the_streams_with_its_error(dual: Dual) -> None:
+    told = Told()
+    member = dual.member("a", hooks=told)
+    stream = streams_of(member)
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
+        dual.move(phase)
+    side = member._member.membership.coordinator
+    assert side is not None
+    side.end_with(GroupAuthorizationException("READ on the group is taken away"))
+    ends_with(stream, GroupAuthorizationException)
+    wait_until(lambda: not dual.ids(), "ZooKeeper's session is ended for the sake of the others")
+    wait_until(lambda: told.names().count("member_failed") == 1, "it is told, once")
+
+
+def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual: Dual) -> None:
+    first, second = dual.member("a"), dual.member("b")
+    a, b = streams_of(first), streams_of(second)
+    for phase in EPOCHS:
+        if phase == "completed":
+            first._member.membership.zookeeper.end_with(ZkNotAuthorized("somebody took the rights away"))
+            ends_with(a, ZkNotAuthorized)
+            wait_until(lambda: len(second.assignment) == 6, "the other one has it all")
+        dual.move(phase)
+    second._member.membership.zookeeper.end_with(ZkNotAuthorized("and here"))
+    dual.fill(2)
+    assert len(read(b, 12)) == 12
+    second.commit_offsets()
+    assert {offset for offset, _ in dual.in_kafka().values()} == {2}
+
+
+@pytest.mark.nightly
+def test_eight_members_under_load_ten_times_there_and_back(dual: Dual) -> None:
+    seen: list[tuple[str, int, int]] = []
+    settings = {"auto_commit_enable": True, "auto_commit_interval_ms": 100}
+    readers = [Reader(dual, name, seen, **settings).start() for name in "abcdefgh"]
+    load = Load(dual, 8)
+    try:
+        for epoch in range(0, 100, 10):
+            for phase in (*EPOCHS, *BACK):
+                if phase != "completed":
+                    dual.move(phase, epoch + (EPOCHS | BACK)[phase])
+    finally:
+        load.stop()
+    wait_until(all_read(seen, load.ends), lambda: f"{len(seen)} of {sum(load.ends.values())}")
+    for reader in readers:
+        reader.stop()
+    check(seen, load.ends, once=True)

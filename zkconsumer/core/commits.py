@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 NOT_OURS = NotWritten("the partition is not ours any more")
+CONTROL_CHANGED = "the control znode of the group changed"
+"""Why nothing was written: the group moves, and what was decided by the znode of before is not carried out."""
+
 TOO_LATE = NotWritten("its turn did not come in time")
 COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED)
 
@@ -133,6 +136,7 @@ class Commits:
             return [], []
         out: list[Command] = []
         lost: list[TopicPartition] = []
+        put_off: list[TopicPartition] = []
         done = 0
         for tp, written in sorted(event.results.items()):
             out += self.rewound(tp, written)
@@ -146,8 +150,13 @@ class Commits:
             now.refused[tp] = self._not_in_zookeeper(written.why)
             if written.outcome is Outcome.NOT_OURS:
                 lost.append(tp)
+            elif written.why == CONTROL_CHANGED:
+                put_off.append(tp)
             elif written.outcome is Outcome.FAILED:
                 out.append(do.Tell("ERROR", "commit-failed", f"partition={tp} why={written.why!r}"))
+        if put_off:
+            words = f"partitions={len(put_off)} first={put_off[0]}: the group moves; the next commit has them"
+            out.append(do.Tell("INFO", "commit-put-off", words))
         counted = (("commits", done), ("commits_failed", len(event.results) - done))
         out += [do.Count(name, by) for name, by in counted if by]
         return [*out, *(self._tell_kafka(now) if now.for_kafka else self._finish(now))], lost

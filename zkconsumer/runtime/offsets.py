@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
+from zkconsumer.core.commits import CONTROL_CHANGED
 from zkconsumer.core.events import KafkaWritten, Outcome
 from zkconsumer.runtime.observing import KAFKA
 from zkconsumer.zk import paths
@@ -106,7 +107,7 @@ class KafkaHalf:
         if control_version is not None:
             told, *nodes = nodes
             if not isinstance(told, Node) or told.stat.version != control_version:
-                changed = KafkaWritten(Outcome.FAILED, "the control znode of the group changed")
+                changed = KafkaWritten(Outcome.FAILED, CONTROL_CHANGED)
                 return dict.fromkeys(wanted, changed)
         found: dict[TopicPartition, KafkaWritten] = {}
         for tp, node in zip(wanted, nodes, strict=True):

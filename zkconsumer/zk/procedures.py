@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from zkconsumer.core.commits import CONTROL_CHANGED
 from zkconsumer.core.events import Claimed, Outcome, StoredOffset
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.zk import paths
@@ -178,7 +179,7 @@ class Claims:
             elif isinstance(answer, MultiFailed):
                 at = (answer.failed - len(self._control)) // 2
                 if answer.failed < len(self._control):
-                    self._settle(chunk, Outcome.FAILED, "the control znode of the group changed")
+                    self._settle(chunk, Outcome.FAILED, CONTROL_CHANGED)
                 elif isinstance(answer.error, NodeExists) and not is_last:
                     look = True
                 elif isinstance(answer.error, NodeExists):

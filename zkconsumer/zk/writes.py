@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from zkconsumer.core.commits import CONTROL_CHANGED
 from zkconsumer.core.events import Outcome, StoredOffset, Written
 from zkconsumer.zk import paths
 from zkconsumer.zk.denials import Denials
@@ -160,7 +161,7 @@ class Writes:
             elif not isinstance(answer, MultiFailed):
                 self._settle(partitions, outcome_of(answer), words_of(answer))
             elif answer.failed < len(self._control):
-                self._settle(partitions, Outcome.FAILED, "the control znode of the group changed")
+                self._settle(partitions, Outcome.FAILED, CONTROL_CHANGED)
             else:
                 self._refuse(plan, answer, is_last=is_last)
                 doubtful += [tp for tp in partitions if tp not in self.results]
