@@ -24,6 +24,7 @@ class CommitCall:
     number: int
     offsets: Mapping[TopicPartition, int]
     metadata: Mapping[TopicPartition, str] = field(default_factory=dict)
+    is_retried: bool = True
     done: threading.Event = field(default_factory=threading.Event)
     refused: dict[TopicPartition, NotWritten] = field(default_factory=dict)
 
@@ -37,12 +38,18 @@ class CommitCalls:
         self._open: dict[int, CommitCall] = {}
 
     def open(
-        self, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+        *,
+        is_retried: bool = True,
     ) -> CommitCall:
         """One more."""
         with self._lock:
             self._made += 1
-            call = self._open[self._made] = CommitCall(self._made, dict(offsets), metadata or {})
+            call = self._open[self._made] = CommitCall(
+                self._made, dict(offsets), metadata or {}, is_retried
+            )
         return call
 
     def give_up(self, call: CommitCall) -> None:

@@ -198,14 +198,17 @@ class CoordinatorMembership:
         positions: Mapping[TopicPartition, int],
         timeout_ms: int,
         metadata: Mapping[TopicPartition, str] | None = None,
+        *,
+        is_retried: bool = True,
     ) -> dict[TopicPartition, NotWritten]:
         """Commit these positions, and these words with them; gives back what was not committed, with the reason.
 
+        ``is_retried``: what passes is tried again, for ``default.api.timeout.ms``.
         Raises the error that ended the member, if one did.
         """
         if self._failure is not None:
             raise self._failure
-        call = self._calls.open(positions, metadata)
+        call = self._calls.open(positions, metadata, is_retried=is_retried)
         self.control.call(lambda: self._commit(call))
         if not call.done.wait(timeout_ms / 1000):
             self._calls.give_up(call)
@@ -222,7 +225,7 @@ class CoordinatorMembership:
             if tp in self.handing.held
         }
         call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
-        self.control.tell(cev.CommitAsked(call.number, ours, retried=True))
+        self.control.tell(cev.CommitAsked(call.number, ours, retried=call.is_retried))
 
     def leave(self) -> bool:
         """Give everything back and leave the group; False when that could not be done in time.

@@ -130,6 +130,7 @@ class Reader:
         self.member = dual.member(name, **how)
         self.errors: list[BaseException] = []
         self._seen = seen
+        self._leaves = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"test-{name}", daemon=True)
 
@@ -141,6 +142,8 @@ class Reader:
     def _run(self) -> None:
         try:
             self._read()
+            if self._leaves:
+                self.member.close()
         except BaseException as error:  # noqa: BLE001 (raised by ``stop``)
             self.errors.append(error)
 
@@ -157,9 +160,14 @@ class Reader:
                 with suppress(OffsetsNotCommitted):  # of what moved to another member meanwhile
                     self.member.commit_offsets()
 
+    def leave(self) -> None:
+        """Stop, and close the connector on the thread that has a record of it in hand."""
+        self._leaves = True
+        self.stop()
+
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         if self.errors:
             raise self.errors[0]
@@ -465,6 +473,34 @@ def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual
     assert len(read(b, 12)) == 12
     second.commit_offsets()
     assert {offset for offset, _ in dual.in_kafka().values()} == {2}
+
+
+def test_members_come_and_go_in_every_phase(dual: Dual) -> None:
+    """Nothing is missing, and who takes a partition up does not begin before its predecessor did: no commit was lost.
+
+    What a leaving member could not commit comes again: a group that forms anew takes no commits.
+    """
+    seen: list[tuple[str, int, int]] = []
+    settings = {"auto_commit_enable": True, "auto_commit_interval_ms": 50}
+    names = iter(f"m{number}" for number in range(100))
+    readers = [Reader(dual, next(names), seen, **settings).start() for _ in range(3)]
+    load = Load(dual, 5)
+    try:
+        for phase in (*EPOCHS, *BACK):
+            if phase != "completed":
+                dual.move(phase)
+                readers.append(Reader(dual, next(names), seen, **settings).start())
+                readers.pop(0).leave()
+    finally:
+        load.stop()
+    wait_until(all_read(seen, load.ends), lambda: f"{len(seen)} of {sum(load.ends.values())}")
+    for reader in readers:
+        reader.stop()
+    check(seen, load.ends, once=False)
+    for number in ALL:
+        turns = [(who, offset) for who, partition, offset in seen if partition == number]
+        starts = [turn for last, turn in zip([("", -1), *turns], turns, strict=False) if last[0] != turn[0]]
+        assert starts == sorted(starts, key=lambda turn: turn[1]), (number, starts)
 
 
 @pytest.mark.nightly

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
+from zkconsumer.core.commits import CONTROL_CHANGED
 from zkconsumer.core.events import Outcome, Timer
 from zkconsumer.core.partition import (
     Drained,
@@ -166,7 +167,7 @@ class Releases:
                 held.handle(NotReleased(unsure=written.outcome is Outcome.UNKNOWN))
                 if written.outcome is not Outcome.UNKNOWN:
                     self.unreleasable[tp] = written.why
-                    if self._said_failed.get(tp) != written.why:
+                    if written.why not in (CONTROL_CHANGED, self._said_failed.get(tp)):
                         self._said_failed[tp] = written.why
                         out.append(do.Tell("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
         for tp in (*gone, *moved):

@@ -116,7 +116,8 @@ class CommitDesk:
         if not offsets or side is None:
             return dict.fromkeys(offsets, NOT_JOINED)
         try:
-            return side.commit(offsets, self._left(until_ms), metadata)
+            # While the owner node is the lock, a commit that is repeated may come behind the next owner's.
+            return side.commit(offsets, self._left(until_ms), metadata, is_retried=metadata is None)
         except ZkConsumerError as error:
             return dict.fromkeys(offsets, NotWritten(str(error), KAFKA))
 

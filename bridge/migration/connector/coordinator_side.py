@@ -37,9 +37,6 @@ UNKNOWN = -1
 AGAIN_MS = 50
 """How soon is tried again what the group refused because it forms anew."""
 
-PATIENCE_MS = 1_500
-"""For how long: partitions that are to be given back may wait for it."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Write:
@@ -81,9 +78,14 @@ class CoordinatorSide(CoordinatorMembership):
         """The group may divide by these from now on."""
         self.control.post(cev.AssignorsOffered(tuple(assignors)))
 
-    def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset]) -> None:
-        """Commit these once; ``WrittenToKafka`` with the number is told."""
-        self.control.call(lambda: self._write(number, _Write(offsets, self._clock.now_ms() + PATIENCE_MS)))
+    def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], *, is_urgent: bool) -> None:
+        """Commit these once; ``WrittenToKafka`` with the number is told.
+
+        ``is_urgent``: tried again while the group forms anew, for half the time that partitions are waited for that
+        leave.
+        """
+        patience_ms = self._settings.limits.drain_ms // 2 if is_urgent else 0
+        self.control.call(lambda: self._write(number, _Write(offsets, self._clock.now_ms() + patience_ms)))
 
     def read(self, partitions: frozenset[TopicPartition]) -> None:
         """Ask what is committed of these until it is known; ``KafkaRead`` is told."""

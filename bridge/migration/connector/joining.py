@@ -88,14 +88,16 @@ class Joining:
         if self.side is None and self._member.clock.now_ms() >= self._again_at_ms:
             self._reconsider()
 
-    def write(self, number: int, offsets: Mapping[TopicPartition, int]) -> None:
+    def write(self, command: val.WriteToKafka) -> None:
         """Commit these with their provenance; the machine hears of it, whatever becomes of this side."""
+        number, offsets = command.number, command.offsets
         self._writing.add(number)
         if self.side is None:
             self._member.zookeeper.control.call(lambda: self._not_written({number}))
             return
         words = self.metadata(offsets)
-        self.side.write(number, {tp: cev.Offset(at, metadata=words[tp]) for tp, at in offsets.items()})
+        written = {tp: cev.Offset(at, metadata=words[tp]) for tp, at in offsets.items()}
+        self.side.write(number, written, is_urgent=command.is_urgent)
 
     def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """Whose values these are (K6): of this migration, at this epoch."""

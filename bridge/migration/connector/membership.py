@@ -263,8 +263,8 @@ class MigratingMembership:
                 self.zookeeper.control.post(ev.ShareGiven(threads, new))
             case val.Join(protocols):
                 self._joining.want(protocols)
-            case val.WriteToKafka(number, offsets):
-                self._joining.write(number, offsets)
+            case val.WriteToKafka():
+                self._joining.write(command)
             case val.ReadFromKafka(partitions):
                 if self.coordinator is not None:
                     self.coordinator.read(partitions)

@@ -89,6 +89,7 @@ class MigratingMember(Sides):
         other = COORDINATOR if side is ZOOKEEPER else ZOOKEEPER
         self._say_at_rest(other, dict.fromkeys(self._awaited[other], UNKNOWN))
         self._resting.clear()
+        self._queued.clear()
         has = self.locked if side is ZOOKEEPER else self.given.keys() | self._awaited[side]
         self.works.stop(self.works.running.keys() - has, NOT_OURS)
         self.works.drain(self._awaited[side])

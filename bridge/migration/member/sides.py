@@ -55,6 +55,8 @@ class Sides:
         self._following = 0
         self._resting: dict[int, Mapping[TopicPartition, int]] = {}
         """Kafka is told of these, and then ZooKeeper's side that they are at rest."""
+        self._queued: dict[int, dict[TopicPartition, int]] = {}
+        """Kafka is being told of these for another reason; ZooKeeper's side hears that they are at rest behind that."""
         self._collected: dict[int, Mapping[TopicPartition, int]] = {}
         """Kafka is told of these, and then ZooKeeper's side that they were collected."""
         self._commits: dict[int, Order] = {}
@@ -104,7 +106,8 @@ class Sides:
                 # What Kafka has not taken yet was not accepted: it is given back as it was.
                 at_rest = self.works.at_rest
                 late = [tp for tp in partitions if tp in self._awaited[ZOOKEEPER]]
-                self._say_at_rest(ZOOKEEPER, {tp: UNKNOWN for tp in late if tp in at_rest})
+                queued = {tp: at for waiting in self._queued.values() for tp, at in waiting.items()}
+                self._say_at_rest(ZOOKEEPER, {tp: queued.get(tp, UNKNOWN) for tp in late if tp in at_rest})
                 self.works.give_up_drain(late)
             case do.Drop(partitions, why):
                 self._zookeeper_dropped(partitions, why, holds=holds)
@@ -195,8 +198,17 @@ class Sides:
         waited = {tp: at for tp, at in positions.items() if tp in self._awaited[side]}
         first = {tp: at for tp, at in waited.items() if self._commits_by_itself and self._is_for_kafka_first(tp, at)}
         if first:
-            self._resting[self._write(first)] = first
-        self._say_at_rest(side, {tp: at for tp, at in waited.items() if tp not in first})
+            self._resting[self._write(first, is_urgent=True)] = first
+        rest = {tp: at for tp, at in waited.items() if tp not in first}
+        self._say_at_rest(side, self._behind_writes(rest) if side is ZOOKEEPER else rest)
+
+    def _behind_writes(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those that Kafka is not being told of now; a write that ended later would be in the next owner's way."""
+        for tp in list(positions):
+            open_writes = [number for number, offsets in self._writes.items() if tp in offsets]
+            if open_writes:
+                self._queued.setdefault(max(open_writes), {})[tp] = positions.pop(tp)
+        return positions
 
     def _goes_on(self, tp: TopicPartition) -> bool:
         is_wanted = any(tp in waiting for waiting in self._awaited.values())
@@ -228,10 +240,10 @@ class Sides:
 
     # --- both stores ----------------------------------------------------------------------------------------------
 
-    def _write(self, offsets: dict[TopicPartition, int]) -> int:
+    def _write(self, offsets: dict[TopicPartition, int], *, is_urgent: bool = False) -> int:
         self._writes_made += 1
         self._writes[self._writes_made] = offsets
-        self._say(val.WriteToKafka(self._writes_made, offsets))
+        self._say(val.WriteToKafka(self._writes_made, offsets, is_urgent))
         return self._writes_made
 
     def _written(self, event: val.WrittenToKafka) -> None:
@@ -244,6 +256,8 @@ class Sides:
         resting = self._resting.pop(number, {})
         waited = {tp: at for tp, at in resting.items() if tp in self._awaited[ZOOKEEPER]}
         self._say_at_rest(ZOOKEEPER, {tp: UNKNOWN if tp in refused else at for tp, at in waited.items()})
+        queued = self._queued.pop(number, {})
+        self._say_at_rest(ZOOKEEPER, {tp: at for tp, at in queued.items() if tp in self._awaited[ZOOKEEPER]})
         collected = {tp: at for tp, at in self._collected.pop(number, {}).items() if tp not in refused}
         if collected and self.duty.holds is ZOOKEEPER:
             self._collected_for(ZOOKEEPER, collected)

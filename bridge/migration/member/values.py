@@ -146,10 +146,15 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class WriteToKafka:
-    """Commit these as a member, with the migration's provenance; ``WrittenToKafka`` with the number follows."""
+    """Commit these as a member, with the migration's provenance; ``WrittenToKafka`` with the number follows.
+
+    ``is_urgent``: partitions that leave wait for it, so it is tried again while the group forms anew.  Any other is
+    made once: what is not ours any more by the next try must not be overwritten.
+    """
 
     number: int
     offsets: Mapping[TopicPartition, int]
+    is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
