@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from bridge.commands.migrate_common import NO_LISTS_WITH_DUAL
 from bridge.commands.migrate_running import (
     auth_option,
     command_words,
@@ -18,6 +19,7 @@ from bridge.commands.migrate_running import (
     timeout_option,
 )
 from bridge.migration.copy import CopyOptions, copy_steps
+from bridge.migration.dual.steps import HELD, DualOptions, dual_steps
 from bridge.migration.mover import COPYING
 from bridge.migration.moving import accepted_plan, open_moving, whoami
 from bridge.migration.phases import Phase
@@ -32,14 +34,15 @@ if TYPE_CHECKING:
 
 SCHEMA = "zkconsumer/migrate-apply/1"
 
-HOLDS = [phase.value for phase in COPYING]
+HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for phase in HELD]}
 
 
 @click.command(short_help="Carry a plan out; again to go on after a crash.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[PLAN]")
 @click.option("--resume", metavar="GROUP", help="Go on with the plan that is kept beside the control znode of GROUP.")
 @execute_option
-@click.option("--hold-at", type=click.Choice(HOLDS), help="End behind this phase; the same command without it goes on.")
+@click.option("--hold-at", type=click.Choice(list(dict.fromkeys(HOLDS["copy"] + HOLDS["dual"]))),
+              help="End behind this phase of the plan's strategy; the same command without it goes on.")
 @click.option("--accept-drift", is_flag=True,
               help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.")
 @timeout_option
@@ -67,8 +70,11 @@ def apply(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Move a group as its plan says: wait until the old members have stopped, fence both sides, copy the offsets, read
-    them back and compare, and hand the authority to Kafka in one write.
+    """Move a group as its plan says.
+
+    A plan of strategy copy: wait until the old members have stopped, fence both sides, copy the offsets, read them back
+    and compare, and hand the authority to Kafka in one write. Of strategy dual: lead the members, which go on reading,
+    from phase to phase, each when all have acknowledged the one before by name.
 
     Without --execute it says what each step would do. After a crash the same command, on any machine, goes on where the
     group stands. Exit codes: 0 done or nothing to do, 3 would change something, 4 something stops it and nothing was
@@ -82,21 +88,26 @@ def apply(
         paths.check_group(resume)
     session = open_session(
         context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth,
-        acl_fence=not no_acl_fence if given is None else given.decisions.acl_fence,
+        acl_fence=not no_acl_fence if given is None else given.changes_lists,
     )  # fmt: skip
     first = given if given is not None else plan_of(read_kept_text(session, str(resume)))
     _check(first, no_acl_fence=no_acl_fence)
+    _check_options(first, hold_at, accept_drift=accept_drift, no_acl_fence=no_acl_fence)
     moving = open_moving(session, first, whoami())
     if moving.phase is not None:
         moving.plan = accepted_plan(session, first.group) or first
-    options = CopyOptions(plan_bytes(first), accept_drift, hooks_dir, None if hold_at is None else Phase(hold_at))
-    is_kept = file is None or moving.has_reached(Phase.FENCING)  # before, the plan may not be whole in ZooKeeper
+    hold = None if hold_at is None else Phase(hold_at)
+    # Before the first phase behind it, the plan may not be whole in ZooKeeper.
+    is_kept = file is None or moving.phase not in (None, Phase.PLANNED)
     words = ["apply", *(["--resume", first.group] if is_kept else [str(file)]), "--execute"]
     words += [f"--hold-at={hold_at}"] if hold_at else []
     words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []
     words += ["--accept-drift"] if accept_drift else []
     again = command_words(context, *words)
-    steps = partial(copy_steps, moving, options)
+    if first.strategy == "dual":
+        steps = partial(dual_steps, moving, DualOptions(plan_bytes(first), hooks_dir, hold))
+    else:
+        steps = partial(copy_steps, moving, CopyOptions(plan_bytes(first), accept_drift, hooks_dir, hold))
     if not do_it:
         explain(context, moving, steps, again, SCHEMA, output)
         return
@@ -117,13 +128,26 @@ def apply(
 
 def _check(plan: Plan, *, no_acl_fence: bool) -> None:
     again = f"zkconsumer migrate plan {plan.group}"
-    if plan.strategy != "copy":
-        raise PreconditionFailed(f"this plan is for strategy {plan.strategy}, and apply carries out copy: {again}")
     if not plan.can_be_applied:
         reasons = [*plan.refusals, *(f"{row.tp}: {row.refusal}" for row in plan.partitions if row.refusal)]
         more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
         raise PreconditionFailed(f"this plan cannot be applied: {reasons[0]}{more}")
-    if no_acl_fence and plan.decisions.acl_fence:
+    if no_acl_fence and plan.changes_lists:
         raise PreconditionFailed(
             f"this plan was made with the fence of access lists; make one without: {again} --no-acl-fence"
         )
+
+
+def _check_options(plan: Plan, hold_at: str | None, *, accept_drift: bool, no_acl_fence: bool) -> None:
+    if hold_at is not None and hold_at not in HOLDS[plan.strategy]:
+        raise UsageError(
+            f"--hold-at {hold_at} is no phase of strategy {plan.strategy} where a run can be held: choose "
+            f"{', '.join(HOLDS[plan.strategy])}"
+        )
+    if accept_drift and plan.strategy == "dual":
+        raise UsageError(
+            "--accept-drift is for plans of strategy copy: with dual the members carry over what they store, whatever "
+            "the plan saw"
+        )
+    if no_acl_fence and plan.strategy == "dual":
+        raise UsageError(NO_LISTS_WITH_DUAL)

@@ -32,6 +32,11 @@ PLANNED_COLUMNS = (*COLUMNS, "TARGET-OFFSET", "REMARK")
 REASONS_SHOWN_MAX = 10
 PARTITIONS_NAMED_MAX = 3
 
+NO_LISTS_WITH_DUAL = (
+    "--no-acl-fence is for strategy copy: with dual the members stay, whose own writes access lists would refuse, so "
+    "there are none"
+)
+
 _EXAMPLES = {
     "--missing": "--missing earliest",
     "--out-of-range": "--out-of-range earliest",

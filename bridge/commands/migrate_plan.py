@@ -12,6 +12,7 @@ from typing import Literal
 import click
 
 from bridge.commands.migrate_common import (
+    NO_LISTS_WITH_DUAL,
     WHERE,
     decide_words,
     look,
@@ -96,6 +97,8 @@ def plan(
     file is written, to be looked at).
     """
     paths.check_group(group)
+    if strategy == "dual" and no_acl_fence:
+        raise UsageError(NO_LISTS_WITH_DUAL)
     decisions = Decisions(
         convention=None if offset_convention is None else OffsetConvention(offset_convention),
         missing=Fallback(missing),
@@ -103,7 +106,7 @@ def plan(
         existing=Existing(existing),
         use_older=older_than_topic == "use",
         offsets=_offsets(offsets),
-        acl_fence=not no_acl_fence,
+        acl_fence=strategy == "copy" and not no_acl_fence,
     )
     check_target(file, group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)

@@ -46,8 +46,10 @@ TIMEOUT_S = 600.0
 WHERE_AS_WHOM = WHERE | {"zookeeper_auth"}
 
 WHO_WORKS = {
-    Phase.SWITCHED: "Modern members may work now. Until the migration is completed there is a way back.",
-    Phase.UNDONE: "Old members may work now. Nothing keeps modern ones out: see that none is started.",
+    ("copy", Phase.SWITCHED): "Modern members may work now. Until the migration is completed there is a way back.",
+    ("copy", Phase.UNDONE): "Old members may work now. Nothing keeps modern ones out: see that none is started.",
+    ("dual", Phase.SWITCHED): "The members go on, by Kafka. Until the migration is completed there is a way back.",
+    ("dual", Phase.UNDONE): "The members go on, by ZooKeeper. Old members may work beside them.",
 }
 """What an operator is told when a run has come there, before the command that may come next, some day."""
 
@@ -219,8 +221,9 @@ def execute(
         tell(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
     else:
         tell(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
-        if phase in WHO_WORKS:
-            tell(WHO_WORKS[phase])
+        words = WHO_WORKS.get((moving.plan.strategy, phase)) if phase is not None else None
+        if words is not None:
+            tell(words)
     for command in following[:1]:
         tell(f"Next: {command}")
 

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_common import WHERE
+from bridge.commands.migrate_members import members_json, words_of_member
 from bridge.commands.migrate_running import command_words
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
+from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
 from bridge.migration.errors import EXIT_VERIFICATION
+from bridge.migration.fences.behind_switch import FenceWhatIsFree
+from bridge.migration.fences.owner_nodes import names_of
 from bridge.migration.fences.standing import FencesStand
 from bridge.migration.mover import COPYING
 from bridge.migration.moving import kept_plan, open_moving, whoami
@@ -39,12 +43,16 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
+    from bridge.migration.moving import Moving
     from bridge.migration.status import Status
 
 STATUS_SCHEMA = "zkconsumer/migrate-status/1"
 VERIFY_SCHEMA = "zkconsumer/migrate-verify/1"
 ABORT_SCHEMA = "zkconsumer/migrate-abort/1"
 INTERVAL_MS = 2_000
+LOOKS_MAX = 10
+"""At both stores of a group whose members commit."""
+LOOK_AGAIN_MS = 200
 JOURNAL_SHOWN = 5
 
 
@@ -107,7 +115,13 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
     yield "authority", control.authority
     run = "nobody" if found.run is None else f"{found.run.who}, since {when(found.run.since_ms)}"
     yield "runs now", f"{run}{', asked to stop' if found.abort_asked else ''}"
-    yield "old members", some(found.registered) or "none"
+    if found.roster is None:
+        yield "old members", some(found.registered) or "none"
+    else:
+        for one in found.roster.followers.values():
+            yield "member", words_of_member(one, found.roster)
+        for words in found.waits_for if not found.is_over else ():
+            yield "waits for", words
     yield "fences", f"{count_of(found.fences, 'owner node')}, {count_of(found.claims, 'claim')} of members"
     until = "" if found.seat_until_ms is None else f", until {when(found.seat_until_ms)} as its last run said"
     yield "seat", f"{found.seat}{until}" if found.seat else "none"
@@ -132,6 +146,8 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "run": None if found.run is None else {"who": found.run.who, "since_ms": found.run.since_ms},
         "abort_asked": found.abort_asked,
         "registered": list(found.registered),
+        "members": None if found.roster is None else members_json(found.roster),
+        "waits_for": None if found.roster is None or found.is_over else found.waits_for,
         "fences": found.fences,
         "claims": found.claims,
         "seat": found.seat,
@@ -161,7 +177,7 @@ def verify(
     config_file: Path | None,
 ) -> None:
     """Read the offsets of a group behind its fences from both stores, and compare each value with the plan; look
-    whether the fences stand.
+    whether the fences stand. Of a group that moves with its members (dual): compare both stores while they commit.
 
     Changes nothing. Exit codes: 0 everything is as it was written, 4 nothing can be compared in this phase, 5 something
     differs.
@@ -169,18 +185,16 @@ def verify(
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
     moving = open_moving(session, kept_plan(session, group), whoami())
-    phase = moving.phase
-    if phase not in (*COPYING, Phase.SWITCHED):
+    phase, plan = moving.phase, moving.plan
+    phases = (*(COMPARED if plan.strategy == "dual" else COPYING), Phase.SWITCHED)
+    if phase not in phases:
         raise PreconditionFailed(
-            f"group {group} is in phase {'none' if phase is None else phase.value}, and the stores are compared from "
-            f"fenced to switched. See: {command_words(context, 'status', group)}"
+            f"group {group} is in phase {'none' if phase is None else phase.value}, and with {plan.strategy} the "
+            f"stores are compared in {', '.join(one.value for one in phases)}. See: "
+            f"{command_words(context, 'status', group)}"
         )
-    plan = moving.plan
-    fences = FencesStand(moving.authority, tuple(plan.seen.partitions), "the plan").check()
-    differences = [str(fences.error)] if isinstance(fences, Refused) else []
     copies = copies_of(plan)
-    if phase is not Phase.SWITCHED:
-        differences += map(str, VerifyCopy(moving.stores, copies, frozenset(plan.seen.partitions)).differences())
+    differences = _differences(moving, phase)
     code = EXIT_VERIFICATION if differences else 0
     steps = [command_words(context, "rollback" if code else "status", group)]
     if output == "json":
@@ -204,6 +218,25 @@ def verify(
         if phase is Phase.SWITCHED:
             tell("The modern group commits since the switch, so its offsets are not compared any more.")
     context.exit(code)
+
+
+def _differences(moving: Moving, phase: Phase) -> list[str]:
+    """In what the group is not as its phase has it."""
+    authority, plan = moving.authority, moving.plan
+    if plan.strategy == "dual" and phase is Phase.SWITCHED:
+        left = FenceWhatIsFree(authority, moving.topics).left(authority.require(phase))
+        return [f"neither a claim nor a fence: {names_of([tp for tp, _ in left])}"] if left else []
+    if plan.strategy == "dual":
+        pause = StopSignal()
+        looks = (number and pause.wait(LOOK_AGAIN_MS) for number in range(LOOKS_MAX))
+        epoch = authority.require(phase).control.epoch
+        return [str(one) for one in looked_often(CompareStores(moving, phase), epoch, looks)]
+    fences = FencesStand(authority, tuple(plan.seen.partitions), "the plan").check()
+    differences = [str(fences.error)] if isinstance(fences, Refused) else []
+    if phase is not Phase.SWITCHED:
+        compare = VerifyCopy(moving.stores, copies_of(plan), frozenset(plan.seen.partitions))
+        differences += map(str, compare.differences())
+    return differences
 
 
 @click.command(short_help="Ask a run to stop at its next step.")

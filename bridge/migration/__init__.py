@@ -20,6 +20,8 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     a plan as a file                 plan_file.py        its lines, strictly read                        plan_json.py
     the page about the phases        phases_page.py      offsets that somebody deleted meanwhile          put_back.py
 
+Where members stay (``dual``), the steps are in ``dual``, and what a member does in ``member``.
+
 The order rule, for every step: *before authority moves from A to B, B equals A for every partition, and all claims are
 fenced at the new epoch.*  A step looks at what it finds and not at what somebody wrote down that he would do, so to run
 ``apply`` again is the recovery.

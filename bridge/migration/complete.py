@@ -2,6 +2,8 @@
 
     the archive is written and read back · owner fences away · access lists back · completed
 
+Of ``dual``, members act by ``switched`` before, and behind it by ``completed``: they are members like any others then.
+
 With ``--keep-fence`` the fences stay, and old members stay locked out.  The offset znodes stay either way, as they were
 at the cut-over; ``zkconsumer groups delete`` takes them away, and ``zkconsumer migrate restore`` brings back what the
 archive has.
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.archive import WriteArchive
 from bridge.migration.control_steps import ControlTo, HoldRun
+from bridge.migration.dual.following import MembersFollow
 from bridge.migration.fences.acls import RestoreLists
 from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.phases import Phase
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterator[Step]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
     authority, phase = moving.authority, moving.phase
+    is_dual = moving.plan.strategy == "dual"
     if phase is Phase.COMPLETED:
+        if is_dual:
+            yield MembersFollow(authority, moving.stores, Phase.COMPLETED)
         return
     if phase is not Phase.SWITCHED:
         where = "has not begun" if phase is None else f"is in phase {phase.value}"
@@ -40,9 +46,13 @@ def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterat
         )
     yield HoldRun(authority, moving.who)
     yield LeaveSeat(moving.seat)
+    if is_dual:
+        yield MembersFollow(authority, moving.stores, Phase.SWITCHED)
     yield WriteArchive(authority, moving.plan.seen.acls, archive)
     if not keep_fence:
         yield LiftOwnerFences(authority, moving.nodes_before)
-        if moving.plan.decisions.acl_fence:
+        if moving.plan.changes_lists:
             yield RestoreLists(authority, moving.topics, moving.plan.seen.acls)
     yield ControlTo(authority, Phase.COMPLETED)
+    if is_dual:
+        yield MembersFollow(authority, moving.stores, Phase.COMPLETED)

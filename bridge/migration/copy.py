@@ -69,7 +69,7 @@ def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
 
 
 def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
-    authority, acl_fence = moving.authority, moving.plan.decisions.acl_fence
+    authority, acl_fence = moving.authority, moving.plan.changes_lists
     if moving.phase is None:
         if acl_fence:
             yield MayChangeLists(authority.session, moving.group, moving.topics)
@@ -92,7 +92,7 @@ def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
 
 def _fencing(moving: Moving) -> Iterator[Step]:
     authority, plan = moving.authority, moving.plan
-    acl_fence, planned = plan.decisions.acl_fence, plan.seen.acls
+    acl_fence, planned = plan.changes_lists, plan.seen.acls
     yield ControlTo(authority, Phase.FENCING)
     yield NobodyRegistered(authority)
     if acl_fence:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bridge.migration.decisions import OffsetConvention
     from bridge.migration.seat import Seat
     from zkconsumer.admin.coordinator_line import Patience
+    from zkconsumer.kafka.modern_groups import ModernGroup
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Acl
 
@@ -89,6 +90,10 @@ class Stores:
         found = self._kafka.read() if partitions is None else self._kafka.read_some(partitions)
         return {tp: KafkaValue(stored.offset, stored.metadata) for tp, stored in found.items()}
 
+    def modern(self) -> ModernGroup | None:
+        """Who is in the coordinator's group; None where that is not told."""
+        return self._kafka.modern_group()
+
     def zookeeper(self) -> Mapping[TopicPartition, OffsetNode]:
         """Every offset znode of the group."""
         self.seat.beat_if_due()
@@ -105,6 +110,8 @@ class CopyToKafka:
 
     stores: Stores
     copies: Sequence[Copy]
+    phases: tuple[Phase, ...] = COPYING
+    """In which it may be done."""
     _looked: tuple[Generation, int, list[Copy]] | None = None
     """What a check found to be left, and in which generation of ours and at which epoch."""
 
@@ -118,7 +125,7 @@ class CopyToKafka:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        if not self.stores.is_in(*COPYING):
+        if not self.stores.is_in(*self.phases):
             return Todo()
         try:
             epoch, left = self._left()
@@ -135,7 +142,7 @@ class CopyToKafka:
         # Nobody but our generation commits: what was read in it, and behind its beginning, is so until we write.
         seat.beat()
         assert seat.sitting is not None, "a beat that was answered leaves us where we sit"
-        epoch = self.stores.authority.require(*COPYING).control.epoch
+        epoch = self.stores.authority.require(*self.phases).control.epoch
         if looked is None or looked[:2] != (seat.sitting.generation, epoch):
             epoch, left = self._left()
         else:
@@ -147,7 +154,7 @@ class CopyToKafka:
     def _left(self) -> tuple[int, list[Copy]]:
         """The epoch, and what is not as it is to be.  Raises ``VerificationFailed`` for what somebody else wrote."""
         authority = self.stores.authority
-        epoch = authority.require(*COPYING).control.epoch
+        epoch = authority.require(*self.phases).control.epoch
         found = self.stores.kafka([copy.tp for copy in self.copies])
         left, drift = sorted_out(self.copies, found, authority.migration_id, epoch)
         if drift:

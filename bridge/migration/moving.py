@@ -65,14 +65,14 @@ class Moving:
         return held.phase
 
     def has_reached(self, wanted: Phase) -> bool:
-        """Whether ``copy`` has that phase behind it, or is there."""
+        """Whether the migration has that phase behind it on its way forward, or is there."""
         phase = self.phase
-        return phase is not None and has_reached("copy", phase, wanted)
+        return phase is not None and has_reached(self.plan.strategy, phase, wanted)
 
     @property
     def nodes_before(self) -> frozenset[str]:
         """The parents of claims that stay when the fences go: those that the plan saw, or may have seen."""
-        if self.plan.decisions.acl_fence:
+        if self.plan.changes_lists:
             return frozenset(self.plan.seen.acls)
         # Without access lists a plan does not say which there were: they stay, as original members leave them.
         return frozenset(

@@ -124,4 +124,4 @@ def is_fenced_for_old_members(phase: Phase) -> bool:
 def has_reached(strategy: Strategy, phase: Phase, wanted: Phase) -> bool:
     """Whether a migration that goes forward has ``wanted`` behind it, or is there."""
     forward = FORWARD[strategy]
-    return phase in forward and forward.index(phase) >= forward.index(wanted)
+    return {phase, wanted} <= set(forward) and forward.index(phase) >= forward.index(wanted)

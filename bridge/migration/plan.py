@@ -60,6 +60,11 @@ class Plan:
         return not self.refusals and not any(row.refusal for row in self.partitions)
 
     @property
+    def changes_lists(self) -> bool:
+        """Whether access lists keep old members out: never where members stay, whose own writes they would refuse."""
+        return self.strategy == "copy" and self.decisions.acl_fence
+
+    @property
     def targets(self) -> dict[TopicPartition, int]:
         """Partition -> next offset, of those that have one."""
         return {row.tp: row.target for row in self.partitions if row.target is not None}

@@ -72,7 +72,7 @@ def refusals(
     strays = [tp for tp in decisions.offsets if tp not in seen.partitions]
     if strays:
         yield f"--offset names {some(strays)}, which the group has nothing to do with{NEXT}{again}"
-    if decisions.acl_fence and seen.no_admin:
+    if strategy == "copy" and decisions.acl_fence and seen.no_admin:
         yield (
             f"we may not change the access lists of {count_of(len(seen.no_admin), 'node')} ({some(seen.no_admin)}), so "
             "old members cannot be kept from writing offsets: log in as whom the lists name (zookeeper.auth in a "
@@ -200,10 +200,28 @@ def warnings(
         )
     yield from _topics(seen)
     yield from _retention(seen)
-    if not decisions.acl_fence:
+    if strategy == "dual":
+        yield from _dual(seen)
+    elif not decisions.acl_fence:
         yield (
             "without the fence of access lists an old process that wakes from a pause may still write an old offset to "
             "ZooKeeper; it cannot claim a partition"
+        )
+
+
+def _dual(seen: Seen) -> Iterator[str]:
+    read = {topic for one in seen.members for topic in one.topics}
+    unread = [tp for tp in seen.partitions if tp.topic not in read]
+    if unread:
+        yield (
+            f"nobody reads {some(unread)}: apply commits their offsets to Kafka as planned, before any member joins "
+            "the coordinator's group"
+        )
+    unknown = [one.consumer_id for one in seen.members if one.kind == "unknown"]
+    if unknown:
+        yield (
+            f"{some(unknown)} own nothing, so it is not seen whether they can follow: apply waits until each of them "
+            "has acknowledged"
         )
 
 

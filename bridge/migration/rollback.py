@@ -8,6 +8,8 @@
 
 The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
 off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
+
+Of ``dual`` the members stay, and take the group back themselves (``dual.back``); nobody has to be woken then.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.control_steps import ControlTo, HoldRun
+from bridge.migration.dual.back import has_others, is_for_members, returning_steps
+from bridge.migration.dual.following import MembersFollow
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.acls import AclFence, RestoreLists
 from bridge.migration.fences.lifting import LiftOwnerFences
@@ -73,20 +77,29 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     if phase is None or phase is Phase.UNDONE:
         return
     yield HoldRun(authority, moving.who)
-    if phase in _BEHIND:
+    is_dual = moving.plan.strategy == "dual"
+    if phase in _BEHIND and is_for_members(moving):
+        yield from returning_steps(moving)
+    elif phase in _BEHIND:
         yield from _returning(moving)
     elif phase is not Phase.RETURNED:
-        if phase in COPYING and options.has_plan and moving.plan.strategy == "copy":  # with dual the members store
-            acl = (OURS, READ_ONLY) if moving.plan.decisions.acl_fence else None
+        if phase in COPYING and options.has_plan and not is_dual:  # with dual the members store
+            acl = (OURS, READ_ONLY) if moving.plan.changes_lists else None
             yield PutOffsetsBack(moving.stores, moving.plan.seen.partitions, acl)
         yield ControlTo(authority, Phase.UNDOING)
     yield LeaveSeat(moving.seat)
+    if is_dual and phase in (*_BEHIND, Phase.RETURNED):
+        yield MembersFollow(authority, moving.stores, Phase.RETURNED)
     if options.has_plan:
         yield LiftOwnerFences(authority, moving.nodes_before)
-        if moving.plan.decisions.acl_fence:
+        if moving.plan.changes_lists:
             yield RestoreLists(authority, moving.topics, moving.plan.seen.acls)
     else:
         yield NothingIsFenced(authority)
+    if is_dual and not has_others(moving):
+        yield ControlTo(authority, Phase.UNDONE)
+        yield MembersFollow(authority, moving.stores, Phase.UNDONE)
+        return
     yield Nudge(authority)
     yield ControlTo(authority, Phase.UNDONE)
     yield OffsetsMove(authority, lambda: _log_ends(moving), options.tell, options.patience_ms)
@@ -94,7 +107,7 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
 
 def _returning(moving: Moving) -> Iterator[Step]:
     authority, plan, stores = moving.authority, moving.plan, moving.stores
-    convention, acl_fence = plan.convention, plan.decisions.acl_fence
+    convention, acl_fence = plan.convention, plan.changes_lists
     if convention is None:
         raise Bug(f"migration {plan.migration_id} was switched, and nobody knows what its stored numbers mean")
     yield NoModernMembers(moving.seat)

@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held, RunOf
 from bridge.migration.control import ABORT
+from bridge.migration.dual.roster import Roster, followers_of, waited_for
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.journal import Entry, read_journal
 from bridge.migration.phases import ENDED, FORWARD, Phase
 from bridge.migration.seat import Seat
 from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.stores import members_of
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zkconsumer.admin.session import AdminSession
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Node
 
 PATIENCE = Patience(at_least_ms=5_000)
 """How long a coordinator that is away is waited for: who asks wants an answer."""
@@ -51,6 +57,8 @@ class Status:
     seat_until_ms: int | None = None
     modern_members: str = ""
     modern_problem: str = ""
+    roster: Roster | None = None
+    """Of ``dual``: who acknowledged what."""
     journal: tuple[Entry, ...] = ()
     journal_problem: str = ""
 
@@ -58,6 +66,11 @@ class Status:
     def is_over(self) -> bool:
         """Whether nothing is under way."""
         return self.held is None or self.held.phase in ENDED
+
+    @property
+    def waits_for(self) -> list[str]:
+        """Of ``dual``: whom the phase waits for, each in words."""
+        return [] if self.roster is None else waited_for(self.roster)
 
     @property
     def next_steps(self) -> list[str]:
@@ -91,6 +104,10 @@ def look_at_status(session: AdminSession, group: str) -> Status:
     entries = read_journal(session, group)
     told = entries.latest(SEAT)
     seat, others, problem = _modern(session, group, migration_id)
+    roster = None
+    if held.strategy == "dual":
+        roster, problem = _roster(session, held, group, nodes)
+        others = "; ".join(roster.strangers)
     return Status(
         group=group,
         at_ms=at_ms,
@@ -104,9 +121,21 @@ def look_at_status(session: AdminSession, group: str) -> Status:
         seat_until_ms=_until(told),
         modern_members=others,
         modern_problem=problem,
+        roster=roster,
         journal=entries.entries,
         journal_problem=entries.problem,
     )
+
+
+def _roster(
+    session: AdminSession, held: Held, group: str, nodes: Mapping[TopicPartition, Node]
+) -> tuple[Roster, str]:
+    """Everybody, and why it is not known who is in the coordinator's group."""
+    followers = followers_of(session, group, lambda: nodes)
+    try:
+        return Roster(held.control, followers, KafkaStore(session, group, patience=PATIENCE).modern_group()), ""
+    except ZkConsumerError as error:
+        return Roster(held.control, followers, None), str(error)
 
 
 def _until(told: Entry | None) -> int | None:

@@ -7,6 +7,8 @@ Each refusal names the option that decides it.  One partition, in this order:
     the stored value                as ``convention`` says; if there is none, as ``missing`` says
     the log                         outside it: as ``out_of_range`` says
 
+Where members stay (``dual``) they carry over what they have stored: there nothing else can be decided for it.
+
 A value that a migration wrote to Kafka is nobody's position, and is written over.  A log without records has one end:
 there ``missing`` has nothing to decide.
 """
@@ -48,7 +50,7 @@ def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: 
         decisions=decisions,
         convention=convention,
         convention_evidence=words,
-        partitions=tuple(planned(one, convention, decisions) for one in seen.partitions.values()),
+        partitions=tuple(_row(seen, one, convention, decisions, strategy) for one in seen.partitions.values()),
         refusals=tuple(refusals(seen, decisions, strategy, convention, evidence)),
         warnings=tuple(warnings(seen, decisions, strategy, convention, evidence)),
     )
@@ -86,6 +88,24 @@ def planned(seen: SeenPartition, convention: OffsetConvention | None, decisions:
     """Where one partition starts."""
     start = _start(seen, convention, decisions)
     return PlannedPartition(seen.tp, seen.stored, seen.version, start.offset, start.why, start.refusal)
+
+
+def _row(
+    seen: Seen, one: SeenPartition, convention: OffsetConvention | None, decisions: Decisions, strategy: Strategy
+) -> PlannedPartition:
+    """The same, where members stay: what they read and have an offset of, they carry over themselves."""
+    row = planned(one, convention, decisions)
+    if strategy == "copy" or row.refusal or not any(one.tp.topic in member.topics for member in seen.members):
+        return row
+    problem = ""
+    if one.problem:
+        problem = f"its znode holds no offset, {one.problem}, so the member that owns it does not read it"
+    elif row.target is not None and one.stored is not None and row.target != one.stored:
+        problem = f"its member carries {one.stored} over, and {row.target} was decided ({row.why})"
+    if not problem:
+        return row
+    instead = "set the offset first, while the group is stopped (zkconsumer offsets set), or move by copying"
+    return replace(row, target=None, why="", refusal=f"{problem}: {instead}")
 
 
 def _start(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> _Start:

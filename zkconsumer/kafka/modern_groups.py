@@ -40,7 +40,8 @@ class ModernMember:
     """One modern member, as its coordinator has it.
 
     ``topics`` that it subscribes to and ``partitions`` that it was given are read out of the protocol's own bytes,
-    which a coordinator tells of stable groups only; ``problem`` says what of them cannot be read.
+    which a coordinator tells of stable groups only; ``problem`` says what of them cannot be read.  ``user_data``: what
+    its assignor says of it, of any kind; empty where that cannot be read.
     """
 
     member_id: str
@@ -50,6 +51,7 @@ class ModernMember:
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     problem: str = ""
+    user_data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +142,17 @@ def _member_of(protocol_type: str, one: DescribedGroupMember) -> ModernMember:
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     problem = ""
+    user_data = b""
     if protocol_type == consumer_protocol.PROTOCOL_TYPE:
         try:
             topics = consumer_protocol.subscribed_topics(one.member_metadata) if one.member_metadata else ()
             partitions = consumer_protocol.decode_assignment(one.member_assignment).partitions
+            if one.member_metadata:
+                user_data = consumer_protocol.decode_subscription(one.member_metadata).user_data or b""
         except RemoteProtocolError as error:
             problem = str(error)
     return ModernMember(
-        one.member_id, one.client_id, one.client_host, one.group_instance_id, topics, partitions, problem
+        one.member_id, one.client_id, one.client_host, one.group_instance_id, topics, partitions, problem, user_data
     )
 
 

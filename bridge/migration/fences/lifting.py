@@ -20,8 +20,8 @@ from zkconsumer.zk.requests import Delete, DeleteOp, MultiFailed, MultiOk, NoAut
 if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
-LIFTING = (Phase.UNDOING, Phase.RETURNED, Phase.SWITCHED)
-"""Back before ``switched``, back after it, and ``complete``."""
+LIFTING = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED, Phase.SWITCHED)
+"""Back before ``switched``, back after it (where members stay: before they claim), and ``complete``."""
 
 
 def nothing_to_lift(authority: Authority) -> Standing | None:

@@ -56,7 +56,7 @@ _FENCING = (Phase.FENCING, Phase.RETURNING)
 def owner_fences(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
     """One step a chunk; the same partitions give the same steps."""
     wanted = sorted(partitions)
-    ops = [(tp, [*_fence_ops(authority.group, tp, _MARK), DeleteOp(paths.owner(authority.group, tp))]) for tp in wanted]
+    ops = [(tp, [*fence_ops(authority.group, tp, _MARK), DeleteOp(paths.owner(authority.group, tp))]) for tp in wanted]
     plans = packed(ops, [CONTROL_CHECK], singly=False)
     cut = [
         [tp for tp, _ in plan[at : at + CHUNK_PARTITIONS_MAX]]
@@ -124,13 +124,13 @@ class OwnerFences:
         for tp in self.partitions:
             node = nodes.get(tp)
             if node is None:
-                todo[tp] = _fence_ops(group, tp, mark)
+                todo[tp] = fence_ops(group, tp, mark)
                 continue
             found = None if node.stat.ephemeral_owner else parse_mark(node.data)
             if found is not None and found.migration_id == mark.migration_id and found.epoch <= mark.epoch:
-                todo[tp] = _mend_ops(group, tp, node, mark)
+                todo[tp] = mend_ops(group, tp, node, mark)
             elif node.stat.ephemeral_owner == session.session_id and node.stat.version == OUR_OWNER_VERSION:
-                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *_fence_ops(group, tp, mark)]
+                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *fence_ops(group, tp, mark)]
             else:
                 strangers[tp] = node
         if strangers:
@@ -180,11 +180,12 @@ class LateOwnerFences:
             chunk.do()
 
 
-def _fence_ops(group: str, tp: TopicPartition, mark: Mark) -> list[Op]:
+def fence_ops(group: str, tp: TopicPartition, mark: Mark) -> list[Op]:
+    """A fence where nothing stands."""
     return [CreateOp(paths.owner(group, tp), format_mark(mark)), CreateOp(paths.fence_child(group, tp))]
 
 
-def _mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark) -> list[Op]:
+def mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark) -> list[Op]:
     """A fence of ours at this epoch, with its child; nothing when it is so already."""
     path = paths.owner(group, tp)
     is_current, has_child = node.data == format_mark(mark), node.stat.num_children > 0

@@ -1,0 +1,115 @@
+"""The ways back of ``dual``, in which no member stops either.
+
+    before switched   undoing: one write, because ZooKeeper never stopped being right · members leave the coordinator's
+                      group · fences away · undone
+    after it          returning: fences away, members claim what they read · each commit goes to Kafka, then to
+                      ZooKeeper · what nobody holds is written by the tool · compared · returned (the authority moves)
+                      · members act by it · nudge · undone
+
+Where no member is left behind the switch, nobody claims and nobody commits: the group is taken back as one that was
+copied (``rollback``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.control_steps import ControlTo
+from bridge.migration.copies import writes_back
+from bridge.migration.decisions import OffsetConvention
+from bridge.migration.dual.comparing import CompareStores, is_returned
+from bridge.migration.dual.following import MembersFollow, MembersHold, read_partitions
+from bridge.migration.dual.roster import followers_of
+from bridge.migration.errors import PartlyDone
+from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.owner_nodes import read_owner_nodes
+from bridge.migration.moving import WriteDown
+from bridge.migration.phases import Phase
+from bridge.migration.seat_steps import LeaveSeat
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.admin.groups import read_group
+from zkconsumer.admin.stores import WriteReport, members_of, write_offsets
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.moving import Moving
+    from bridge.migration.step import Step
+    from zkconsumer.admin.stores import OffsetWrite
+
+
+def is_for_members(moving: Moving) -> bool:
+    """Whether members are there who take the group back themselves."""
+    return moving.plan.strategy == "dual" and bool(members_of(moving.session, moving.group))
+
+
+def has_others(moving: Moving) -> bool:
+    """Whether somebody is registered who does not follow, and may have given up behind a fence."""
+    session, group = moving.session, moving.group
+    followers = followers_of(session, group, lambda: read_owner_nodes(session, group))
+    return any(one.said is None for one in followers.values())
+
+
+def returning_steps(moving: Moving) -> Iterator[Step]:
+    """From ``switched`` to ``returned``."""
+    authority, stores = moving.authority, moving.stores
+    yield ControlTo(authority, Phase.RETURNING)
+    yield WriteDown(moving, "rollback", {})
+    # Of a run that found no member, before some came.
+    yield LeaveSeat(moving.seat)
+    yield LiftOwnerFences(authority, moving.nodes_before)
+    yield MembersFollow(authority, stores, Phase.RETURNING)
+    yield MembersHold(authority, stores, Phase.RETURNING)
+    yield ReturnUnheld(moving)
+    yield CompareStores(moving, Phase.RETURNING)
+    yield ControlTo(authority, Phase.RETURNED)
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnUnheld:
+    """ZooKeeper says what Kafka says of what no member reads or owns; what members hold they write themselves."""
+
+    moving: Moving
+
+    name = "write Kafka's offsets of what nobody holds to ZooKeeper"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [
+            f"write to {paths.offsets(self.moving.group)} what was committed of partitions that no member reads now"
+        ]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.moving.authority.stands(Phase.RETURNING)
+        if isinstance(held, Refused):
+            return held
+        return Todo() if held is None or self._left() else Done()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; Kafka has the authority still."""
+        authority = self.moving.authority
+        held = authority.require(Phase.RETURNING)
+        report = WriteReport()
+        write_offsets(authority.session, authority.group, self._left(), held.version, report, allow_members=True)
+        if report.stopped_by:
+            raise PartlyDone(
+                f"offsets of group {authority.group} are written to ZooKeeper in part, and Kafka has the authority "
+                f"still: {report.stopped_by}. See to it, then run the same command again"
+            )
+
+    def _left(self) -> list[OffsetWrite]:
+        moving = self.moving
+        state = read_group(moving.session, moving.group)
+        owned = read_owner_nodes(moving.session, moving.group).keys()
+        held = owned if state is None else owned | read_partitions(state)
+        nodes = moving.stores.zookeeper()
+        kafka = {
+            tp: value
+            for tp, value in moving.stores.kafka().items()
+            if tp not in held
+            and not is_returned(value, nodes[tp].offset if tp in nodes else None, moving.authority.migration_id)
+        }
+        return writes_back(kafka, nodes, OffsetConvention.NEXT)

@@ -1,0 +1,196 @@
+"""Both stores, compared by value while members commit to them.
+
+A partition is compared when ZooKeeper was read before Kafka and behind it, and had not moved in between.  Members write
+one store and then the other, so a partition that differs at one look may agree at the next: it has to be seen to agree
+once in a phase, and what never does is named.  What no member carries over does not move, and has to agree at once.
+
+    ZooKeeper has an offset      Kafka has the same, and up to the switch with this migration's provenance
+    it has none, one is planned  Kafka has the planned one, of this migration
+    it has none, none is planned nobody has a position, which is the same in both stores
+
+On the way back it is ZooKeeper that has to say what Kafka says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.copies import Difference, words_of
+from bridge.migration.dual.following import read_partitions
+from bridge.migration.errors import VerificationFailed
+from bridge.migration.phases import Phase
+from bridge.migration.provenance import NO_SOURCE
+from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from zkconsumer.admin.groups import read_group
+
+if TYPE_CHECKING:
+    from bridge.migration.moving import Moving
+    from bridge.migration.seen import KafkaValue
+    from zkconsumer.admin.groups import OffsetNode
+    from zkconsumer.types import TopicPartition
+
+COMPARED = (Phase.LOCKED, Phase.COPIED, Phase.RETURNING)
+"""Phases that end when both stores agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What has to agree.  ``read``: partitions that members carry over.  ``targets``: what the plan decided."""
+
+    read: frozenset[TopicPartition]
+    targets: Mapping[TopicPartition, int]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All, sorted."""
+        return sorted(self.read | self.targets.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Both stores at one look: ZooKeeper before Kafka, and behind it."""
+
+    before: Mapping[TopicPartition, OffsetNode]
+    kafka: Mapping[TopicPartition, KafkaValue]
+    behind: Mapping[TopicPartition, OffsetNode]
+
+
+def compared(
+    wanted: Wanted, kept: Kept, phase: Phase, migration_id: str, epoch: int
+) -> tuple[set[TopicPartition], list[Difference]]:
+    """Which partitions agree, and in what the others differ; those that moved in between are among neither."""
+    agree: set[TopicPartition] = set()
+    differ: list[Difference] = []
+    for tp in wanted.partitions:
+        before, behind, value = kept.before.get(tp), kept.behind.get(tp), kept.kafka.get(tp)
+        if _version(before) != _version(behind):
+            continue
+        stored = None if behind is None else behind.offset
+        should = wanted.targets.get(tp) if stored is None else stored
+        found = None if value is None else value.offset
+        if phase is Phase.RETURNING:
+            if is_returned(value, stored, migration_id):
+                agree.add(tp)
+            else:
+                differ.append(Difference(tp, "ZooKeeper", f"{found} as Kafka has", _words(stored)))
+        elif found != should:
+            differ.append(Difference(tp, "Kafka", f"{_words(should)}{_source(stored)}", _words(found)))
+        elif should is not None and not _is_ours(
+            value, tp in wanted.read and stored is not None, phase, migration_id, epoch
+        ):
+            differ.append(Difference(tp, "Kafka", "a value of this migration", f"{found}, somebody else's"))
+        else:
+            agree.add(tp)
+    return agree, differ
+
+
+def is_returned(value: KafkaValue | None, stored: int | None, migration_id: str) -> bool:
+    """Whether ZooKeeper says what Kafka says, as far as Kafka knows anything.
+
+    What the tool decided for a partition without an offset, and no member committed since, is nobody's position: the
+    partition has no offset, as before.
+    """
+    if value is None or value.offset == stored:
+        return True
+    whose = value.provenance
+    is_decided = whose is not None and whose.is_of(migration_id) and whose.source_version == NO_SOURCE
+    return is_decided and stored is None
+
+
+def _is_ours(value: KafkaValue | None, is_carried: bool, phase: Phase, migration_id: str, epoch: int) -> bool:
+    """Whether this migration wrote it; of what members carry over, at this epoch, until they commit to Kafka first."""
+    whose = None if value is None else value.provenance
+    if is_carried and phase is Phase.COPIED:
+        return True
+    return whose is not None and whose.is_of(migration_id) and (not is_carried or whose.epoch == epoch)
+
+
+def _version(node: OffsetNode | None) -> tuple[int, int] | None:
+    """A node that was deleted and made anew has the old version again, and another birth."""
+    return None if node is None else (node.stat.version, node.stat.czxid)
+
+
+def _words(offset: int | None) -> str:
+    return "nothing" if offset is None else str(offset)
+
+
+def _source(stored: int | None) -> str:
+    return " as planned" if stored is None else " as ZooKeeper has"
+
+
+@dataclass(slots=True)
+class CompareStores:
+    """Each partition was seen to agree in this phase."""
+
+    moving: Moving
+    phase: Phase
+    _agreed: set[TopicPartition] = field(default_factory=set)
+
+    name = "compare both stores"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["read both stores, and compare them partition by partition, until each was seen to agree"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.moving.authority.stands(self.phase)
+        if isinstance(held, Refused):
+            return held
+        if held is None:
+            return Todo()
+        wanted, differ = self.look(held.control.epoch)
+        left = [tp for tp in wanted.partitions if tp not in self._agreed]
+        if not left:
+            return Done()
+        stuck = [one for one in differ if one.tp not in wanted.read]
+        if stuck and self.phase is not Phase.RETURNING:
+            group = self.moving.group
+            return Refused(
+                VerificationFailed(
+                    f"group {group} is not as it was written: {words_of(stuck)}. No member holds these, so somebody "
+                    f"else wrote: find out who, then go back: zkconsumer migrate rollback {group} --execute"
+                )
+            )
+        if differ:
+            return Waiting(f"both stores to agree: {words_of(differ)}")
+        return Waiting(f"{left[0]} to stand still for a look (of {len(left)} that are left)")
+
+    def look(self, epoch: int) -> tuple[Wanted, list[Difference]]:
+        """Once more; what has to agree, and in what the rest of it differs now."""
+        wanted, kept = wanted_of(self.moving), look_at_both(self.moving)
+        agree, differ = compared(wanted, kept, self.phase, self.moving.authority.migration_id, epoch)
+        self._agreed |= agree
+        return wanted, [one for one in differ if one.tp not in self._agreed]
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        self.moving.authority.require(self.phase)
+
+
+def wanted_of(moving: Moving) -> Wanted:
+    """What has to agree: what members read now, and what the plan decided of anything else."""
+    state = read_group(moving.session, moving.group)
+    read = frozenset() if state is None else frozenset(read_partitions(state))
+    return Wanted(read, {row.tp: row.target for row in moving.plan.partitions if row.target is not None})
+
+
+def look_at_both(moving: Moving) -> Kept:
+    """Both stores now."""
+    stores = moving.stores
+    before = stores.zookeeper()
+    kafka = stores.kafka()
+    return Kept(before, kafka, stores.zookeeper())
+
+
+def looked_often(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[Difference]:
+    """In what the stores differ at each of some looks, for whoever only asks."""
+    differ: list[Difference] = []
+    for _ in pauses:
+        _, differ = compare.look(epoch)
+        if not differ:
+            return []
+    return differ

@@ -1,0 +1,194 @@
+"""The steps that wait for members: they act by the phase, and they hold every partition that anybody reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.dual.roster import Roster, followers_of, waited_for
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
+from bridge.migration.phases import FORWARD, Phase
+from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from zkconsumer.admin.groups import read_group
+from zkconsumer.admin.words import count_of
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.znodes import consumer_of
+
+if TYPE_CHECKING:
+    from bridge.migration.authority import Authority, Held
+    from bridge.migration.mover import Stores
+    from zkconsumer.admin.groups import GroupState
+    from zkconsumer.zk.requests import Node
+
+WAITED_SHOWN_MAX = 10
+
+
+def look_at_roster(authority: Authority, stores: Stores, held: Held) -> Roster:
+    """Everybody now.  Raises ``WorldError`` and what the brokers' silence raises."""
+    session, group = authority.session, authority.group
+    followers = followers_of(session, group, lambda: read_owner_nodes(session, group))
+    return Roster(held.control, followers, stores.modern())
+
+
+def words_of_wait(words: list[str]) -> str:
+    """The first sentences, and how many more."""
+    more = len(words) - WAITED_SHOWN_MAX
+    return "; ".join(words[:WAITED_SHOWN_MAX]) + (f"; and {count_of(more, 'more')}" if more > 0 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class NobodyElse:
+    """Before anything is changed: nobody is registered whose claims show that it cannot follow."""
+
+    authority: Authority
+
+    name = "only members of this library are in the group"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"look whether anybody in {paths.ids(self.authority.group)} claims as an original member does"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        session, group = self.authority.session, self.authority.group
+        followers = followers_of(session, group, lambda: read_owner_nodes(session, group))
+        others = [name for name, one in followers.items() if one.is_original]
+        if not others:
+            return Done()
+        return Waiting(
+            words_of_wait([f"{name}, an original member, as its claims show, to leave: stop it" for name in others])
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembersFollow:
+    """Every member acts by this phase of the control znode, and they are together as the phase wants it."""
+
+    authority: Authority
+    stores: Stores
+    phase: Phase
+
+    changes = False
+
+    @property
+    def name(self) -> str:
+        """See ``Step``."""
+        return f"every member acts by {self.phase.value}"
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [
+            f"wait until everybody in {paths.ids(self.authority.group)} acknowledges {self.phase.value}, each by name, "
+            "and the coordinator's group is as that phase has it"
+        ]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.authority.stands(self.phase)
+        if isinstance(held, Refused):
+            return held
+        if held is None:
+            return Todo()
+        words = waited_for(look_at_roster(self.authority, self.stores, held))
+        return Waiting(words_of_wait(words)) if words else Done()
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        self.authority.require(self.phase)
+
+
+def read_partitions(state: GroupState) -> set[TopicPartition]:
+    """What somebody who is registered reads."""
+    topics = {topic for member in state.members.values() for topic in member.threads if topic in state.topics}
+    return {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class MembersHold:
+    """Every partition that somebody reads has an owner node of a member that acknowledged."""
+
+    authority: Authority
+    stores: Stores
+    phase: Phase
+
+    name = "members hold every partition"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["wait until each partition that is read is owned by a member that acknowledged, in ZooKeeper too"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.authority.stands(self.phase)
+        if isinstance(held, Refused):
+            return held
+        if held is None:
+            return Todo()
+        session, group = self.authority.session, self.authority.group
+        state = read_group(session, group)
+        if state is None:
+            return Waiting(f"{paths.group_root(group)}, which is gone, to be made by a member that registers")
+        nodes = read_owner_nodes(session, group)
+        ours = Roster(held.control, followers_of(session, group, lambda: nodes)).acknowledged
+        words = [
+            f"{owner_words(nodes[tp])}, which is no member that moves, to give {tp} back: stop it"
+            for tp in sorted(nodes)
+            if _consumer(nodes[tp]) not in ours and parse_mark(nodes[tp].data) is None
+        ]
+        free = [
+            tp for tp in sorted(read_partitions(state)) if tp not in nodes or parse_mark(nodes[tp].data) is not None
+        ]
+        if free:
+            words.append(f"a member to claim {names_of(free)}")
+        return Waiting(words_of_wait(words)) if words else Done()
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        self.authority.require(self.phase)
+
+
+@dataclass(frozen=True, slots=True)
+class NobodyElseClaims:
+    """Behind the switch: no owner node but fences is left."""
+
+    authority: Authority
+
+    name = "nobody claims in ZooKeeper"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"wait until {paths.owners(self.authority.group)} has no claims"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.authority.stands(*_BEHIND)
+        if isinstance(held, Refused):
+            return held
+        if held is None:
+            return Todo()
+        nodes = read_owner_nodes(self.authority.session, self.authority.group)
+        claims = {tp: node for tp, node in sorted(nodes.items()) if parse_mark(node.data) is None}
+        if not claims:
+            return Done()
+        whose = sorted({owner_words(node) for node in claims.values()})
+        return Waiting(f"{words_of_wait(whose)} to give {names_of(list(claims))} back: stop it")
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not behind the switch."""
+        self.authority.require(*_BEHIND)
+
+
+_BEHIND = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
+
+
+def _consumer(node: Node) -> str:
+    return consumer_of(node.data.decode("utf-8", "replace"))

@@ -1,0 +1,81 @@
+"""What no member carries over: partitions that nobody reads, and those without an offset.
+
+One rule: what a member reads and has an offset of, it carries over itself, whatever the plan saw.  All else is
+committed by the tool as planned, while the coordinator's group is still empty and nobody but the tool can commit.  A
+member that stores an offset later writes over that, as it should.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.copies import copies_of
+from bridge.migration.drift import Difference, drift_lines
+from bridge.migration.dual.following import read_partitions
+from bridge.migration.errors import PlanIsStale
+from bridge.migration.step import Done, Refused, Standing
+from zkconsumer.admin.groups import read_group
+from zkconsumer.admin.stores import MISSING
+
+if TYPE_CHECKING:
+    from bridge.migration.copies import Copy
+    from bridge.migration.moving import Moving
+    from bridge.migration.plan import Plan
+    from zkconsumer.admin.groups import GroupState
+
+
+def unheld_copies(plan: Plan, state: GroupState) -> list[Copy]:
+    """What of a plan no member will carry over, as the group is now."""
+    read = read_partitions(state)
+    stored = {tp for tp, node in state.offsets.items() if node.offset is not None}
+    return [copy for copy in copies_of(plan) if copy.tp not in read or copy.tp not in stored]
+
+
+def copies_now(moving: Moving) -> list[Copy]:
+    """The same, looked at now; nothing once nothing of the group is left."""
+    state = read_group(moving.session, moving.group)
+    return [] if state is None else unheld_copies(moving.plan, state)
+
+
+@dataclass(frozen=True, slots=True)
+class UnheldAsPlanned:
+    """Before anything is changed: what no member carries over is as the plan saw it."""
+
+    moving: Moving
+
+    name = "what nobody holds is as planned"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["look whether the offsets that no member carries over are what the plan saw"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        moving = self.moving
+        state = read_group(moving.session, moving.group)
+        if state is None:
+            return Refused(PlanIsStale(f"there is no /consumers/{moving.group} any more, so there is nothing to move"))
+        found: list[Difference] = []
+        for copy in unheld_copies(moving.plan, state):
+            node = state.offsets.get(copy.tp)
+            version, offset = (MISSING, None) if node is None else (node.stat.version, node.offset)
+            if (version, offset) != (copy.version, copy.stored):
+                now = "no offset" if offset is None else f"{offset} (version {version})"
+                before = "no offset" if copy.stored is None else f"{copy.stored} (version {copy.version})"
+                found.append(
+                    Difference(copy.tp, f"ZooKeeper had {before} and has {now}, and no member carries that over")
+                )
+        if not found:
+            return Done()
+        lines = "".join(f"\n  {line}" for line in drift_lines(found))
+        return Refused(
+            PlanIsStale(
+                f"group {moving.group} is not what the plan was made from:{lines}\nPlan again: zkconsumer migrate plan "
+                f"{moving.group} --strategy dual"
+            )
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""

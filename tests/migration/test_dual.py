@@ -1,0 +1,420 @@
+"""A group moves with its members, and comes back: what each phase waits for, and what stops it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.migration.archive import read_archive
+from bridge.migration.complete import complete_steps
+from bridge.migration.control_steps import request_abort
+from bridge.migration.decisions import Decisions, Fallback, OffsetConvention
+from bridge.migration.dual.steps import DualOptions, dual_steps
+from bridge.migration.errors import GaveUpWaiting, HookVetoed, PartlyDone, PlanIsStale, VerificationFailed
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.performers import Explain
+from bridge.migration.phases import Phase
+from bridge.migration.plan import Plan
+from bridge.migration.plan_file import plan_bytes
+from bridge.migration.provenance import parse_provenance
+from bridge.migration.rollback import RollbackOptions, rollback_steps
+from bridge.migration.status import Status, look_at_status
+from bridge.migration.step import Run
+from tests.broker.fix_talk import Talk
+from tests.migration.fix_crowd import PARTITIONS, Crowd, DualLab, dual, judge_dual, lab
+from tests.migration.fix_move import Cuts
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.requests import Create
+from zkconsumer.zk.store import call
+
+__all__ = ["dual", "lab"]
+
+T0, T1, T2 = PARTITIONS
+INCONSISTENT_GROUP_PROTOCOL = 23
+
+
+def original(dual: DualLab, group: str, *owned: TopicPartition) -> FakeZkStore:
+    """A Scala member: it claims as those do, and acknowledges nothing."""
+    store = FakeZkStore(dual.zookeeper)
+    store.start(1_000)
+    data = format_registration(Registration("static", {"t": 1}, "1"))
+    claims = [Create(paths.owner(group, tp), f"{group}_scala-1-0".encode(), ephemeral=True) for tp in owned]
+    call(store, [Create(paths.registration(group, f"{group}_scala-1"), data, ephemeral=True), *claims], 1_000)
+    return store
+
+
+def status_of(dual: DualLab, crowd: Crowd) -> Status:
+    with dual.process() as session:
+        return look_at_status(session, crowd.group)
+
+
+def fenced(dual: DualLab, crowd: Crowd) -> list[TopicPartition]:
+    found = []
+    for tp in PARTITIONS:
+        data = dual.zookeeper.data(paths.owner(crowd.group, tp))
+        if data is not None and parse_mark(data) is not None:
+            found.append(tp)
+    return found
+
+
+def held_at(dual: DualLab, phase: Phase, *, is_loaded: bool = True) -> tuple[Crowd, Plan]:
+    crowd = dual.crowd(is_loaded=is_loaded)
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan, hold_at=phase)
+    assert dual.stands(crowd.group)[0] == phase.value
+    return crowd, plan
+
+
+def test_there_and_back_under_load(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        told = dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+    assert any("waiting for" in line and "c1 to follow to locked" in line and "s left" in line for line in told)
+    assert fenced(dual, crowd) == list(PARTITIONS), "an original member that comes late finds nothing free"
+    crowd.acts()
+    assert {tp: offset for tp, (offset, _) in dual.kafka(crowd.group).items()} == crowd.positions
+    with dual.process() as session:
+        assert not any("wake" in line for line in dual.take_back(session, plan)), "nobody gave up"
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")
+    assert dual.offsets(crowd.group) == crowd.positions
+    assert all(member.generation < 0 for member in crowd.members), "nobody is in the coordinator's group any more"
+    assert not fenced(dual, crowd)
+    judge_dual(dual.history.moments[crowd.group])
+
+
+def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.COPIED)
+    owned = {member: set(member.owned) for member in crowd.members}
+    cuts = Cuts()
+    with dual.process(cuts) as session:
+        dual.take_back(session, plan)
+    control = paths.control(crowd.group)
+    assert [words for words in cuts.seen if words != "Multi "] == [
+        f"Delete {control}/abort", f"SetData {control}", f"SetData {control}",
+    ]  # fmt: skip
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")
+    assert {member: set(member.owned) for member in crowd.members} == owned
+    crowd.acts()
+    assert dual.offsets(crowd.group) == crowd.positions
+    again = dual.dual_plan(crowd, name="n")
+    with dual.process() as session:
+        dual.move(session, again)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+    assert {parse_provenance(text).migration_id for _, text in dual.kafka(crowd.group).values()} == {again.migration_id}  # type: ignore
+
+
+def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    performer, cuts = Explain(), Cuts()
+    with dual.process(cuts) as session:
+        steps = dual_steps(dual.moving(session, plan), DualOptions(plan_bytes(plan)))
+        Run(performer, dual.clock, 1_000, "again", lambda: False).carry_out(steps)
+    assert not cuts.seen
+    assert performer.error is None
+    assert [one.name for one in performer.steps if one.standing == "to do"] == [
+        "control znode: planned", "nobody else runs", "keep the plan", "journal: apply",
+        "every member acts by planned", "control znode: armed",
+        "every member acts by armed", "control znode: ready",
+        "every member acts by ready", "control znode: locked",
+        "every member acts by locked", "members hold every partition", "compare both stores", "control znode: copied",
+        "every member acts by copied", "members hold every partition", "compare both stores", "control znode: switched",
+        "every member acts by switched", "owner fences where nobody claims", "nobody claims in ZooKeeper",
+        "owner fences where nobody claims",
+    ]  # fmt: skip
+    assert dual.control(crowd.group) is None
+
+
+@pytest.mark.parametrize("phase", [Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED])
+def test_held_behind_a_phase_everybody_acts_by_it_and_the_next_run_goes_on(dual: DualLab, phase: Phase) -> None:
+    crowd, plan = held_at(dual, phase)
+    assert status_of(dual, crowd).waits_for == []
+    assert {one.said.phase for one in status_of(dual, crowd).roster.followers.values()} == {phase.value}  # type: ignore
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+    judge_dual(dual.history.moments[crowd.group])
+
+
+# --- who stops it -----------------------------------------------------------------------------------------------
+
+
+def test_an_original_member_is_named_before_anything_is_changed(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    crowd.members[0].releases(set())
+    dual.on_pause = lambda: None
+    scala = original(dual, crowd.group, T0)
+    with dual.process() as session, pytest.raises(GaveUpWaiting, match=r"g[0-9]+_scala-1, an original member"):
+        dual.move(session, plan, timeout_ms=3_000)
+    assert dual.control(crowd.group) is None
+    dual.zookeeper.expire(scala, reconnects=False)
+    dual.on_pause = crowd.acts
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+
+
+def test_a_member_that_never_acknowledges_stops_the_first_step_and_is_named(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    mute = crowd.add("mute", is_mute=True)
+    with dual.process() as session, pytest.raises(PartlyDone, match=f"{mute.consumer} to acknowledge, as every Migrat"):
+        dual.move(session, plan, timeout_ms=3_000)
+    assert dual.stands(crowd.group) == ("planned", "zookeeper")
+    assert f"{mute.consumer} to acknowledge" in status_of(dual, crowd).waits_for[0]
+    with dual.process() as session:
+        dual.take_back(session, plan)
+    assert dual.stands(crowd.group) == ("undone", "zookeeper"), "nobody has to answer for that"
+
+
+def test_a_member_that_dies_is_not_waited_for_and_one_that_comes_is(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.LOCKED)
+    crowd.members[0].ends()
+    crowd.add("late", lag=3)
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+    judge_dual(dual.history.moments[crowd.group])
+
+
+def test_an_original_member_that_comes_late_stops_the_next_step_and_is_named(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.LOCKED)
+    scala = original(dual, crowd.group)
+    with dual.process() as session, pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+        dual.move(session, plan, timeout_ms=3_000)
+    assert dual.stands(crowd.group) == ("locked", "zookeeper")
+    dual.zookeeper.expire(scala, reconnects=False)
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+
+
+def test_a_late_original_member_behind_the_switch_meets_fences_and_its_claim_is_not_touched(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.COPIED)
+    came: list[FakeZkStore] = []
+
+    def acts() -> None:
+        crowd.acts()
+        if dual.stands(crowd.group)[0] == "switched" and not came and not any(one.owned for one in crowd.members):
+            came.append(original(dual, crowd.group, T1))
+
+    dual.on_pause = acts
+    with dual.process() as session, pytest.raises(PartlyDone, match=r"_scala-1-0 to give t/1 back: stop it"):
+        dual.move(session, plan, timeout_ms=5_000)
+    assert fenced(dual, crowd) == [T0, T2]
+    dual.zookeeper.expire(came[0], reconnects=False)
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert fenced(dual, crowd) == [T0, T1, T2]
+    late = original(dual, crowd.group, T1)
+    assert parse_mark(dual.zookeeper.data(paths.owner(crowd.group, T1)) or b"") is not None
+    words = [str(one.consumer) for one in status_of(dual, crowd).roster.followers.values() if one.said is None]  # type: ignore
+    assert words == [f"{crowd.group}_scala-1"], "status names it"
+    dual.zookeeper.expire(late, reconnects=False)
+
+
+def test_a_stranger_in_the_coordinators_group_is_named(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.ARMED)
+    with Talk(dual.broker.addresses()[0], client_id="stock") as stock:
+        assert stock.join(crowd.group).error_code == INCONSISTENT_GROUP_PROTOCOL, "a stock client is not let in"
+    crowd.add("as-another", name_in_group="somebody-else")
+    with dual.process() as session, pytest.raises(PartlyDone, match=r"\(app, .*\) to leave the coordinator's group"):
+        dual.move(session, plan, timeout_ms=3_000)
+    found = status_of(dual, crowd)
+    assert len(found.roster.strangers) == 1  # type: ignore[union-attr]
+    assert "(app, " in found.modern_members
+    assert dual.stands(crowd.group) == ("armed", "zookeeper")
+
+
+def test_a_group_without_members_is_not_led_on(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.ARMED)
+    crowd.close()
+    with dual.process() as session, pytest.raises(PartlyDone, match="a member to register: nobody is in the group"):
+        dual.move(session, plan, timeout_ms=2_000)
+
+
+def test_a_partition_that_nobody_claims_is_named(dual: DualLab) -> None:
+    crowd, plan = held_at(dual, Phase.LOCKED)
+    member = next(one for one in crowd.members if T1 in one.owned)
+    dual.on_pause = lambda: None
+    member.releases(member.owned - {T1})
+    with dual.process() as session, pytest.raises(PartlyDone, match="a member to claim t/1"):
+        dual.move(session, plan, timeout_ms=2_000)
+
+
+# --- what is compared -------------------------------------------------------------------------------------------
+
+
+def test_a_value_that_a_member_did_not_bring_up_is_found_by_value(dual: DualLab) -> None:
+    """Whatever the members say of themselves."""
+    crowd, plan = held_at(dual, Phase.LOCKED, is_loaded=False)
+    dual.on_pause = lambda: None
+    dual.zookeeper.ensure(paths.offset(crowd.group, T0), b"30")
+    with dual.process() as session, pytest.raises(PartlyDone, match="t/0: Kafka has 10, not 30 as ZooKeeper has"):
+        dual.move(session, plan, timeout_ms=2_000)
+    dual.on_pause = crowd.acts
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.kafka(crowd.group)[T0][0] == 30
+
+
+def test_what_has_no_offset_and_what_nobody_reads_is_committed_as_planned_before_members_join(dual: DualLab) -> None:
+    dual.broker.create_topic("unread", 1)
+    crowd = dual.crowd(is_loaded=False, stored=False)
+    unread = TopicPartition("unread", 0)
+    dual.zookeeper.ensure(paths.offset(crowd.group, unread), b"0")
+    plan = dual.dual_plan(crowd)
+    assert any("nobody reads unread/0" in words for words in plan.warnings)
+    with dual.process() as session:
+        dual.move(session, plan)
+    kafka = dual.kafka(crowd.group)
+    assert {tp: offset for tp, (offset, _) in kafka.items()} == {T0: 10, T1: 20, T2: 0, unread: 0}
+    by_tool = {tp: parse_provenance(text).epoch for tp, (_, text) in kafka.items()}  # type: ignore[union-attr]
+    assert by_tool == {T0: 3, T1: 3, T2: 1, unread: 1}, "the tool wrote at the first epoch, members at that of locked"
+    with dual.process() as session:
+        dual.take_back(session, plan)
+    assert dual.zookeeper.data(paths.offset(crowd.group, T2)) is None, "what was decided is nobody's position"
+
+
+def test_an_offset_that_came_since_is_carried_by_its_member(dual: DualLab) -> None:
+    crowd = dual.crowd(is_loaded=False, stored=False)
+    plan = dual.dual_plan(crowd)
+    dual.zookeeper.ensure(paths.offset(crowd.group, T2), b"7")
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.kafka(crowd.group)[T2][0] == 7
+
+
+def test_what_nobody_reads_and_moved_makes_the_plan_stale(dual: DualLab) -> None:
+    dual.broker.create_topic("left", 1)
+    crowd = dual.crowd(is_loaded=False)
+    path = paths.offset(crowd.group, TopicPartition("left", 0))
+    dual.zookeeper.ensure(path, b"0")
+    plan = dual.dual_plan(crowd)
+    dual.zookeeper.ensure(path, b"0")
+    stale = r"left/0: ZooKeeper had 0 \(version 0\) and has 0"
+    with dual.process() as session, pytest.raises(PlanIsStale, match=stale):
+        dual.move(session, plan)
+    assert dual.control(crowd.group) is None
+
+
+def test_a_decision_against_what_a_member_stores_is_refused(dual: DualLab) -> None:
+    crowd = dual.crowd(is_loaded=False)
+    with pytest.raises(AssertionError, match="its member carries 10 over, and 3 was decided"):
+        dual.dual_plan(crowd, Decisions(OffsetConvention.NEXT, missing=Fallback.EARLIEST, offsets={T0: 3}))
+
+
+def test_a_value_of_somebody_else_where_nobody_holds_ends_it(dual: DualLab) -> None:
+    crowd = dual.crowd(is_loaded=False, stored=False)
+    plan = dual.dual_plan(crowd)
+    assert dual.commit(crowd.group, 2, 33) == 0
+    with dual.process() as session, pytest.raises(VerificationFailed, match="somebody else committed"):
+        dual.move(session, plan)
+    assert dual.stands(crowd.group)[0] == "planned"
+
+
+# --- around it --------------------------------------------------------------------------------------------------
+
+
+def test_a_program_vetoes_the_switch_and_the_members_stay_where_they_are(dual: DualLab, tmp_path: Path) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    hook = tmp_path / "zkconsumer-on-before-cut-over"
+    hook.write_text('#!/bin/sh\n[ "$ZKCONSUMER_STRATEGY" = dual ] && exit 1\n')
+    hook.chmod(0o755)
+    with dual.process() as session, pytest.raises(HookVetoed):
+        dual.move(session, plan, hooks_dir=tmp_path)
+    assert dual.stands(crowd.group) == ("copied", "zookeeper")
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    with dual.process() as session:
+        dual.move(session, plan, hooks_dir=tmp_path)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+
+
+def test_an_abort_stops_it_between_two_steps(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+
+    def acts() -> None:
+        crowd.acts()
+        with dual.process() as session:
+            request_abort(session, crowd.group, "bob")
+
+    dual.on_pause = acts
+    with dual.process() as session, pytest.raises(PartlyDone, match="somebody aborted it"):
+        dual.move(session, plan)
+    dual.on_pause = crowd.acts
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+
+
+def test_the_end_keeps_the_znodes_lifts_the_fences_and_members_offer_range_alone(dual: DualLab, tmp_path: Path) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan)
+    archive = tmp_path / "archive"
+    with dual.process() as session:
+        moving = dual.moving(session, plan)
+        dual.carry_out(moving, complete_steps(moving, archive, keep_fence=False))
+        assert dual.carry_out(moving, complete_steps(moving, archive, keep_fence=False)) == []
+    assert dual.stands(crowd.group) == ("completed", "kafka")
+    assert paths.offset(crowd.group, T0) in {node.path for node in read_archive(archive).nodes}
+    assert not fenced(dual, crowd)
+    assert crowd._protocols == ("range",)
+
+
+def test_back_when_every_member_has_stopped_is_the_way_of_a_copy(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan)
+    positions = dict(crowd.positions)
+    crowd.close()
+    performer, cuts = Explain(), Cuts()
+    with dual.process(cuts) as session:
+        steps = rollback_steps(dual.moving(session, plan), RollbackOptions(print, 1_000))
+        Run(performer, dual.clock, 1_000, "again", lambda: False).carry_out(steps)
+    assert (performer.error, cuts.seen) == (None, [])
+    with dual.process() as session:
+        dual.take_back(session, plan)
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")
+    assert dual.offsets(crowd.group) == positions
+    judge_dual(dual.history.moments[crowd.group])
+
+
+def test_back_with_members_that_came_only_then(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan)
+    for member in list(crowd.members):
+        member.ends()
+    crowd.add("new")
+    with dual.process() as session:
+        dual.take_back(session, plan)
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")
+    assert dual.offsets(crowd.group) == crowd.positions
+
+
+def test_behind_the_way_back_an_original_member_is_woken(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan)
+    scala = original(dual, crowd.group)
+    with dual.process() as session, pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+        dual.take_back(session, plan, timeout_ms=3_000)
+    dual.zookeeper.expire(scala, reconnects=False)
+    with dual.process() as session:
+        dual.take_back(session, plan)
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")

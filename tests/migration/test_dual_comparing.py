@@ -1,0 +1,66 @@
+"""When both stores agree, partition by partition, in each phase that compares them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.dual.comparing import Kept, Wanted, compared
+from bridge.migration.phases import Phase
+from bridge.migration.provenance import Provenance, format_provenance
+from bridge.migration.seen import KafkaValue
+from zkconsumer.admin.groups import OffsetNode
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.requests import Stat
+
+READ, UNREAD = TopicPartition("t", 0), TopicPartition("old", 0)
+EPOCH = 3
+
+
+def node(tp: TopicPartition, offset: int, version: int = 1, czxid: int = 1) -> OffsetNode:
+    return OffsetNode(tp, b"%d" % offset, offset, Stat(czxid, 1, version, 0, 1, 0, 0, 1, 1, 1))
+
+
+def ours(offset: int, epoch: int = EPOCH, source: int = 1, migration: str = "m1") -> KafkaValue:
+    return KafkaValue(offset, format_provenance(Provenance(migration, epoch, source)))
+
+
+@pytest.mark.parametrize(
+    ("phase", "tp", "stored", "target", "value", "agrees"),
+    [
+        (Phase.LOCKED, READ, 5, None, ours(5), True),
+        (Phase.LOCKED, READ, 5, None, ours(4), False),
+        (Phase.LOCKED, READ, 5, None, None, False),
+        (Phase.LOCKED, READ, 5, None, ours(5, epoch=2), False),
+        (Phase.LOCKED, READ, 5, None, ours(5, migration="m0"), False),
+        (Phase.LOCKED, READ, 5, None, KafkaValue(5), False),
+        (Phase.COPIED, READ, 5, None, KafkaValue(5, "an application's"), True),
+        (Phase.COPIED, READ, 5, None, KafkaValue(6), False),
+        (Phase.LOCKED, READ, 5, 3, ours(5), True),
+        (Phase.LOCKED, READ, None, 7, ours(7, epoch=1), True),
+        (Phase.LOCKED, READ, None, 7, ours(8, epoch=1), False),
+        (Phase.COPIED, READ, None, 7, KafkaValue(7), False),
+        (Phase.LOCKED, READ, None, None, None, True),
+        (Phase.LOCKED, READ, None, None, KafkaValue(9), False),
+        (Phase.LOCKED, UNREAD, 5, 5, ours(5, epoch=1), True),
+        (Phase.LOCKED, UNREAD, 6, 5, ours(5, epoch=1), False),
+        (Phase.RETURNING, READ, 5, None, KafkaValue(5), True),
+        (Phase.RETURNING, READ, 5, None, KafkaValue(6), False),
+        (Phase.RETURNING, READ, 5, None, None, True),
+        (Phase.RETURNING, READ, None, None, KafkaValue(6), False),
+        (Phase.RETURNING, READ, None, 6, ours(6, source=-1), True),
+    ],
+)
+def test_what_agrees(
+    phase: Phase, tp: TopicPartition, stored: int | None, target: int | None, value: KafkaValue | None, agrees: bool
+) -> None:
+    nodes = {} if stored is None else {tp: node(tp, stored)}
+    wanted = Wanted(frozenset({READ}) & {tp}, {} if target is None else {tp: target})
+    kept = Kept(nodes, {} if value is None else {tp: value}, nodes)
+    agree, differ = compared(wanted, kept, phase, "m1", EPOCH)
+    assert (tp in agree, len(differ)) == (agrees, 0 if agrees else 1)
+
+
+@pytest.mark.parametrize("behind", [node(READ, 5, version=2), node(READ, 5, czxid=2), None])
+def test_what_moved_while_it_was_looked_at_is_looked_at_again(behind: OffsetNode | None) -> None:
+    kept = Kept({READ: node(READ, 5)}, {READ: ours(5)}, {} if behind is None else {READ: behind})
+    assert compared(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])

@@ -1,0 +1,105 @@
+"""Whom a phase of the control znode waits for, by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bridge.migration.dual.roster import Follower, Roster, waited_for
+from bridge.migration.dual.steps import HELD
+from bridge.migration.member.acknowledgement import Acknowledgement
+from bridge.migration.phases import Phase, authority_of
+from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
+from zkconsumer.zk.znodes import Control
+
+PRIVATE = "zkconsumer-m1"
+
+
+def control(phase: Phase) -> Control:
+    return Control("m1", 3, phase.value, authority_of(phase), "dual")
+
+
+def said(phase: Phase, **more: Any) -> Acknowledgement:
+    fields: dict[str, Any] = {"epoch": 3, "phase": phase.value, "generation": 4, "behind": 0} | more
+    return Acknowledgement("m1", **fields)
+
+
+def group(*consumers: str, protocol: str = PRIVATE, state: str = "Stable") -> ModernGroup:
+    members = tuple(ModernMember(f"app-{n}", "app", "/h", user_data=name.encode()) for n, name in enumerate(consumers))
+    return ModernGroup(state, "consumer", members, protocol)
+
+
+def roster(phase: Phase, *followers: Follower, modern: ModernGroup | None) -> Roster:
+    return Roster(control(phase), {one.consumer: one for one in followers}, modern)
+
+
+@pytest.mark.parametrize("phase", [*HELD, Phase.SWITCHED, Phase.RETURNING])
+def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
+    a, b = Follower("a", said(phase)), Follower("b", said(phase))
+    assert waited_for(roster(phase, a, b, modern=group("b", "a"))) == []
+    assert waited_for(roster(phase, a, b, modern=group("a", "c"))) == [
+        "b to be in the coordinator's group",
+        "app-1 (app, h) to leave the coordinator's group: it is no member that moves; stop it",
+    ], "two and two are not the same two"
+    assert waited_for(roster(phase, a, b, modern=None)) == ["the coordinator to tell who is in the group"]
+    assert waited_for(roster(phase, a, b, modern=group("a", "b", state="PreparingRebalance"))) == [
+        "the coordinator's group to come to rest (it is PreparingRebalance)"
+    ]
+    [words] = waited_for(roster(phase, a, b, modern=group("a", "", protocol="range")))
+    assert words.startswith(f"the coordinator's group to divide by {PRIVATE} (it does by range: app-0 (app, h), app-1")
+
+
+@pytest.mark.parametrize(
+    ("follower", "words"),
+    [
+        (Follower("a"), "a to acknowledge, as every MigratingConsumerConnector does"),
+        (Follower("a", is_original=True), "a to leave: it is no member that can follow (an original one, as its"),
+        (Follower("a", problem="no JSON"), "a to acknowledge in words of this release (no JSON)"),
+        (Follower("a", said(Phase.READY)), "a to follow to locked, epoch 3 (at ready, epoch 3)"),
+        (Follower("a", said(Phase.LOCKED, epoch=2)), "a to follow to locked, epoch 3 (at locked, epoch 2)"),
+        (Follower("a", replace(said(Phase.LOCKED), migration_id="m0")), "a to follow to locked"),
+        (Follower("a", said(Phase.LOCKED, generation=-1)), "a to join the coordinator's group"),
+        (Follower("a", said(Phase.LOCKED, behind=2)), "a to bring up 2 of its partitions"),
+        (Follower("a", said(Phase.LOCKED), is_registered=False), "a, which acknowledged and is not registered"),
+    ],
+)
+def test_each_who_is_late_is_named_with_what_he_has_to_do(follower: Follower, words: str) -> None:
+    b = Follower("b", said(Phase.LOCKED))
+    [found] = waited_for(roster(Phase.LOCKED, follower, b, modern=group("a", "b")))
+    assert found.startswith(words)
+
+
+def test_two_generations_are_waited_for() -> None:
+    a, b = Follower("a", said(Phase.SWITCHED)), Follower("b", said(Phase.SWITCHED, generation=5))
+    assert waited_for(roster(Phase.SWITCHED, a, b, modern=group("a", "b"))) == [
+        "the members to be in one generation (they say 4, 5)"
+    ]
+
+
+def test_behind_the_switch_who_says_nothing_is_not_waited_for_but_who_is_late_is() -> None:
+    a, silent = Follower("a", said(Phase.SWITCHED)), Follower("scala", is_original=True)
+    assert waited_for(roster(Phase.SWITCHED, a, silent, modern=group("a"))) == []
+    late = Follower("late", said(Phase.COPIED))
+    [words] = waited_for(roster(Phase.SWITCHED, a, late, silent, modern=group("a")))
+    assert words.startswith("late to follow to switched")
+    assert waited_for(roster(Phase.SWITCHED, modern=ModernGroup("Empty"))) == [], "members may all stop by then"
+
+
+@pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.ARMED, Phase.LOCKED, Phase.RETURNING])
+def test_without_members_it_is_not_gone_on(phase: Phase) -> None:
+    [words, *_] = waited_for(roster(phase, modern=ModernGroup("Empty")))
+    assert words == "a member to register: nobody is in the group"
+
+
+@pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.UNDOING, Phase.UNDONE])
+def test_where_the_phase_wants_nobody_in_the_coordinators_group_they_have_left(phase: Phase) -> None:
+    a = Follower("a", said(phase, generation=-1))
+    assert waited_for(roster(phase, a, modern=ModernGroup("Empty"))) == []
+    assert waited_for(roster(phase, a, modern=group("a"))) == ["a to leave the coordinator's group"]
+
+
+def test_completed_members_are_like_any_others() -> None:
+    gone = Follower("a", said(Phase.COMPLETED), is_registered=False)
+    assert waited_for(roster(Phase.COMPLETED, gone, modern=group("", "", protocol="range"))) == []
