@@ -1,0 +1,141 @@
+"""A group of real members, under load, moved there and back by the tool: no record is missing, none is read twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+
+from bridge.migration.connector.connector import MigratingConsumerConnector
+from bridge.migration.decisions import Decisions
+from bridge.migration.dual.steps import DualOptions, dual_steps
+from bridge.migration.look import look_at_group
+from bridge.migration.moving import open_moving
+from bridge.migration.performers import Real
+from bridge.migration.plan import Plan
+from bridge.migration.plan_file import plan_bytes
+from bridge.migration.rollback import RollbackOptions, rollback_steps
+from bridge.migration.step import Run
+from bridge.migration.targets import make_plan
+from tests.migration.fix_dual import GROUP, TOPIC, Dual, Stream, dual, wait_until
+from tests.migration.fix_move import WHO
+from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.groups import read_control
+from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.base.clock import SystemClock
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.testing.fake_zookeeper import FakeZkStore
+from zkconsumer.testing.world import ADDRESS
+from zkconsumer.zk.security import OPEN
+
+__all__ = ["dual"]
+
+LOOK_MS = 20
+TIMEOUT_MS = 60_000
+
+
+class Reader:
+    """A program that reads all that its member gives it."""
+
+    def __init__(self, member: MigratingConsumerConnector) -> None:
+        self.member = member
+        self.read: list[tuple[int, int]] = []
+        self._stop = threading.Event()
+        [self._stream] = member.create_message_streams({TOPIC: 1})[TOPIC]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        stream: Stream = self._stream
+        while not self._stop.is_set():
+            with suppress(ConsumerTimeoutException):
+                while not self._stop.is_set():
+                    message = next(stream.iterator())
+                    self.read.append((message.partition, message.offset))
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class Load:
+    """Somebody who writes to every partition until he is told to stop."""
+
+    def __init__(self, dual: Dual) -> None:
+        self.written: list[tuple[int, int]] = []
+        self._dual = dual
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for offset in count():
+            for partition in range(self._dual.partitions):
+                self._dual.broker.append(TOPIC, partition, [b"x"])
+                self.written.append((partition, offset))
+            if self._stop.wait(0.01):
+                return
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@contextmanager
+def tool(dual: Dual) -> Iterator[AdminSession]:
+    store = lambda connect, ms: FakeZkStore(dual.zookeeper, "", ms, OPEN.login)  # noqa: E731
+    with AdminSession.open(ADDRESS, None, Doors(store), dual.broker.bootstrap) as session:
+        yield session
+
+
+def plan_of(dual: Dual) -> Plan:
+    with tool(dual) as session:
+        seen = look_at_group(session, GROUP, with_acls=False)
+    assert seen is not None
+    made = make_plan(seen, Decisions(), migration_id="m1", strategy="dual", made_at_ms=1)
+    assert made.can_be_applied, (made.refusals, made.partitions)
+    return made
+
+
+def carry_out(dual: Dual, plan: Plan, what: str) -> None:
+    """``apply`` or ``rollback``."""
+    told: list[str] = []
+    with tool(dual) as session:
+        moving = open_moving(session, plan, WHO, patience=Patience(at_least_ms=5_000))
+        real = Real(told.append, moving.seat.beat_if_due, lambda ms: StopSignal().wait(min(ms, LOOK_MS)), session.clock)
+        run = Run(real, SystemClock(), TIMEOUT_MS, "again", moving.authority.is_aborted, moving.phase is not None)
+        if what == "apply":
+            run.carry_out(dual_steps(moving, DualOptions(plan_bytes(plan))))
+        else:
+            run.carry_out(rollback_steps(moving, RollbackOptions(told.append, 1_000)))
+
+
+def stands(dual: Dual) -> str:
+    with tool(dual) as session:
+        control, _, _ = read_control(session, GROUP)
+    assert control is not None
+    return control.phase
+
+
+def test_there_and_back_under_load_every_record_once(dual: Dual) -> None:
+    members = [dual.member(name, auto_commit_enable=True, auto_commit_interval_ms=20) for name in ("a", "b", "c")]
+    with ExitStack() as stack:
+        readers = [Reader(member) for member in members]
+        load = Load(dual)
+        for reader in readers:
+            stack.callback(reader.stop)
+        stack.callback(load.stop)
+        wait_until(lambda: len(dual.owners()) == dual.partitions, "everything is owned")
+        wait_until(lambda: len(dual.in_zookeeper()) == dual.partitions, "everything is committed")
+        plan = plan_of(dual)
+        carry_out(dual, plan, "apply")
+        assert stands(dual) == "switched"
+        carry_out(dual, plan, "rollback")
+        assert stands(dual) == "undone"
+        load.stop()
+        wait_until(lambda: sum(len(reader.read) for reader in readers) >= len(load.written), "all is read")
+        read = Counter(one for reader in readers for one in reader.read)
+        assert read == Counter(load.written), "0 missing and 0 twice"
