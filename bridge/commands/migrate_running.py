@@ -201,21 +201,20 @@ def execute(
     following = [again]
     if error is None:
         following = [command_words(context, "status", moving.group)] if unknown else next_steps(phase)
-    if output == "json":
-        print_json(
-            {
-                "schema": schema,
-                "group": moving.group,
-                "migration_id": moving.authority.migration_id,
-                "executed": True,
-                "exit_code": 0 if error is None else error.exit_code,
-                "error": None if error is None else str(error),
-                "phase": None if phase is None else phase.value,
-                "steps": real.done,
-                "next_steps": following,
-            }
-        )
+    report = {
+        "schema": schema,
+        "group": moving.group,
+        "migration_id": moving.authority.migration_id,
+        "executed": True,
+        "exit_code": 0 if error is None else error.exit_code,
+        "error": None if error is None else str(error),
+        "phase": None if phase is None else phase.value,
+        "steps": real.done,
+        "next_steps": following,
+    }
     if error is not None:
+        with suppress(OSError):  # what stopped it counts for more than a report that cannot be written
+            _print(report, output)
         raise error
     if unknown:
         tell(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
@@ -226,6 +225,12 @@ def execute(
             tell(words)
     for command in following[:1]:
         tell(f"Next: {command}")
+    _print(report, output)
+
+
+def _print(report: dict[str, object], output: Literal["table", "json"]) -> None:
+    if output == "json":
+        print_json(report)
 
 
 def _run(moving: Moving, performer: Real | Explain, timeout_s: float, again: str) -> Run:

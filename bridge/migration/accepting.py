@@ -102,6 +102,11 @@ class AcceptDrift:
             return Waiting(f"brokers to tell {untold}")
         if not found:
             return Done()
+        if self.moving.seat.sitting is not None:
+            try:
+                self.moving.seat.beat()  # who has lost the seat has met somebody, and not an old plan
+            except (VerificationFailed, PartlyDone) as error:
+                return Refused(error)
         if self.accept:
             return Todo() if not self._refused(seen, found) else Refused(self._not_planned(seen, found))
         group = self.moving.group

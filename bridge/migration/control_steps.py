@@ -131,6 +131,26 @@ class BeginControl:
         return [DeleteOp(paths.control_child(group, name)) for name in ours]
 
 
+@dataclass(frozen=True, slots=True)
+class NothingElseMoves:
+    """No other migration of the group is under way: looked at before anybody is waited for."""
+
+    begin: BeginControl
+
+    name = "no other migration is under way"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether another migration of the group is under way"]
+
+    def check(self) -> Standing:
+        standing = self.begin.check()
+        return standing if isinstance(standing, Refused) else Done()
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
 @dataclass(slots=True)
 class HoldRun:
     """Be the only run.  ``who`` for others to read: user, host, process.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.accepting import AcceptDrift, PlanHolds
-from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
+from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, NothingElseMoves
 from bridge.migration.copies import copies_of
 from bridge.migration.fences.acls import AclFence
 from bridge.migration.fences.owners import LateOwnerFences, owner_fences
@@ -73,6 +73,7 @@ def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
     if moving.phase is None:
         if acl_fence:
             yield MayChangeLists(authority.session, moving.group, moving.topics)
+        yield NothingElseMoves(BeginControl(authority, "copy"))  # its seat would be waited for
         yield NoModernMembers(moving.seat)
         yield PlanHolds(moving, options.accept_drift)
     yield BeginControl(authority, "copy")

@@ -24,7 +24,7 @@ from bridge.migration import seat
 from bridge.migration.decisions import Decisions
 from bridge.migration.plan_file import write_plan
 from bridge.migration.step import Standing, Step
-from tests.migration.fix_move import DECISIONS, CutCable, Cuts, Lab
+from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, CutCable, Cuts, Lab, judge
 from tests.migration.fix_seat import refused
 from zkconsumer.admin import coordinator_line, coordinators, log_ranges
 from zkconsumer.admin import session as admin_session
@@ -192,13 +192,11 @@ class Shell:
 
     # --- what fails
 
-    def moments(
-        self, name: str, prepare: Callable[[], tuple[str, Path]], run: Callable[[str, Path], Result]
-    ) -> list[tuple[str, str]]:
-        """When something may happen to a command of this name: each step, before it is looked at or done."""
+    def moments(self, name: str) -> list[tuple[str, str]]:
+        """When something may happen to one of ``COMMANDS``: each step, before it is looked at or done."""
         if name not in _MOMENTS:
-            group, file = prepare()
-            assert run(group, file).exit_code == 0
+            group, file = COMMANDS[name].prepare(self)
+            assert COMMANDS[name](self, group, file).exit_code == 0
             _MOMENTS[name] = list(dict.fromkeys(self.met))
         return _MOMENTS[name]
 
@@ -312,6 +310,55 @@ def told(done: Result) -> dict[str, Any]:
     """What a command printed for programs."""
     read: dict[str, Any] = json.loads(done.stdout)
     return read
+
+
+@dataclass(frozen=True)
+class Command:
+    """What stands before it, its words, and where the group stands behind it."""
+
+    prepare: Callable[[Shell], tuple[str, Path]]
+    words: Callable[[str, Path], list[str]]
+    end: tuple[str, str]
+
+    def __call__(self, shell: Shell, group: str, file: Path, *more: str) -> Result:
+        return shell(*self.words(group, file), "--execute", *more)
+
+
+def moved(shell: Shell, *more: str) -> tuple[str, Path]:
+    group, file = shell.planned()
+    assert shell("apply", file, "--execute", *more).exit_code == 0
+    return group, file
+
+
+def rollback(group: str, file: Path) -> list[str]:
+    return ["rollback", group]
+
+
+COMMANDS = {
+    "copy": Command(lambda shell: shell.planned(), lambda group, file: ["apply", str(file)], ("switched", "kafka")),
+    "back after the switch": Command(moved, rollback, ("undone", "zookeeper")),
+    "back before it": Command(lambda shell: moved(shell, "--hold-at=verified"), rollback, ("undone", "zookeeper")),
+    "complete": Command(
+        moved,
+        lambda group, file: ["complete", group, "--confirm", group, "--archive", f"{file}.znodes"],
+        ("completed", "kafka"),
+    ),
+}
+
+
+def both(lab: Lab, group: str) -> object:
+    """Everything that is stored of a group."""
+    return lab.nodes(group), lab.control(group), lab.kafka(group)
+
+
+def ends_right(lab: Lab, group: str, command: Command) -> None:
+    """As without any trouble: the authority, the offsets in its store, and every write on the way."""
+    assert lab.stands(group) == command.end
+    if command.end[1] == "kafka":
+        assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED
+    else:
+        assert lab.offsets(group).items() in (EXPECTED.items(), STORED.items())
+    judge(lab.history.moments[group])
 
 
 @dataclass

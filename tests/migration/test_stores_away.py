@@ -7,16 +7,13 @@ Shorter: the run waits, says for whom and how long still, and goes on.  Longer: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
-from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from tests.migration.fix_move import EXPECTED, STORED, Lab, judge, lab
-from tests.migration.fix_shell import Shell, command_in, shell
+from tests.migration.fix_move import Lab, judge, lab
+from tests.migration.fix_shell import COMMANDS, Shell, both, command_in, ends_right, shell
 
 __all__ = ["lab", "shell"]
 
@@ -39,61 +36,12 @@ LONG: dict[str, Trouble] = {
 TIMEOUT_S = 100
 
 
-@dataclass(frozen=True)
-class Command:
-    """What stands before it, its words, and where the group stands behind it."""
-
-    prepare: Callable[[Shell], tuple[str, Path]]
-    words: Callable[[str, Path], list[str]]
-    end: tuple[str, str]
-
-    def __call__(self, shell: Shell, group: str, file: Path, *more: str) -> Result:
-        return shell(*self.words(group, file), "--execute", *more)
-
-
-def moved(shell: Shell, *more: str) -> tuple[str, Path]:
-    group, file = shell.planned()
-    assert shell("apply", file, "--execute", *more).exit_code == 0
-    return group, file
-
-
-def rollback(group: str, file: Path) -> list[str]:
-    return ["rollback", group]
-
-
-COMMANDS = {
-    "copy": Command(lambda shell: shell.planned(), lambda group, file: ["apply", str(file)], ("switched", "kafka")),
-    "back after the switch": Command(moved, rollback, ("undone", "zookeeper")),
-    "back before it": Command(lambda shell: moved(shell, "--hold-at=verified"), rollback, ("undone", "zookeeper")),
-    "complete": Command(
-        moved,
-        lambda group, file: ["complete", group, "--confirm", group, "--archive", f"{file}.znodes"],
-        ("completed", "kafka"),
-    ),
-}
-
-
-def both(lab: Lab, group: str) -> object:
-    """Everything that is stored of a group."""
-    return lab.nodes(group), lab.control(group), lab.kafka(group)
-
-
-def ends_right(lab: Lab, group: str, command: Command) -> None:
-    """As without any trouble: the authority, the offsets in its store, and every write on the way."""
-    assert lab.stands(group) == command.end
-    if command.end[1] == "kafka":
-        assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED
-    else:
-        assert lab.offsets(group).items() in (EXPECTED.items(), STORED.items())
-    judge(lab.history.moments[group])
-
-
 @pytest.mark.parametrize("turn", range(len(SHORT)))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_store_that_comes_back_in_time_is_waited_for(lab: Lab, shell: Shell, name: str, turn: int) -> None:
     """One run in which something happens at every step; in turn each trouble at each step."""
     command = COMMANDS[name]
-    moments = shell.moments(name, lambda: command.prepare(shell), lambda *of: command(shell, *of))
+    moments = shell.moments(name)
     troubles = islice(cycle(SHORT), turn, None)
     group, file = command.prepare(shell)
     for moment, trouble in zip(moments, troubles, strict=False):
@@ -113,7 +61,7 @@ def test_a_store_that_stays_away_ends_the_run_and_the_printed_command_goes_on(
 ) -> None:
     """At every step the run is ended; the command that it prints goes on to the next one."""
     command = COMMANDS[name]
-    moments = shell.moments(name, lambda: command.prepare(shell), lambda *of: command(shell, *of))
+    moments = shell.moments(name)
     group, file = command.prepare(shell)
     before = both(lab, group)
     for moment, trouble in zip(moments, islice(cycle(LONG), turn, None), strict=False):
