@@ -120,6 +120,7 @@ class MigratingMembership:
         self._mirror = Mirror(self.zookeeper, group, security.acl)
         self._holder: Holder
         self._share_known = threading.Event()
+        self._looked: dict[TopicPartition, int] = {}
         self._has_zookeepers_share = False
         self._failure: ZkConsumerError | None = None
         self._failing = threading.Lock()
@@ -286,9 +287,13 @@ class MigratingMembership:
         self._joining.tick()
 
     def look(self) -> None:
-        """Let the machine see what ZooKeeper has of what its side holds; on the control thread."""
-        if self.machine.duty.share is Share.GIVEN:
-            self.hear(val.Looked(self.zookeeper.stored))
+        """Let the machine see what ZooKeeper has of what its side holds, if that is news; on the control thread."""
+        if self.machine.duty.share is not Share.GIVEN:
+            return
+        stored = self.zookeeper.stored
+        if stored != self._looked or not self.machine.is_caught_up:
+            self._looked = stored
+            self.hear(val.Looked(stored))
 
     # --- the first share ------------------------------------------------------------------------------------------
 

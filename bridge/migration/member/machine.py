@@ -67,8 +67,15 @@ class MigratingMember(Sides):
                 self._kafka_took(offsets)
             case val.KafkaRead(offsets):
                 self._kafka_read(offsets)
-        self._acknowledge()
+        if not isinstance(event, val.HolderSaid | val.CommitBegun):
+            # Neither changes what is acknowledged, and the first comes once a partition.
+            self._acknowledge()
         return list(self._out)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the phase is acknowledged, and no partition is behind."""
+        return self._acknowledged is not None and self._acknowledged.behind == 0
 
     # --- the phase ----------------------------------------------------------------------------------------------
 
