@@ -274,8 +274,12 @@ class Ground(Lab):
         if when == "end":
             control = self.control(GROUP)
             others["control"] = "" if control is None else f"{control.phase} {control.epoch} {control.authority}"
-            others |= {f"kafka {tp}": f"{offset} {text}" for tp, (offset, text) in self.stored().items()}
+            others |= {f"kafka {tp}": self.shown(*value) for tp, value in self.stored().items()}
         self.recorder.add(h.StateSeen, when, nodes, others)
+
+    def shown(self, offset: int, metadata: str) -> str:
+        """What two runs to the same end agree on of a value in Kafka."""
+        return f"{offset} {metadata}"
 
     def control(self, group: str) -> Control | None:
         data = self.zookeeper.data(paths.control(group))
@@ -300,8 +304,13 @@ class Way:
     ends: tuple[str, ...]
     """The phases in which it may end."""
     strategy: Strategy = "copy"
-    lifts_fences = False
-    """Whether it takes fences away in a phase in which others may rely on them."""
+    writes_min = 10
+    """A command that writes less is not the one that is meant."""
+    is_probed = True
+    """Whether old members must be held off wherever it is killed, in the phases that say so."""
+
+    def ground(self, folder: Path, decisions: Decisions) -> Ground:
+        return Ground(folder, decisions)
 
     def prepare(self, ground: Ground) -> Plan:
         return ground.plan_it(self.strategy)
@@ -311,6 +320,9 @@ class Way:
 
     def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
         self.run(ground, session, plan)
+
+    def settle(self, ground: Ground) -> None:
+        """Whoever is still at work follows, before it is looked what there is in the end."""
 
     def go_on(self, ground: Ground) -> None:
         """The group works again where it stands now, and reads everything that is left."""
@@ -373,7 +385,7 @@ class Complete(BackAfter):
 
     name = "complete"
     ends = ("completed",)
-    lifts_fences = True
+    is_probed = False
 
     def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
         ground.complete(session)

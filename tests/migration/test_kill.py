@@ -23,8 +23,6 @@ from zkconsumer.cli.check import check
 from zkconsumer.testing import checker as h
 
 MakeWay = Callable[[], Way]
-WRITES_MIN = 10
-"""A command that writes less is not the one that is meant."""
 
 
 class Cases:
@@ -39,7 +37,7 @@ class Cases:
 
     def case(self, name: str, lives: list[Life]) -> list[str]:
         """One group that is moved: each life is killed where it says, and one more run ends it."""
-        ground = Ground(self.folder, self.decisions)
+        ground = self.way.ground(self.folder, self.decisions)
         (self.folder / "znodes").unlink(missing_ok=True)
         plan = self.way.prepare(ground)
         last = Life()
@@ -49,8 +47,9 @@ class Cases:
                 with ground.process(life) as session:
                     run(ground, session, plan)
             except Killed:
-                if not self.way.lifts_fences:
+                if self.way.is_probed:
                     ground.probe(GROUP)
+        self.way.settle(ground)
         control = ground.control(GROUP)
         if lives and control is not None:
             assert control.phase in self.way.ends, name
@@ -77,7 +76,7 @@ class Cases:
 @pytest.mark.parametrize("make", WAYS_OF)
 def test_killed_at_any_write(tmp_path: Path, make: MakeWay, how: How) -> None:
     cases = Cases(tmp_path, make())
-    assert len(cases.writes) > WRITES_MIN
+    assert len(cases.writes) >= cases.way.writes_min
     for at in range(1, len(cases.writes) + 1):
         cases.case(f"{how}-{at}", [Life(at, how)])
     cases.check()

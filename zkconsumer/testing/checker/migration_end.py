@@ -33,7 +33,7 @@ class MigrationEnd:
     def seen(self, event: h.StateSeen) -> None:
         if event.when == "end":
             self._end = event, self._bench.position
-        elif self._before is None:
+        else:
             self._before = event, self._bench.position
 
     def judge(self, control: h.ControlWritten | None) -> None:

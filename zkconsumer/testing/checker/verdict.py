@@ -30,7 +30,7 @@ CODES: Mapping[str, str] = {
     "commit_fenced": "M1: a store took the commit of a member although the partition was fenced there",
     "handed_fenced": "M2: a member was handed a record although the store with the authority was fenced",
     "started_elsewhere": "M3: an owner started elsewhere than at the last commit that counts",
-    "wrong_store": "M4: a store without the authority took the commit of a member; `dual`: one beyond the other's",
+    "wrong_store": "M4: a store without the authority took the commit of a member, in another strategy than `dual`",
     "overwritten": "M4: a run of the tool changed an offset in the store that had the authority",
     "stale_epoch": "M4: the epoch went back, the authority moved within one, or two migrations were under way",
     "moved_unfenced": "M4: the authority moved while somebody could claim or commit",
