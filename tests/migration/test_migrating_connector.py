@@ -14,14 +14,19 @@ from bridge.migration.connector.connector import MigratingConsumerConnector
 from bridge.migration.provenance import parse_provenance
 from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
 from zkconsumer import ConsumerConfig, TopicPartition, Whitelist
+from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidConfigException,
     MigrationError,
     OffsetsNotCommitted,
     ZkNotAuthorized,
+    ZkTimeoutException,
 )
+from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
+from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import Hooks
+from zkconsumer.zk.security import OPEN
 from zkconsumer.zk.znodes import Control, format_control
 
 __all__ = ["dual"]
@@ -520,3 +525,27 @@ def test_eight_members_under_load_ten_times_there_and_back(dual: Dual) -> None:
     for reader in readers:
         reader.stop()
     check(seen, load.ends, once=True)
+
+
+class _Unreachable(FakeZkStore):
+    """A ZooKeeper that nobody answers at."""
+
+    def start(self, timeout_ms: int) -> None:
+        raise ZkTimeoutException("nobody answers")
+
+
+def test_without_zookeeper_it_is_not_made_and_nothing_is_left_running() -> None:
+    zookeeper = FakeZooKeeper(delivery="thread")
+    before = live_threads()
+    config = ConsumerConfig(group_id="g", zookeeper_connect=ADDRESS, bootstrap_servers="nowhere.invalid:9092")
+    with pytest.raises(ZkTimeoutException):
+        MigratingConsumerConnector(config, store=lambda _, ms: _Unreachable(zookeeper, "", ms, OPEN.login))
+    assert live_threads() == before
+    zookeeper.stop()
+
+
+def test_a_member_without_streams_is_in_neither_group(dual: Dual) -> None:
+    dual.say("armed")
+    member = dual.member("a")
+    member.close()
+    assert (dual.ids(), dual.in_kafka()) == ([], {})
