@@ -535,13 +535,13 @@ class _Unreachable(FakeZkStore):
 
 
 def test_without_zookeeper_it_is_not_made_and_nothing_is_left_running() -> None:
-    zookeeper = FakeZooKeeper(delivery="thread")
     before = live_threads()
+    zookeeper = FakeZooKeeper(delivery="thread")
     config = ConsumerConfig(group_id="g", zookeeper_connect=ADDRESS, bootstrap_servers="nowhere.invalid:9092")
     with pytest.raises(ZkTimeoutException):
         MigratingConsumerConnector(config, store=lambda _, ms: _Unreachable(zookeeper, "", ms, OPEN.login))
-    assert live_threads() == before
     zookeeper.stop()
+    assert live_threads() == before
 
 
 def test_a_member_without_streams_is_in_neither_group(dual: Dual) -> None:
