@@ -17,6 +17,7 @@ from bridge.migration.decisions import Decisions
 from bridge.migration.errors import VerificationFailed
 from bridge.migration.seat_rules import SESSION_TIMEOUTS_MS
 from tests.migration.fix_cuts import WAYS, How, Killed
+from tests.migration.fix_dual_kill import WAYS_OF_DUAL
 from tests.migration.fix_kill import GROUP, PLAIN, T0, WAYS_OF, Apply, Ground, Life, Way
 from tests.migration.fix_move import DECISIONS
 from zkconsumer.cli.check import check
@@ -73,7 +74,7 @@ class Cases:
 
 
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("make", WAYS_OF)
+@pytest.mark.parametrize("make", [*WAYS_OF, *WAYS_OF_DUAL])
 def test_killed_at_any_write(tmp_path: Path, make: MakeWay, how: How) -> None:
     cases = Cases(tmp_path, make())
     assert len(cases.writes) >= cases.way.writes_min
@@ -117,7 +118,7 @@ def test_who_comes_when_the_seat_of_a_killed_run_has_ended_is_found_and_not_over
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("make", WAYS_OF)
+@pytest.mark.parametrize("make", [*WAYS_OF, *WAYS_OF_DUAL])
 def test_killed_at_any_two_writes(tmp_path: Path, make: MakeWay) -> None:
     """A process that dies before its n-th write leaves what one leaves that dies behind the one before it."""
     cases = Cases(tmp_path, make())

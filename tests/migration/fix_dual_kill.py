@@ -1,0 +1,161 @@
+"""A group that moves with its members, on fakes that stand still, whose migrator is killed; all goes into a history.
+
+The members are those of ``fix_crowd``.  They act while the tool waits; here they also write down what they claim and
+what they are handed, and where they take it up they ask the store that has the authority, as real ones do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.migration.decisions import Decisions
+from bridge.migration.member.duty import Side
+from bridge.migration.phases import Phase, Strategy
+from bridge.migration.plan import Plan
+from tests.migration.fix_crowd import Crowd, DualLab, Member
+from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, Ground, Way
+from tests.migration.fix_move import DECISIONS
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.testing import checker as h
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+
+SETTLED_LOOKS = 6
+
+
+class Reader(Member):
+    """A member that writes its history."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ground = self.crowd.lab
+        assert isinstance(ground, DualGround)
+        self.ground = ground
+        self.reads: dict[TopicPartition, int] = {}
+        """Partition that it holds -> the next record."""
+        self.talk.connection = ground.broker.connect(self.consumer)  # type: ignore[assignment]
+        ground.recorder.member(self.consumer, "ours", self.store.session_id)
+
+    def works(self) -> None:
+        holds = self.given if self.duty.holds is Side.COORDINATOR else self.owned
+        for tp in sorted(self.reads.keys() - holds):
+            self.ground.recorder.add(h.Released, self.consumer, *tp)
+            del self.reads[tp]
+        for tp in sorted(holds - self.reads.keys()):
+            self.reads[tp] = self.ground.position(tp)
+            self.ground.recorder.add(h.Claimed, self.consumer, *tp, self.reads[tp])
+            self.crowd.positions[tp] = self.reads[tp]
+        super().works()
+
+    def commit(self, tp: TopicPartition, offset: int) -> bool:
+        if offset > self.reads[tp]:
+            self.ground.recorder.add(h.Handed, self.consumer, *tp, offset - 1)
+            self.reads[tp] = offset
+        return super().commit(tp, offset)
+
+
+class DualGround(Ground, DualLab):
+    """See above.  Two members hold three partitions; one has no offset, and is the tool's to carry over."""
+
+    def __init__(self, folder: Path, decisions: Decisions = DECISIONS) -> None:
+        super().__init__(folder, decisions)
+        self.crowds = {}
+        self.people = Crowd(self, GROUP)
+        self.crowds[GROUP] = self.people
+        self.on_pause = self.people.acts
+        for number in range(2):
+            self.people.members.append(Reader(self.people, f"{GROUP}_c{number}", lag=number + 1))
+        for _ in range(2):
+            self.people.acts()
+        self.state("before")
+
+    def plan_it(self, strategy: Strategy) -> Plan:
+        return self.dual_plan(self.people)
+
+    def shown(self, offset: int, metadata: str) -> str:
+        """When a member came to the end, and so at which epoch, depends on how long the tool was away."""
+        return str(offset)
+
+    def position(self, tp: TopicPartition) -> int:
+        """Where the next owner starts, from the store that has the authority."""
+        control = self.control(GROUP)
+        if control is not None and control.authority == "kafka":
+            return self.stored().get(tp, (0, ""))[0]
+        return int(self.zookeeper.data(paths.offset(GROUP, tp)) or 0)
+
+
+class Dual(Way):
+    """One command of ``dual``.  A late original member is held off when the command has ended, and not before."""
+
+    strategy: Strategy = "dual"
+    writes_min = 4
+    is_probed = False
+
+    def ground(self, folder: Path, decisions: Decisions) -> Ground:
+        return DualGround(folder, decisions)
+
+    def settle(self, ground: Ground) -> None:
+        """The members follow to where the group stands now, and read everything."""
+        for _ in range(2 * LOG_END + SETTLED_LOOKS):
+            ground.on_pause()
+
+    def go_on(self, ground: Ground) -> None:
+        assert isinstance(ground, DualGround)
+        assert ground.people.positions == dict.fromkeys(PARTITIONS, LOG_END), "members work, and come to the end"
+        ground.people.close()
+
+
+class Forth(Dual):
+    name = "dual: apply"
+    ends = ("switched",)
+
+    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+        assert isinstance(ground, DualGround)
+        ground.move(session, plan)
+
+
+class ForthThenBack(Forth):
+    name = "dual: apply, then back"
+    ends = ("undone",)
+
+    def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+        ground.back(session, plan)
+
+
+class DualBackBefore(Dual):
+    """From ``copied``: everything but the switch was done."""
+
+    name = "dual: back before the switch"
+    ends = ("undone",)
+
+    def prepare(self, ground: Ground) -> Plan:
+        assert isinstance(ground, DualGround)
+        plan = super().prepare(ground)
+        with ground.process() as session:
+            ground.move(session, plan, hold_at=Phase.COPIED)
+        return plan
+
+    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+        ground.back(session, plan)
+
+
+class DualBackAfter(DualBackBefore):
+    name = "dual: back after the switch"
+
+    def prepare(self, ground: Ground) -> Plan:
+        assert isinstance(ground, DualGround)
+        plan = Dual.prepare(self, ground)
+        with ground.process() as session:
+            ground.move(session, plan)
+        return plan
+
+
+class DualComplete(DualBackAfter):
+    name = "dual: complete"
+    ends = ("completed",)
+
+    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+        ground.complete(session)
+
+
+WAYS_OF_DUAL: tuple[type[Way], ...] = (Forth, ForthThenBack, DualBackBefore, DualBackAfter, DualComplete)
