@@ -61,8 +61,8 @@ def test_every_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_
 
 def test_it_tells_who_the_member_is_in_the_old_group() -> None:
     told = PRIVATE.subscription_user_data(frozenset(["t"]))
-    assert consumer_of_member(Subscription(topics=("t",), user_data=told)) == "g_host-1"
-    assert consumer_of_member(Subscription(topics=("t",))) == ""
+    assert consumer_of_member(told) == "g_host-1"
+    assert consumer_of_member(None) == ""
     assert private_protocol("m1") == PRIVATE.name == "zkconsumer-m1"
     with pytest.raises(UnsafeName):
         private_protocol("m 1")

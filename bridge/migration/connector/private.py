@@ -21,9 +21,9 @@ def private_protocol(migration_id: str) -> str:
     return f"zkconsumer-{check_migration_id(migration_id)}"
 
 
-def consumer_of_member(subscription: Subscription) -> str:
+def consumer_of_member(user_data: bytes | None) -> str:
     """Which consumer a member of such a group is: its id under ``/consumers/G/ids``; empty where it does not say."""
-    return (subscription.user_data or b"").decode("utf-8", "replace")
+    return (user_data or b"").decode("utf-8", "replace")
 
 
 class PrivateAssignor:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bridge.migration.connector.private import consumer_of_member, private_protocol
 from bridge.migration.control import MEMBERS, phase_of
 from bridge.migration.member.acknowledgement import (
     BYTES_MAX,
@@ -82,12 +83,12 @@ class Roster:
     @property
     def private(self) -> str:
         """The protocol that nobody else has."""
-        return f"zkconsumer-{self.control.migration_id}"
+        return private_protocol(self.control.migration_id)
 
     @property
     def joined(self) -> frozenset[str]:
         """Which consumers are in the coordinator's group, as far as their protocol tells."""
-        return frozenset(consumer_of_member(one) for one in self._members) & self.followers.keys()
+        return frozenset(consumer_of_member(one.user_data) for one in self._members) & self.followers.keys()
 
     @property
     def strangers(self) -> tuple[str, ...]:
@@ -96,19 +97,11 @@ class Roster:
             # Only by the private protocol do members tell their names.
             return ()
         known = self.followers.keys()
-        return tuple(words_of(one) for one in self._members if consumer_of_member(one) not in known)
+        return tuple(words_of(one) for one in self._members if consumer_of_member(one.user_data) not in known)
 
     @property
     def _members(self) -> tuple[ModernMember, ...]:
         return () if self.modern is None else self.modern.members
-
-
-def consumer_of_member(member: ModernMember) -> str:
-    """Which consumer a member of the coordinator's group is; empty where it does not say.
-
-    The members of a migration tell their consumer ids in the user data of their private protocol.
-    """
-    return member.user_data.decode("utf-8", "replace")
 
 
 def words_of(member: ModernMember) -> str:
