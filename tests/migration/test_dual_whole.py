@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 
+import pytest
+
 from bridge.migration.connector.connector import MigratingConsumerConnector
-from bridge.migration.decisions import Decisions
+from bridge.migration.decisions import Decisions, Existing
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.look import look_at_group
 from bridge.migration.moving import open_moving
@@ -33,6 +35,8 @@ from zkconsumer.zk.security import OPEN
 
 __all__ = ["dual"]
 
+DECISIONS = Decisions(existing=Existing.KEEP_SOURCE)
+"""What members committed to Kafka before they came back is older than what ZooKeeper has."""
 LOOK_MS = 20
 TIMEOUT_MS = 60_000
 
@@ -91,12 +95,12 @@ def tool(dual: Dual) -> Iterator[AdminSession]:
         yield session
 
 
-def plan_of(dual: Dual) -> Plan:
+def plan_of(dual: Dual, name: str) -> Plan:
     with tool(dual) as session:
         seen = look_at_group(session, GROUP, with_acls=False)
     assert seen is not None
-    made = make_plan(seen, Decisions(), migration_id="m1", strategy="dual", made_at_ms=1)
-    assert made.can_be_applied, (made.refusals, made.partitions)
+    made = make_plan(seen, DECISIONS, migration_id=name, strategy="dual", made_at_ms=1)
+    assert made.can_be_applied, (made.refusals, [row.refusal for row in made.partitions])
     return made
 
 
@@ -120,21 +124,25 @@ def stands(dual: Dual) -> str:
     return control.phase
 
 
-def test_there_and_back_under_load_every_record_once(dual: Dual) -> None:
-    members = [dual.member(name, auto_commit_enable=True, auto_commit_interval_ms=20) for name in ("a", "b", "c")]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("members", "times"), [(3, 1), pytest.param(8, 10, marks=pytest.mark.nightly)])
+def test_there_and_back_under_load_every_record_once(dual: Dual, members: int, times: int) -> None:
+    """Of eight members two have no partition; they follow all the same."""
     with ExitStack() as stack:
-        readers = [Reader(member) for member in members]
+        names = [f"c{number}" for number in range(members)]
+        readers = [Reader(dual.member(name, auto_commit_enable=True, auto_commit_interval_ms=20)) for name in names]
         load = Load(dual)
         for reader in readers:
             stack.callback(reader.stop)
         stack.callback(load.stop)
         wait_until(lambda: len(dual.owners()) == dual.partitions, "everything is owned")
         wait_until(lambda: len(dual.in_zookeeper()) == dual.partitions, "everything is committed")
-        plan = plan_of(dual)
-        carry_out(dual, plan, "apply")
-        assert stands(dual) == "switched"
-        carry_out(dual, plan, "rollback")
-        assert stands(dual) == "undone"
+        for number in range(times):
+            plan = plan_of(dual, f"m{number}")
+            carry_out(dual, plan, "apply")
+            assert stands(dual) == "switched"
+            carry_out(dual, plan, "rollback")
+            assert stands(dual) == "undone"
         load.stop()
         wait_until(lambda: sum(len(reader.read) for reader in readers) >= len(load.written), "all is read")
         read = Counter(one for reader in readers for one in reader.read)
