@@ -15,7 +15,10 @@ import pytest
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ForkedError, WorldError, ZkTimeoutException
 from zkconsumer.testing.sandbox import wait_until
+from zkconsumer.zk import kazoo_connection
+from zkconsumer.zk.frames import Frames
 from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.pipeline import WINDOW_PACKETS
 from zkconsumer.zk.requests import (
     ConnectionLost,
     Exists,
@@ -191,6 +194,54 @@ def test_answers_that_come_one_byte_at_a_time_are_answers(start: Start) -> None:
     _, asker = start(slicer)
     asker.ask(Exists("/a"), GetMany(("/b",)))
     assert asker.heard(1)[0][0] is None
+
+
+def test_what_waits_is_sent_in_one_piece_and_what_came_is_read_in_one(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two system calls for a window of packets, not for each: what a hundred thousand single reads rest on."""
+    answers = bytearray()
+
+    def together(wire: Wire, xid: int, opcode: int, body: bytes) -> None:
+        answers.extend(struct.pack("!iiqi", 16, xid, 7, -101 if opcode > 0 else 0))
+        if opcode < 0 or len(answers) == WINDOW_PACKETS * 20:
+            wire.socket.sendall(bytes(answers))
+            answers.clear()
+
+    _, asker = start(together)
+    pieces = {"sent": 0, "received": 0}
+    write, add = kazoo_connection._Connection._write, Frames.add
+
+    def counted_write(connection: Any, data: bytes, timeout: float) -> None:
+        pieces["sent"] += 1
+        write(connection, data, timeout)
+
+    def counted_add(frames: Frames, data: bytes) -> None:
+        pieces["received"] += 1
+        add(frames, data)
+
+    monkeypatch.setattr(kazoo_connection._Connection, "_write", counted_write)
+    monkeypatch.setattr(Frames, "add", counted_add)
+    asker.ask(*map(Exists, [f"/{n}" for n in range(5 * WINDOW_PACKETS)]))
+    assert asker.heard(1) == [[None] * 5 * WINDOW_PACKETS]
+    assert max(pieces.values()) <= 10, pieces
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 19, 20, 21, 39])
+def test_answers_that_come_cut_anywhere_are_answers(start: Start, cut: int) -> None:
+    held: list[bytes] = []
+
+    def halves(wire: Wire, xid: int, opcode: int, body: bytes) -> None:
+        held.append(struct.pack("!iiqi", 16, xid, 7, -101 if opcode > 0 else 0))
+        if opcode < 0 or len(held) == 2:
+            both = b"".join(held)
+            held.clear()
+            for part in (both[:cut], both[cut:]):
+                wire.socket.sendall(part)
+
+    _, asker = start(halves)
+    asker.ask(Exists("/a"), Exists("/b"))
+    assert asker.heard(1) == [[None, None]]
 
 
 @pytest.mark.parametrize(

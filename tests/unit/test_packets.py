@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkconsumer.zk.frames import FRAME_BYTES_MAX, Frames
 from zkconsumer.zk.packets import MalformedAnswer, Opcode, decode, decode_event, encode, error_of
 from zkconsumer.zk.requests import (
     Acl,
@@ -220,3 +221,23 @@ def test_an_answer_with_fewer_results_than_operations_is_malformed() -> None:
         decode(Multi((CheckOp("/a"), CheckOp("/b"))), 0, header(13) + END, 0)
     with pytest.raises(MalformedAnswer):
         decode(Multi((CheckOp("/a"),)), 0, header(-1) + bytes(4) + END, 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 1_000])
+def test_frames_are_whole_packets_however_the_bytes_come(size: int) -> None:
+    packets = [b"", b"a", b"bc" * 40, b"d"]
+    stream = b"".join(struct.pack("!i", len(packet)) + packet for packet in packets)
+    frames, found = Frames(), []
+    for at in range(0, len(stream), size):
+        frames.add(stream[at : at + size])
+        while (frame := frames.next()) is not None:
+            found.append(frame)
+    assert found == packets
+
+
+def test_what_stands_before_a_length_that_cannot_be_is_given() -> None:
+    frames = Frames()
+    frames.add(struct.pack("!i", 1) + b"a" + struct.pack("!i", FRAME_BYTES_MAX + 1))
+    assert frames.next() == b"a"
+    with pytest.raises(MalformedAnswer, match="a frame of"):
+        frames.next()

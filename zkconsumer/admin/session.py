@@ -59,6 +59,10 @@ ANSWER_TIMEOUT_MS = 30_000
 ROUND_REQUESTS_MAX = 1_000
 """Requests that are on their way at once: enough to hide the network, few enough to hold in memory."""
 
+ROUND_READS_MAX = 10_000
+"""Nodes in one ``GetMany``: ten packets on their way where a server reads many nodes at once, so that it works while
+what it read is taken apart here; where it does not, what it reads one by one in a fraction of ``ANSWER_TIMEOUT_MS``."""
+
 READ_TRIES_MAX = 3
 """How often a read is asked that the connection took with it."""
 
@@ -206,7 +210,7 @@ class AdminSession:
     def get_many(self, wanted: Iterable[str]) -> dict[str, Node]:
         """The nodes that exist, by path.  Raises ``WorldError`` when ZooKeeper does not tell of one."""
         found: dict[str, Node] = {}
-        for some in chunks(list(wanted), ROUND_REQUESTS_MAX):
+        for some in chunks(list(wanted), ROUND_READS_MAX):
             [results] = self.ask([GetMany(tuple(some))])
             assert isinstance(results, list), "reading many gives a list"
             for path, result in zip(some, results, strict=True):

@@ -3,11 +3,12 @@
 kazoo keeps the session: hosts, handshake, pings, reconnects.  Its own ways to answer are not used: it delivers answers
 and watch events by two threads, so an event may overtake an answer; it blocks whoever queues some 250 requests behind
 a broken connection; it would execute in a new session what was queued for the old one; and as long as requests are
-sent often enough it sends no ping, and then never notices a server that went silent.
+sent often enough it sends no ping, and then never notices a server that went silent.  And it takes two system calls and
+more for each packet, sent or received: a tenth of a millisecond, where many at a time take a tenth of that.
 
 So all of it runs on one thread of ours.  Its loop waits in ``_Handler.select``, which asks its owner for packets, and
-ends a connection that owes an answer for two thirds of the session time-out (as the Java client does); answers and
-watch events are read by ``_Connection`` and handed on as bytes.
+ends a connection that owes an answer for two thirds of the session time-out (as the Java client does).  ``_Connection``
+sends what waits in one piece, and reads answers and watch events from whatever has come; it hands them on as bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import Connect
+from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
+from kazoo.protocol.serialization import Connect, ReplyHeader
 from kazoo.retry import KazooRetry
 
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.zk.frames import FRAME_BYTES_MAX, Frames
 from zkconsumer.zk.login import LoginRefused, log_in
 from zkconsumer.zk.packets import MalformedAnswer
 from zkconsumer.zk.security import OPEN, Login, ZkSecurity
@@ -48,7 +50,10 @@ CONNECT_TIMEOUT_MIN_MS = 500
 HANDSHAKES_PER_SESSION = 4
 PROBE_TIMEOUT_MS = 500
 PROBE_BYTES_MAX = 16_384
-FRAME_BYTES_MAX = 64 * 1024 * 1024
+SEND_BYTES = 64 * 1024
+RECEIVE_BYTES = 64 * 1024
+"""About as much is written, and read, in one piece."""
+
 RESTART_PAUSE_MS = 500
 REFUSED_PAUSE_MS = 5_000
 """The pause after a login that was refused: whoever sets it right is a person."""
@@ -56,6 +61,8 @@ REFUSED_PAUSE_MS = 5_000
 MULTI_READ_VERSION = (3, 6)
 
 CLOSE_OPCODE = int(CLOSE_RESPONSE)
+_REQUEST_HEADER = struct.Struct("!iii")
+_XID_MAX = 2**31 - 1
 _VERSION = re.compile(rb"Zookeeper version: (\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -206,7 +213,9 @@ class _Packet:
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection loop, with answers and events read by us."""
+    """kazoo's connection loop, with packets sent, and answers and events read, by us."""
+
+    _xid: int
 
     def __init__(
         self,
@@ -221,9 +230,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._read_event = read_event
         self._login = login
         self._on_login_refused = on_login_refused
+        self._frames = Frames()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         timeouts: tuple[float, float] = super()._connect(host, hostip, port)
+        self._frames = Frames()
         self.is_refused = False
         if self._login is not None:
             timeout_s = timeouts[1] / 1000
@@ -255,14 +266,52 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         data: bytes = super()._read(length, timeout)
         return data
 
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        """Everything that waits, in one piece, or in more of about ``SEND_BYTES``."""
+        client = self.client
+        frames = bytearray()
+        count = 0
+        while client._queue and len(frames) < SEND_BYTES:
+            _, packet = client._queue.popleft()
+            self._xid = self._xid % _XID_MAX + 1
+            body = packet.serialize()
+            frames += _REQUEST_HEADER.pack(_REQUEST_HEADER.size - 4 + len(body), self._xid, packet.type)
+            frames += body
+            # Before it is sent: of what was sent in part nobody knows whether it was carried out.
+            client._pending.append((packet, packet, self._xid))
+            count += 1
+        with suppress(OSError):
+            self._read_sock.recv(max(1, count))  # kazoo's own bell, rung once a packet
+        if frames:
+            self._write(frames, connect_timeout)
+
     def _read_socket(self, read_timeout: float) -> Any:
+        """Whatever has come; the rest of a packet is waited for where everything is waited for."""
+        with self._socket_error_handling():
+            try:
+                received = self._socket.recv(RECEIVE_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return None  # TLS spoke of itself
+        if not received:
+            raise ConnectionDropped("socket connection broken")
+        self._frames.add(received)
         try:
-            return super()._read_socket(read_timeout)
+            while (frame := self._frames.next()) is not None:
+                if self._read_frame(frame) == CLOSE_RESPONSE:
+                    return CLOSE_RESPONSE
         except (MalformedAnswer, struct.error) as exc:
             raise ConnectionDropped(f"bytes that are no packet: {exc}") from exc
+        return None
 
-    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        self._read_event(buffer, offset)
+    def _read_frame(self, frame: bytes) -> Any:
+        header, at = ReplyHeader.deserialize(frame, 0)
+        if header.xid == PING_XID:
+            self.ping_outstanding.clear()
+        elif header.xid == WATCH_XID:
+            self._read_event(frame, at)
+        else:
+            return self._read_response(header, frame, at)
+        return None
 
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
         client = self.client
