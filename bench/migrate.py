@@ -1,6 +1,6 @@
 """How long a group's offsets take from ZooKeeper to Kafka: read, commit, read back, compare; and in how much memory.
 
-    python bench/migrate.py --partitions 10000 100000 --rounds 3 [--zookeeper 3.4.6] [--in-memory]
+    python bench/migrate.py --partitions 10000 100000 --rounds 3 [--zookeeper 3.8 3.4.6] [--in-memory] [--write]
 
 A real ZooKeeper (3.8; 3.4.6 cannot read many nodes at once) and a real broker (1.1.1, which takes commits for
 partitions that a known topic does not have, so that a hundred thousand of them need no hundred thousand logs), fetched
@@ -9,50 +9,53 @@ of resident memory; the epoch grows from round to round, so everything is writte
 
 *Read*: every offset znode with its version, and what Kafka has, as for a plan.  *Commit*: the seat is taken, Kafka's
 values are compared with their provenance, and every offset is committed in batches.  *Read back*: both stores are read
-and compared by value.  Start-up and the making of the znodes are not counted.
+and compared by value.  *Rights*: the access list of every offset znode is read, changed to a fence and put back; it has
+no gate, and is not in the sum.  Start-up and the making of the znodes are not counted.  Beside the times stand the
+processor time of the process and how many requests it made.
 
 ``--in-memory``: ZooKeeper in memory in the measured process and a development broker beside it, to try the program
 without Java; its times have the fake's part in them, and its memory says nothing.
+
+``--write`` puts the page into migration_docs/reference/migrate-speed.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
+import platform
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from bridge.migration.authority import Authority
-from bridge.migration.copies import Copy
-from bridge.migration.mover import CopyToKafka, Stores
-from bridge.migration.seat import Seat
-from bridge.migration.step import Done, Todo
-from bridge.migration.verify import VerifyCopy
+from gates import Gate
+from migrate_round import A_TOPIC, PARTS, RIGHTS, Door, fill, measure, topics_of
+
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, write_offsets
-from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.world import ADDRESS
-from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import Create, SetData
-from zkconsumer.zk.znodes import Control, format_control
 
-GROUP, MIGRATION = "bench", "bench-1"
-A_TOPIC = 1_000
+PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" / "migrate-speed.md"
 BROKER = "1.1.1"
-GATES = {10_000: 1.0, 100_000: 5.0}
-"""Partitions -> seconds in all, on a ZooKeeper that reads many nodes at once; and ``RSS_MB_MAX``."""
+ZOOKEEPERS = ("3.8", "3.4.6")
+IN_MEMORY = "in memory"
+SECONDS: dict[tuple[int, str], tuple[float, float | None]] = {
+    (10_000, "3.8"): (1.0, 0.2),
+    (100_000, "3.8"): (5.0, 1.5),
+    (100_000, "3.4.6"): (15.0, None),
+}
+"""Partitions and ZooKeeper -> the gate and the goal for all three parts together, in seconds."""
 RSS_MB_MAX = 300
-PARTS = ("read", "commit", "read back")
 
 OURS = f"""
 import sys
@@ -65,77 +68,34 @@ with EmbeddedBroker(release="{BROKER}") as broker:
 """
 
 
-def topics_of(partitions: int) -> list[str]:
-    return [f"topic-{number:04}" for number in range(-(-partitions // A_TOPIC))]
-
-
-def wanted(partitions: int) -> list[TopicPartition]:
-    return [TopicPartition(topic, n) for topic in topics_of(partitions) for n in range(A_TOPIC)][:partitions]
-
-
-def fill(session: AdminSession, partitions: int) -> None:
-    """The offset znodes of a group, and the control znode of a migration that has fenced it."""
-    path = paths.control(GROUP)
-    session.ask([*map(Create, paths.parents(path)), Create(path, b"{}")])
-    report = WriteReport()
-    writes = [OffsetWrite(tp, 1_000_000_000 + number, MISSING) for number, tp in enumerate(wanted(partitions))]
-    write_offsets(session, GROUP, writes, None, report)
-    assert not report.stopped_by, report.stopped_by
-
-
-def measure(session: AdminSession, epoch: int) -> dict[str, float]:
-    """One round: seconds of each part, and the peak of resident memory in MB."""
-    fenced = Control(MIGRATION, epoch, "fenced", "zookeeper", "copy")
-    session.ask([SetData(paths.control(GROUP), format_control(fenced))])
-    topics = sorted(session.children(paths.offsets(GROUP)).names)  # type: ignore[union-attr]
-    stores = Stores(Authority(session, GROUP, MIGRATION), Seat(session, GROUP, MIGRATION, topics))
-    marks = [SYSTEM_CLOCK.now_ms()]
-
-    nodes = stores.zookeeper()
-    before = stores.kafka(list(nodes))
-    copies = [
-        Copy(tp, node.offset, node.offset, node.stat.version, before.get(tp))
-        for tp, node in nodes.items()
-        if node.offset is not None
-    ]
-    marks.append(SYSTEM_CLOCK.now_ms())
-
-    stores.seat.sit()
-    copy = CopyToKafka(stores, copies)
-    assert copy.check() == Todo(), "everything is to be written"
-    copy.do()
-    marks.append(SYSTEM_CLOCK.now_ms())
-
-    assert VerifyCopy(stores, copies).check() == Done()
-    marks.append(SYSTEM_CLOCK.now_ms())
-    stores.seat.leave()
-
-    seconds = {part: (b - a) / 1000 for part, a, b in zip(PARTS, marks, marks[1:], strict=False)}
-    return {**seconds, "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-
-
 def child(arguments: argparse.Namespace) -> None:
     """The measured process."""
+    door = Door()
     if arguments.child == "in-memory":
         zookeeper = FakeZooKeeper(delivery="thread")
         host, _, port = arguments.where.rpartition(":")
         zookeeper.ensure(paths.broker(0), json.dumps({"host": host, "port": int(port), "version": 1}).encode())
         zookeeper.ensure(paths.topic(OFFSETS_TOPIC), b'{"version":1,"partitions":{"0":[0]}}')
-        doors = Doors(lambda connect, timeout_ms: FakeZkStore(zookeeper, "", timeout_ms, None))
-        with AdminSession.open(ADDRESS, None, doors) as session:
+
+        def fake_store(connect: str, timeout_ms: int) -> FakeZkStore:
+            store = FakeZkStore(zookeeper, "", timeout_ms, None)
+            door.stores.append(store)
+            return store
+
+        with AdminSession.open(ADDRESS, None, Doors(fake_store, door.connect)) as session:
             fill(session, arguments.partitions[0])
-            print(json.dumps(measure(session, arguments.epoch)))
+            print(json.dumps(measure(session, arguments.epoch, door)))
         zookeeper.stop()
     else:
-        with AdminSession.open(arguments.where) as session:
-            print(json.dumps(measure(session, arguments.epoch)))
+        with AdminSession.open(arguments.where, None, Doors(door.real_store, door.connect)) as session:
+            print(json.dumps(measure(session, arguments.epoch, door)))
 
 
-def run_child(kind: str, where: str, partitions: int, epoch: int) -> dict[str, float]:
+def run_child(kind: str, where: str, partitions: int, epoch: int) -> dict[str, dict[str, float]]:
     words = [sys.executable, __file__, "--child", kind, "--where", where]
     words += ["--partitions", str(partitions), "--epoch", str(epoch)]
     out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    told: dict[str, float] = json.loads(out)
+    told: dict[str, dict[str, float]] = json.loads(out)
     return told
 
 
@@ -161,22 +121,88 @@ def development_broker(partitions: int) -> Iterator[str]:
         process.stdin.close()
 
 
-def row(partitions: int, rounds: list[dict[str, float]]) -> str:
-    """One line of the table: medians, and the worst in all."""
-    cells = [f"{statistics.median(each[part] for each in rounds):.2f} s" for part in PARTS]
-    whole = [sum(each[part] for part in PARTS) for each in rounds]
-    rss = max(each["rss_mb"] for each in rounds)
-    gate = f"{GATES[partitions]:.0f} s, {RSS_MB_MAX} MB" if partitions in GATES else "-"
-    cells += [f"{statistics.median(whole):.2f} s ({min(whole):.2f} to {max(whole):.2f})", f"{rss:.0f} MB", gate]
-    return f"| {partitions:,} | " + " | ".join(cells) + " |"
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The rounds with so many partitions on one ZooKeeper."""
+
+    partitions: int
+    zookeeper: str
+    rounds: list[dict[str, dict[str, float]]]
+
+    def _median(self, part: str, what: str) -> float:
+        return statistics.median(each[part][what] for each in self.rounds)
+
+    @property
+    def _whole(self) -> list[float]:
+        return [sum(each[part]["s"] for part in PARTS) for each in self.rounds]
+
+    @property
+    def _rss_mb(self) -> float:
+        return max(each["rss"]["mb"] for each in self.rounds)
+
+    def row(self) -> str:
+        """One line of the table: medians, and how far the sum goes."""
+        whole = self._whole
+        cells = [f"{self.partitions:,}", self.zookeeper]
+        cells += [f"{self._median(part, 's'):.2f} s ({self._median(part, 'cpu'):.2f} CPU)" for part in (*PARTS, RIGHTS)]
+        cells.append(f"{statistics.median(whole):.2f} s ({min(whole):.2f} to {max(whole):.2f})")
+        cells += [f"{sum(self._median(part, what) for part in PARTS):,.0f}" for what in ("zookeeper", "kafka")]
+        cells.append(f"{self._rss_mb:.0f} MB")
+        return f"| {' | '.join(cells)} |"
+
+    def gates(self) -> list[Gate]:
+        """What must hold; none in memory."""
+        if self.zookeeper == IN_MEMORY:
+            return []
+        gate, goal = SECONDS.get((self.partitions, self.zookeeper), (None, None))
+        what = f"{self.partitions:,} partitions, ZooKeeper {self.zookeeper}"
+        return [
+            Gate(f"{what}: read, commit, read back", statistics.median(self._whole), gate, goal, "s", at_least=False),
+            Gate(f"{what}: peak of memory", self._rss_mb, RSS_MB_MAX, None, "MB", at_least=False),
+        ]
+
+
+def machine() -> str:
+    """One sentence."""
+    return (
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the "
+        f"start, Python {platform.python_version()}; the servers (broker {BROKER}) are on the same cores."
+    )
+
+
+HEAD = (
+    "partitions", "ZooKeeper", *PARTS, RIGHTS, "read, commit, read back", "requests to ZooKeeper", "requests to Kafka",
+    "peak of memory",
+)  # fmt: skip
+
+
+def page(head: str, cells: list[Cell], rounds: int) -> str:
+    """The page, as Markdown."""
+    lines = [
+        "# How fast offsets move",
+        "",
+        "Printed by `python bench/migrate.py --write`; its docstring says what is counted from when to when.",
+        "",
+        head,
+        f"{rounds} rounds; median (least to most). Gates are for a quiet machine.",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        "|---" * len(HEAD) + "|",
+        *(cell.row() for cell in cells),
+    ]
+    gates = [gate.row() for cell in cells for gate in cell.gates()]
+    if gates:
+        lines += ["", "## Gates", "", "| what | is | gate | goal | |", "|---|---|---|---|---|", *gates]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=sorted(GATES))
+    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--zookeeper", default="3.8", choices=["3.8", "3.4.6"])
+    parser.add_argument("--zookeeper", nargs="+", default=[ZOOKEEPERS[0]], choices=ZOOKEEPERS)
     parser.add_argument("--in-memory", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--where", help=argparse.SUPPRESS)
     parser.add_argument("--epoch", type=int, help=argparse.SUPPRESS)
@@ -184,16 +210,29 @@ def main() -> None:
     if arguments.child:
         child(arguments)
         return
-    print("| partitions | " + " | ".join(PARTS) + " | in all | peak of memory | gate |")
-    print("|" + "---|" * 7)
-    for partitions in arguments.partitions:
-        kind = "in-memory" if arguments.in_memory else "real"
-        servers: Any = development_broker(partitions)
-        if not arguments.in_memory:
-            servers = real_servers(arguments.zookeeper, partitions)
-        with servers as where:
-            rounds = [run_child(kind, where, partitions, 1 + n) for n in range(arguments.rounds)]
-        print(row(partitions, rounds), flush=True)
+    if arguments.in_memory and arguments.write:
+        parser.error("--write is for figures of real servers")
+    head = machine()
+    print(head)
+    kind = "in-memory" if arguments.in_memory else "real"
+    cells: list[Cell] = []
+    for zookeeper in [IN_MEMORY] if arguments.in_memory else arguments.zookeeper:
+        for partitions in arguments.partitions:
+            servers: Any = development_broker(partitions)
+            if not arguments.in_memory:
+                servers = real_servers(zookeeper, partitions)
+            with servers as where:
+                rounds = [run_child(kind, where, partitions, 1 + n) for n in range(arguments.rounds)]
+            cells.append(Cell(partitions, zookeeper, rounds))
+            print(cells[-1].row(), flush=True)
+    text = page(head, cells, arguments.rounds)
+    print(text)
+    gates = [gate for cell in cells for gate in cell.gates()]
+    missed = [gate.what for gate in gates if gate.verdict == "MISSED"]
+    if gates:
+        print(f"missed: {'; '.join(missed)}" if missed else "every gate is met")
+    if arguments.write:
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ import platform
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import columns
 from columns import Cost, Shape
+from gates import Gate
 from spark_claims import claim_ms_a_partition
 from spark_runs import CONFLUENT, JVM, NARROW, OURS, SOURCES, Cluster, Sample, Source, count_rows, read_batch, session
 from spark_stream import StreamRun, read_stream
@@ -62,34 +62,6 @@ TOPICS = {
 SINKS = ("noop", "parquet")
 COLUMNS = (*SOURCES, NARROW)
 STREAM = "stream"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """One figure and what it must be.  ``gate`` None: it is only shown."""
-
-    what: str
-    value: float
-    gate: float | None
-    goal: float | None
-    unit: str = "x"
-    at_least: bool = True
-
-    @property
-    def verdict(self) -> str:
-        if self.gate is None:
-            return "-"
-        sign = 1 if self.at_least else -1
-        if self.goal is not None and sign * self.value >= sign * self.goal:
-            return "goal"
-        return "gate" if sign * self.value >= sign * self.gate else "MISSED"
-
-    def row(self) -> str:
-        def bound(number: float | None) -> str:
-            return "-" if number is None else f"{'≥' if self.at_least else '≤'} {number:g} {self.unit}"
-
-        cells = [self.what, f"{self.value:.3g} {self.unit}", bound(self.gate), bound(self.goal), self.verdict]
-        return f"| {' | '.join(cells)} |"
 
 
 class Bench:

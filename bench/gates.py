@@ -1,0 +1,36 @@
+"""What a figure must be: the gates and goals that the pages of this directory show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One figure and what it must be.  ``gate`` None: it is only shown.  ``at_least`` False: at most."""
+
+    what: str
+    value: float
+    gate: float | None
+    goal: float | None
+    unit: str = "x"
+    at_least: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """``goal``, ``gate`` or ``MISSED``: the best that is met; ``-`` without a gate."""
+        if self.gate is None:
+            return "-"
+        sign = 1 if self.at_least else -1
+        if self.goal is not None and sign * self.value >= sign * self.goal:
+            return "goal"
+        return "gate" if sign * self.value >= sign * self.gate else "MISSED"
+
+    def row(self) -> str:
+        """One line of the table."""
+
+        def bound(number: float | None) -> str:
+            return "-" if number is None else f"{'≥' if self.at_least else '≤'} {number:g} {self.unit}"
+
+        cells = [self.what, f"{self.value:.3g} {self.unit}", bound(self.gate), bound(self.goal), self.verdict]
+        return f"| {' | '.join(cells)} |"

@@ -1,0 +1,139 @@
+"""One round of ``bench/migrate.py``, in the measured process: a group's offsets from ZooKeeper to Kafka."""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import Any
+
+from bridge.migration.authority import Authority
+from bridge.migration.copies import Copy
+from bridge.migration.fences.lists import READ_ONLY
+from bridge.migration.mover import CopyToKafka, Stores
+from bridge.migration.seat import Seat
+from bridge.migration.step import Done, Todo
+from bridge.migration.verify import VerifyCopy
+from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, write_offsets
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.requests import OPEN_ACL, Create, GetAcl, SetAcl, SetData, Stat
+from zkconsumer.zk.znodes import Control, format_control
+
+GROUP, MIGRATION = "bench", "bench-1"
+A_TOPIC = 1_000
+PARTS = ("read", "commit", "read back")
+RIGHTS = "rights"
+
+
+def topics_of(partitions: int) -> list[str]:
+    return [f"topic-{number:04}" for number in range(-(-partitions // A_TOPIC))]
+
+
+def wanted(partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, n) for topic in topics_of(partitions) for n in range(A_TOPIC)][:partitions]
+
+
+def fill(session: AdminSession, partitions: int) -> None:
+    """The offset znodes of a group, and the control znode of a migration that has fenced it."""
+    path = paths.control(GROUP)
+    session.ask([*map(Create, paths.parents(path)), Create(path, b"{}")])
+    report = WriteReport()
+    writes = [OffsetWrite(tp, 1_000_000_000 + number, MISSING) for number, tp in enumerate(wanted(partitions))]
+    write_offsets(session, GROUP, writes, None, report)
+    assert not report.stopped_by, report.stopped_by
+
+
+class Door:
+    """How the measured process reaches its servers, counting what it asks of them."""
+
+    def __init__(self) -> None:
+        self.stores: list[KazooStore | FakeZkStore] = []
+        self.kafka = 0
+
+    def real_store(self, connect: str, timeout_ms: int) -> KazooStore:
+        store = KazooStore(connect, timeout_ms)
+        self.stores.append(store)
+        return store
+
+    def connect(self, host: str, port: int, **how: Any) -> BlockingConnection:
+        return Counted(self, host, port, **how)
+
+    @property
+    def zookeeper(self) -> int:
+        return sum(store.packets_sent for store in self.stores)
+
+
+class Counted(BlockingConnection):
+    """A connection that counts what is sent."""
+
+    def __init__(self, door: Door, host: str, port: int, **how: Any) -> None:
+        super().__init__(host, port, **how)
+        self._door = door
+
+    def send(self, *args: Any, **how: Any) -> Any:
+        self._door.kafka += 1
+        return super().send(*args, **how)
+
+
+class Marks:
+    """What each part took: seconds, processor time, requests."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.parts: dict[str, dict[str, float]] = {}
+        self._last = self._now()
+
+    def _now(self) -> dict[str, float]:
+        return {
+            "s": SYSTEM_CLOCK.now_ms() / 1000,
+            "cpu": time.process_time(),
+            "zookeeper": self._door.zookeeper,
+            "kafka": self._door.kafka,
+        }
+
+    def end(self, part: str) -> None:
+        now = self._now()
+        self.parts[part] = {name: now[name] - self._last[name] for name in now}
+        self._last = self._now()
+
+
+def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str, float]]:
+    """One round: what each part took, and the peak of resident memory in MB before the access lists."""
+    fenced = Control(MIGRATION, epoch, "fenced", "zookeeper", "copy")
+    session.ask([SetData(paths.control(GROUP), format_control(fenced))])
+    topics = sorted(session.children(paths.offsets(GROUP)).names)  # type: ignore[union-attr]
+    stores = Stores(Authority(session, GROUP, MIGRATION), Seat(session, GROUP, MIGRATION, topics))
+    marks = Marks(door)
+
+    nodes = stores.zookeeper()
+    before = stores.kafka(list(nodes))
+    copies = [
+        Copy(tp, node.offset, node.offset, node.stat.version, before.get(tp))
+        for tp, node in nodes.items()
+        if node.offset is not None
+    ]
+    marks.end("read")
+
+    stores.seat.sit()
+    copy = CopyToKafka(stores, copies)
+    assert copy.check() == Todo(), "everything is to be written"
+    copy.do()
+    marks.end("commit")
+
+    assert VerifyCopy(stores, copies).check() == Done()
+    marks.end("read back")
+    stores.seat.leave()
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    offsets = [paths.offset(GROUP, tp) for tp in nodes]
+    marks.end("between")
+    assert session.ask([GetAcl(path) for path in offsets]) == [OPEN_ACL] * len(offsets)
+    for acl in ((READ_ONLY,), OPEN_ACL):
+        assert all(isinstance(answer, Stat) for answer in session.ask([SetAcl(path, acl) for path in offsets]))
+    marks.end(RIGHTS)
+    return {**{part: marks.parts[part] for part in (*PARTS, RIGHTS)}, "rss": {"mb": rss_mb}}
