@@ -10,13 +10,12 @@ import click
 
 from bridge.commands.migrate_common import NO_LISTS_WITH_DUAL
 from bridge.commands.migrate_running import (
-    auth_option,
     command_words,
     execute,
     execute_option,
     explain,
     open_session,
-    timeout_option,
+    running_options,
 )
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.dual.steps import HELD, DualOptions, dual_steps
@@ -25,7 +24,6 @@ from bridge.migration.moving import accepted_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import read_plan as read_kept_text
 from bridge.migration.plan_file import plan_bytes, plan_of, read_plan
-from zkconsumer.cli.common import bootstrap_option, cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 
@@ -45,14 +43,10 @@ HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for ph
               help="End behind this phase of the plan's strategy; the same command without it goes on.")
 @click.option("--accept-drift", is_flag=True,
               help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.")
-@timeout_option
 @click.option("--hooks-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Programs zkconsumer-on-before-cut-over* (may veto) and zkconsumer-on-after-cut-over*.")
 @click.option("--no-acl-fence", is_flag=True, help="As the plan was made with; an apply of another plan is refused.")
-@auth_option
-@output_option
-@bootstrap_option
-@cluster_options
+@running_options
 @click.pass_context
 def apply(
     context: click.Context,

@@ -40,8 +40,6 @@ NOBODY_OWNS = "none"
 GO_KAFKA_CLIENT = "api/rebalance"
 """Below the group; go_kafka_client makes it before it registers, and nobody else does."""
 
-NOT_TOLD = "its coordinator does not tell"
-
 
 def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) -> Seen | None:
     """The group now; None when ``/consumers`` does not have it.
@@ -56,7 +54,7 @@ def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) 
     logs = _logs(session, state, there)
     store = KafkaStore(session, group)
     kafka, kafka_problem = _kafka_values(store, there)
-    modern = _modern(store)
+    modern, modern_problem = _modern(store)
     brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp)) for tp in there}
     acls, no_admin = access_lists(session, state) if with_acls else ({}, ())
@@ -74,7 +72,7 @@ def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) 
         control_version=state.control_version,
         control_problem=state.control_problem,
         modern=modern,
-        modern_problem="" if modern is not None else NOT_TOLD,
+        modern_problem=modern_problem,
         kafka_problem=kafka_problem,
         brokers=brokers,
         retention_ms=retention_ms,
@@ -144,11 +142,12 @@ def _kafka_values(
     return {tp: KafkaValue(one.offset, one.metadata) for tp, one in stored.items() if tp in wanted}, ""
 
 
-def _modern(store: KafkaStore) -> ModernGroup | None:
+def _modern(store: KafkaStore) -> tuple[ModernGroup | None, str]:
+    """The modern group, or why that is not known."""
     try:
-        return store.modern_group()
-    except PeerTrouble:
-        return None
+        return store.modern_group(), ""
+    except PeerTrouble as error:
+        return None, f"its coordinator does not tell ({error})"
 
 
 def _legacy(

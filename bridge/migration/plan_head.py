@@ -17,7 +17,7 @@ from bridge.migration.phases import Strategy
 from bridge.migration.plan import Plan
 from bridge.migration.provenance import check_migration_id
 from bridge.migration.seen import Seen
-from bridge.migration.strict_json import Json, Members, Wrong, as_list, as_number
+from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ stands with them (``targets``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -43,17 +44,30 @@ def plan_again(group: str, options: str = "") -> str:
     return f"zkconsumer migrate plan {group}" + (f" {options}" if options else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is judged: a group as it was seen, how it is to move, and what its stored numbers mean.
+
+    ``convention``: as decided, else as ``evidence`` has it; None: neither says.
+    """
+
+    seen: Seen
+    decisions: Decisions
+    strategy: Strategy
+    evidence: Evidence
+
+    @property
+    def convention(self) -> OffsetConvention | None:
+        """What a stored number means in this plan."""
+        return self.decisions.convention or self.evidence.convention
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def refusals(
-    seen: Seen,
-    decisions: Decisions,
-    strategy: Strategy,
-    convention: OffsetConvention | None,
-    evidence: Evidence,
-) -> Iterator[str]:
+def refusals(case: Case) -> Iterator[str]:
     """Why the group cannot be moved now, or not with these decisions."""
+    seen, decisions, convention = case.seen, case.decisions, case.convention
     yield from _on_the_move(seen)
     yield from _brokers(seen)
     yield from _kafka(seen)
@@ -65,7 +79,7 @@ def refusals(
         )
     if convention is None:
         yield (
-            f"what the stored numbers mean is not known ({evidence.words}): say whether a number is the record to be "
+            f"what the stored numbers mean is not known ({case.evidence.words}): say whether a number is the record to be "
             f"read next (Kafka's own clients) or the last one that was read (go_kafka_client, Spark's "
             f"ReliableKafkaReceiver), with --offset-convention next or last{NEXT}{again} --offset-convention next"
         )
@@ -86,7 +100,7 @@ def refusals(
             "left, or made by hand, and nobody can claim these partitions; the doctor shows whose they are"
             f"{NEXT}zkconsumer groups doctor {seen.group}"
         )
-    if strategy == "dual":
+    if case.strategy == "dual":
         yield from _not_for_dual(seen, convention)
 
 
@@ -179,16 +193,11 @@ def _not_for_dual(seen: Seen, convention: OffsetConvention | None) -> Iterator[s
 # --- warnings ---------------------------------------------------------------------------------------------------
 
 
-def warnings(
-    seen: Seen,
-    decisions: Decisions,
-    strategy: Strategy,
-    convention: OffsetConvention | None,
-    evidence: Evidence,
-) -> Iterator[str]:
+def warnings(case: Case) -> Iterator[str]:
     """What stops nothing, and should not come as a surprise."""
+    seen, decisions, strategy, evidence = case.seen, case.decisions, case.strategy, case.evidence
     yield from _members(seen, strategy)
-    if convention is OffsetConvention.LAST:
+    if case.convention is OffsetConvention.LAST:
         yield f"each stored number is taken for the last record read, so the one after it is next: {evidence.words}"
     given = decisions.convention
     if given is not None and contradicts(evidence, given):

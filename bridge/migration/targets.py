@@ -22,7 +22,7 @@ from bridge.migration.conventions import Evidence, evidence_of
 from bridge.migration.decisions import Existing, Fallback, OffsetConvention
 from bridge.migration.plan import Plan, PlannedPartition
 from bridge.migration.plan_json import digest_of
-from bridge.migration.preflight import refusals, warnings
+from bridge.migration.preflight import Case, refusals, warnings
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.words import count_of
 from zkconsumer.zk.znodes import INT64_MAX
@@ -39,7 +39,7 @@ UNKNOWN_MEANING = "depends on --offset-convention"
 def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: Strategy, made_at_ms: int) -> Plan:
     """The plan for a group as it was seen; with refusals, if something stands in the way."""
     evidence = evidence_of(seen)
-    convention = decisions.convention or evidence.convention
+    case = Case(seen, decisions, strategy, evidence)
     words = evidence.words if decisions.convention is None else _of_operator(evidence)
     plan = Plan(
         migration_id=migration_id,
@@ -48,11 +48,11 @@ def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: 
         made_at_ms=made_at_ms,
         seen=seen,
         decisions=decisions,
-        convention=convention,
+        convention=case.convention,
         convention_evidence=words,
-        partitions=tuple(_row(seen, one, convention, decisions, strategy) for one in seen.partitions.values()),
-        refusals=tuple(refusals(seen, decisions, strategy, convention, evidence)),
-        warnings=tuple(warnings(seen, decisions, strategy, convention, evidence)),
+        partitions=tuple(_row(seen, one, case.convention, decisions, strategy) for one in seen.partitions.values()),
+        refusals=tuple(refusals(case)),
+        warnings=tuple(warnings(case)),
     )
     return replace(plan, digest=digest_of(plan))
 

@@ -14,14 +14,16 @@ from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import LastEntry, Seen
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import put
-from zkconsumer.admin.coordinators import coordinator_of
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, coordinator_of
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.errors import UnsafeName
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
+from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import DESCRIBE_GROUPS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ADMIN, PERM_ALL, PERM_READ, Acl, Create, CreateOp, Multi, SetOp
 from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi, identities
@@ -179,6 +181,15 @@ def test_go_kafka_client_leaves_a_trace(clicks: FakeWorld, admin: AdminSession) 
     assert look(admin).last_writers == ()
     clicks.zookeeper.ensure("/consumers/g1/api/rebalance")
     assert look(admin).last_writers == ("/consumers/g1/api/rebalance",)
+
+
+def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeWorld, admin: AdminSession) -> None:
+    clicks.create_topic(OFFSETS_TOPIC)
+    clicks.cluster.inject(GroupError("g1", 30), api=DESCRIBE_GROUPS)
+    seen = look(admin)
+    assert seen.modern is None
+    assert seen.modern_problem.startswith("its coordinator does not tell (")
+    assert "GROUP_AUTHORIZATION_FAILED" in seen.modern_problem
 
 
 def test_a_control_znode(clicks: FakeWorld, admin: AdminSession) -> None:

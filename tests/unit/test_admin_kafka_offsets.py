@@ -8,8 +8,10 @@ import pytest
 
 from tests.fix_admin import doors
 from zkconsumer.admin import kafka_offsets as module
+from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
+from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.stores import WriteReport
@@ -181,18 +183,16 @@ def test_whether_brokers_can_delete(release: str, can: bool) -> None:
 
 
 def test_a_modern_group_is_seen_where_brokers_tell(desk: Desk) -> None:
-    modern = desk.store.modern_group()
-    assert modern is not None
-    assert not modern.is_alive
+    assert not desk.store.modern_group().is_alive
     desk.cluster.set_modern_members("g1", True)
-    modern = desk.store.modern_group()
-    assert modern is not None
-    assert modern.is_alive
+    assert desk.store.modern_group().is_alive
 
 
-def test_brokers_without_modern_groups_are_no_trouble() -> None:
+def test_brokers_without_modern_groups_say_so_and_are_no_trouble_to_whoever_looks_at_both_stores() -> None:
     desk = Desk("0.8.2.2")
     try:
-        assert desk.store.modern_group() is None
+        with pytest.raises(PeerTrouble, match="DescribeGroups"):
+            desk.store.modern_group()
+        assert GroupStores(desk.session, "g1").look(["kafka"]).modern is None
     finally:
         desk.close()

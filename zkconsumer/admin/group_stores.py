@@ -122,7 +122,7 @@ class GroupStores:
         members = members_of(self._session, self._group)
         kafka: Mapping[TopicPartition, int] | None = None
         kafka_problem = ""
-        modern = self._kafka.modern_group() if "kafka" in stores else None
+        modern = self._modern() if "kafka" in stores else None
         try:
             if kafka_too or "kafka" in stores:
                 kafka = {tp: stored.offset for tp, stored in self._kafka.read().items()}
@@ -135,8 +135,15 @@ class GroupStores:
     def _look_at_brokers(self, stores: Sequence[Store]) -> SeenGroup:
         assert "zookeeper" not in stores, "whoever knows brokers alone is refused before"
         kafka = {tp: stored.offset for tp, stored in self._kafka.read().items()}
-        modern = self._kafka.modern_group()
+        modern = self._modern()
         return SeenGroup(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_seen=False)
+
+    def _modern(self) -> ModernGroup | None:
+        """None where its coordinator does not tell: whatever is written then, the broker itself stands guard."""
+        try:
+            return self._kafka.modern_group()
+        except PeerTrouble:
+            return None
 
     def logs(
         self, partitions: Collection[TopicPartition], time_ms: int | None = None

@@ -122,15 +122,11 @@ class KafkaStore:
             if report.stopped_by:
                 return
 
-    def modern_group(self) -> ModernGroup | None:
-        """The modern group of this name; None where that cannot be told, and on brokers before 0.9, which have none."""
+    def modern_group(self) -> ModernGroup:
+        """The modern group of this name.  Brokers before 0.9 have none, and close the connection: ``PeerTrouble``."""
         if not self.exists():
             return ModernGroup(DEAD)
-        try:
-            question = partial(describe_modern_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS)
-            return self._settled(question)
-        except PeerTrouble:
-            return None
+        return self._settled(partial(describe_modern_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
 
     def old_members(self) -> list[str]:
         """Who is registered in ZooKeeper now; nobody can be seen there with brokers alone."""

@@ -5,7 +5,8 @@
     members.end()                            # whatever is left was not expected
 
 Any bytes give the values that were asked for, or ``Wrong`` with the place, and nothing else: no key twice, no fraction,
-no NaN, no number beyond 64 bits, no half of a surrogate pair, no depth that fells the parser.
+no NaN, no number beyond 64 bits, no half of a surrogate pair, no depth that fells the parser.  (Files of offsets, which
+people write, are read by ``zkconsumer.strict_json``: the whole object, with fractions.)
 """
 
 from __future__ import annotations
