@@ -39,6 +39,7 @@ from migrate_round import A_TOPIC, PARTS, RIGHTS, Door, fill, measure, topics_of
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.base.garbage import seldom_searched
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
@@ -69,8 +70,13 @@ with EmbeddedBroker(release="{BROKER}") as broker:
 
 
 def child(arguments: argparse.Namespace) -> None:
-    """The measured process."""
-    door = Door()
+    """The measured process, as ``zkconsumer migrate`` runs."""
+    with seldom_searched():
+        run_round(arguments, Door())
+
+
+def run_round(arguments: argparse.Namespace, door: Door) -> None:
+    """Its one round, told in JSON."""
     if arguments.child == "in-memory":
         zookeeper = FakeZooKeeper(delivery="thread")
         host, _, port = arguments.where.rpartition(":")

@@ -179,6 +179,12 @@ class ChrootMissing(WorldError):
     """The chroot of ``zookeeper.connect`` does not exist; create it, or correct the setting."""
 
 
+class MayNotRead(WorldError):
+    """ZooKeeper does not let us read nodes that must be looked at; log in as whom their lists name, or open them."""
+
+    exit_code = 4
+
+
 class BrokerUnreachable(WorldError):
     """A broker did not answer; start it, or correct the address that it advertises in ZooKeeper."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from zkconsumer.base.garbage import seldom_searched
 from zkconsumer.cli.lazy import LazyGroup
 
 LATER = {
@@ -21,5 +22,7 @@ LATER = {
 
 
 @click.group(cls=LazyGroup, later=LATER)
-def migrate() -> None:
+@click.pass_context
+def migrate(context: click.Context) -> None:
     """Move a group from ZooKeeper to Kafka's group coordinator, and back."""
+    context.with_resource(seldom_searched())

@@ -10,15 +10,16 @@ import click
 
 from bridge.commands.migrate_common import NO_LISTS_WITH_DUAL
 from bridge.commands.migrate_running import (
-    command_words,
     execute,
     execute_option,
     explain,
     open_session,
     running_options,
 )
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.dual.steps import HELD, DualOptions, dual_steps
+from bridge.migration.hooks import check_hooks
 from bridge.migration.mover import COPYING
 from bridge.migration.moving import accepted_plan, open_moving, whoami
 from bridge.migration.phases import Phase
@@ -35,7 +36,7 @@ SCHEMA = "zkconsumer/migrate-apply/1"
 HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for phase in HELD]}
 
 
-@click.command(short_help="Carry a plan out; again to go on after a crash.")
+@click.command(cls=MigrateCommand, short_help="Carry a plan out; again to go on after a crash.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[PLAN]")
 @click.option("--resume", metavar="GROUP", help="Go on with the plan that is kept beside the control znode of GROUP.")
 @execute_option
@@ -77,6 +78,7 @@ def apply(
     """
     if (file is None) == (resume is None):
         raise UsageError("name the plan's file, or --resume GROUP")
+    check_hooks(hooks_dir)
     given = None if file is None else read_plan(file)
     if resume is not None:
         paths.check_group(resume)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.commands.migrate_words import typed
 from bridge.migration.look import look_at_group
 from bridge.migration.preflight import NEXT, next_of, plan_again
 from zkconsumer.admin.describe import COLUMNS, Row
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from bridge.migration.seen import Seen
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
-
-WHERE = frozenset({"zookeeper", "config_file", "bootstrap_servers"})
-"""Parameters that say which cluster; every next command needs them."""
 
 PLANNED_COLUMNS = (*COLUMNS, "TARGET-OFFSET", "REMARK")
 
@@ -122,7 +120,7 @@ def addressed(context: click.Context, sentence: str) -> str:
         more = command.removeprefix(again)
         command = shlex.join(given_words(context, without=_OPTION.findall(more))) + more
     else:
-        command = " ".join([command, shlex.join(given_words(context, WHERE))]).strip()
+        command = typed(context, command)
     return sentence[: sentence.rindex(NEXT)] + NEXT + command
 
 

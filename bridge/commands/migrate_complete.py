@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_running import (
-    command_words,
     confirm_group,
     execute,
     execute_option,
@@ -18,6 +17,7 @@ from bridge.commands.migrate_running import (
     open_session,
     running_options,
 )
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.complete import complete_steps
 from bridge.migration.moving import kept_plan, open_moving, whoami
 from zkconsumer.zk import paths
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/migrate-complete/1"
 
 
-@click.command(short_help="End a migration that was switched.")
+@click.command(cls=MigrateCommand, short_help="End a migration that was switched.")
 @click.argument("group")
 @execute_option
 @click.option("--keep-fence", is_flag=True, help="Old members stay locked out.")

@@ -16,7 +16,7 @@ from bridge.migration import errors
 from bridge.migration.errors import EXIT_PARTIAL, EXIT_VERIFICATION, EXIT_WAITED
 from zkconsumer.cli.common import EXIT_DIFFERS
 from zkconsumer.cli.main import EXIT_INTERRUPTED
-from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
+from zkconsumer.errors import MayNotRead, PreconditionFailed, UsageError, ZkConsumerError
 
 _PAGE = """\
 # Exit codes of zkconsumer migrate
@@ -60,16 +60,18 @@ CODES: Mapping[int, tuple[str, str]] = {
     EXIT_DIFFERS: ("It would change something, and `--execute` is missing.", "Read the steps; then give `--execute`."),
     PreconditionFailed.exit_code: (
         "Something stops it, and nothing was changed: a refused or old plan, another migration or another run, access "
-        "lists, a program of `--hooks-dir` that vetoed.",
-        "Do what the text says. Behind a veto the fences and the seat stand: go on, or roll back.",
+        "lists, znodes that may not be read, a program of `--hooks-dir` that cannot be run.",
+        "Do what the text says; then the same command.",
     ),
     EXIT_VERIFICATION: (
         "What was written is not what is there, or somebody else committed. Nothing of theirs was written over.",
         "Find out who writes; then `rollback`, or the same command again.",
     ),
     EXIT_PARTIAL: (
-        "Part of it is done, and what is done stands.",
-        "The same command, on any machine: it looks at what is there, and goes on.",
+        "Part of it is done, and what is done stands. Also whatever would be 2 or 4, once this run has changed "
+        "something, and a program of `--hooks-dir` that vetoed: the fences and the seat stand.",
+        "See to what the text names; then the same command, on any machine: it looks at what is there, and goes on. Or "
+        "roll back.",
     ),
     EXIT_WAITED: (
         "Waited longer than `--timeout` for somebody, before anything was changed.",
@@ -81,6 +83,7 @@ CODES: Mapping[int, tuple[str, str]] = {
 
 
 ERRORS = [
+    MayNotRead,
     PreconditionFailed,
     UsageError,
     *(kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from bridge.commands.migrate_common import WHERE, look, rows_json, show_rows, tell_all
+from bridge.commands.migrate_common import look, rows_json, show_rows, tell_all
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.decisions import Decisions
 from bridge.migration.plan import Plan
 from bridge.migration.preflight import next_of
@@ -24,7 +24,6 @@ from zkconsumer.cli.common import (
     printable,
     tell,
 )
-from zkconsumer.cli.offsets_common import given_words
 from zkconsumer.zk import paths
 
 SCHEMA = "zkconsumer/migrate-inspect/1"
@@ -33,7 +32,7 @@ NOT_PLANNED = "inspect"
 """Stands where a plan has its migration's id; this plan is shown and thrown away."""
 
 
-@click.command(short_help="A group as a migration would find it.")
+@click.command(cls=MigrateCommand, short_help="A group as a migration would find it.")
 @click.argument("group")
 @output_option
 @bootstrap_option
@@ -50,7 +49,7 @@ def inspect(
     """Show a group on both sides: who is in it, which assignment is in use, what the stored numbers mean and what shows
     it, what Kafka has, and what would stop a migration that decides nothing.
 
-    Changes nothing. Exit codes: 0 shown, 1 there is no such group.
+    Changes nothing. Exit codes: 0 shown, 1 there is no such group, 4 znodes of it may not be read.
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -66,7 +65,7 @@ def inspect(
             show_rows(made)
     tell_all(context, "Warning", made.warnings)
     tell_all(context, "In the way", made.refusals)
-    plan = shlex.join(["zkconsumer", "migrate", "plan", group, "-f", f"{group}.plan", *given_words(context, WHERE)])
+    plan = command_words(context, "plan", group)
     tell(f"To plan: {plan}")
     if output == "json":
         others = [next_of(sentence) for sentence in (*made.refusals, *made.warnings)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ import click
 
 from bridge.commands.migrate_common import (
     NO_LISTS_WITH_DUAL,
-    WHERE,
     decide_words,
     look,
     refusal_lines,
@@ -21,6 +19,7 @@ from bridge.commands.migrate_common import (
     show_rows,
     tell_all,
 )
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
 from bridge.migration.phases import Strategy
 from bridge.migration.plan import Plan
@@ -36,7 +35,6 @@ from zkconsumer.cli.common import (
     tell,
 )
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import given_words
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -48,7 +46,7 @@ _OFFSET = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10
 _FALLBACKS = [each.value for each in Fallback]
 
 
-@click.command(short_help="What a move would do, and what stops it.")
+@click.command(cls=MigrateCommand, short_help="What a move would do, and what stops it.")
 @click.argument("group")
 @click.option("--strategy", type=click.Choice(["copy", "dual"]), default="copy", show_default=True,
               help="copy: stop the old members, start the new ones. dual: all members run this library, none stops.")
@@ -94,7 +92,7 @@ def plan(
     Changes nothing but the file. What cannot be known is not guessed but refused, with the option that decides it: what
     the stored numbers mean, offsets that are missing or that the log does not hold, values that Kafka has already.
     Exit codes: 0 the plan can be applied, 1 no such group, or the file cannot be written, 4 something stops it (the
-    file is written, to be looked at).
+    file is written, to be looked at; not where znodes may not be read).
     """
     paths.check_group(group)
     if strategy == "dual" and no_acl_fence:
@@ -157,7 +155,7 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
     if not made.can_be_applied:
         tell("It cannot be applied. Nothing was changed.")
         return [*steps, *later]
-    apply = shlex.join(["zkconsumer", "migrate", "apply", str(file), *given_words(context, WHERE)])
+    apply = command_words(context, "apply", str(file))
     tell(f"Nothing was changed. What it would do, step by step: {apply}")
     return [apply, *later]
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 import click
 
-from bridge.commands.migrate_running import auth_option, command_words, execute_option, open_session
+from bridge.commands.migrate_running import auth_option, execute_option, open_session
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.archive import missing, put_back, read_archive
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.stores import members_of, words_of_members
@@ -17,7 +18,7 @@ from zkconsumer.errors import PreconditionFailed
 SCHEMA = "zkconsumer/migrate-restore/1"
 
 
-@click.command(short_help="Put the znodes of an archive back.")
+@click.command(cls=MigrateCommand, short_help="Put the znodes of an archive back.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @execute_option
 @auth_option

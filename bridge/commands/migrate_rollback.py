@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_running import (
-    command_words,
     execute,
     execute_option,
     explain,
@@ -17,6 +16,7 @@ from bridge.commands.migrate_running import (
     open_session,
     running_options,
 )
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS
 from bridge.migration.moving import kept_plan, open_moving, whoami
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/migrate-rollback/1"
 
 
-@click.command(short_help="Take a group back to ZooKeeper.")
+@click.command(cls=MigrateCommand, short_help="Take a group back to ZooKeeper.")
 @click.argument("group")
 @execute_option
 @click.option("--plan", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",

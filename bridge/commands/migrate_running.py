@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bridge.commands.migrate_common import WHERE
+from bridge.commands.migrate_words import command_words, with_commands
 from bridge.migration.authority import Authority
 from bridge.migration.away import is_away
 from bridge.migration.journal import Journal
 from bridge.migration.login import open_session as open_logged_in
-from bridge.migration.performers import Explain, Real
+from bridge.migration.performers import Explain, Explained, Real
 from bridge.migration.phases import Phase
 from bridge.migration.status import SEAT
 from bridge.migration.step import Run
@@ -31,7 +30,6 @@ from zkconsumer.cli.common import (
     printable,
     tell,
 )
-from zkconsumer.cli.offsets_common import given_words
 from zkconsumer.errors import PreconditionFailed, ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 600.0
 """How long a run waits for others altogether, unless it is told otherwise."""
-
-WHERE_AS_WHOM = WHERE | {"zookeeper_auth"}
 
 WHO_WORKS = {
     ("copy", Phase.SWITCHED): "Modern members may work now. Until the migration is completed there is a way back.",
@@ -117,11 +113,6 @@ def open_session(
     return session
 
 
-def command_words(context: click.Context, *words: str) -> str:
-    """A command of ``migrate`` on the same cluster, as whoever was given."""
-    return shlex.join(["zkconsumer", "migrate", *words, *given_words(context, WHERE_AS_WHOM)])
-
-
 def explain(
     context: click.Context,
     moving: Moving,
@@ -134,6 +125,7 @@ def explain(
     performer = Explain()
     _run(moving, performer, TIMEOUT_S, again).see_through(steps)
     error = performer.error
+    words = "" if error is None else with_commands(context, str(error))
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
     if output == "json":
         print_json(
@@ -143,9 +135,9 @@ def explain(
                 "migration_id": moving.authority.migration_id,
                 "executed": False,
                 "exit_code": code,
-                "error": None if error is None else str(error),
+                "error": words or None,
                 "steps": [
-                    {"name": one.name, "standing": one.standing, "changes": one.changes, "lines": one.lines}
+                    {"name": one.name, "standing": one.standing, "changes": one.changes, "lines": _lines(context, one)}
                     for one in performer.steps
                 ],
                 "next_steps": [again] if code in (0, EXIT_DIFFERS) else [],
@@ -154,15 +146,20 @@ def explain(
     else:
         for number, one in enumerate(performer.steps, 1):
             click.echo(printable(f"{number}. {one.name} ({one.standing})"))
-            for line in "\n".join(one.lines).split("\n") if one.lines else ():
-                click.echo(printable(f"     {line}"))
+            for line in _lines(context, one):
+                for part in line.split("\n"):
+                    click.echo(printable(f"     {part}"))
     if error is not None:
-        tell("This would stop here: " + str(error).split("\n")[0])
+        tell("This would stop here: " + words.split("\n")[0])
     elif performer.would_change:
         tell(f"Nothing was changed. To do it: {again}")
     else:
         tell("There is nothing to do.")
     context.exit(code)
+
+
+def _lines(context: click.Context, step: Explained) -> list[str]:
+    return [with_commands(context, line) for line in step.lines]
 
 
 def execute(
@@ -201,18 +198,21 @@ def execute(
     following = [again]
     if error is None:
         following = [command_words(context, "status", moving.group)] if unknown else next_steps(phase)
+    reason = "" if error is None else with_commands(context, str(error))
     report = {
         "schema": schema,
         "group": moving.group,
         "migration_id": moving.authority.migration_id,
         "executed": True,
         "exit_code": 0 if error is None else error.exit_code,
-        "error": None if error is None else str(error),
+        "error": reason or None,
         "phase": None if phase is None else phase.value,
         "steps": real.done,
         "next_steps": following,
     }
     if error is not None:
+        if phase is not None and again not in reason:
+            tell(f"What was done stands. When it can go on: {again}")
         with suppress(OSError):  # what stopped it counts for more than a report that cannot be written
             _print(report, output)
         raise error

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_common import WHERE
 from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_running import command_words
+from bridge.commands.migrate_words import MigrateCommand, command_words, typed
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
 from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
@@ -38,7 +37,6 @@ from zkconsumer.cli.common import (
     tell,
     when,
 )
-from zkconsumer.cli.offsets_common import given_words
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -56,7 +54,7 @@ LOOK_AGAIN_MS = 200
 JOURNAL_SHOWN = 5
 
 
-@click.command(short_help="Where a migration stands.")
+@click.command(cls=MigrateCommand, short_help="Where a migration stands.")
 @click.argument("group")
 @click.option("--watch", is_flag=True, help="Look again every two seconds, until it is over or Ctrl-C.")
 @output_option
@@ -82,7 +80,7 @@ def status(
     shown: list[tuple[str, str]] = []
     while True:
         found = look_at_status(session, group)
-        steps = [_addressed(context, step) for step in found.next_steps]
+        steps = [typed(context, step) for step in found.next_steps]
         if output == "json":
             value = _json(found, steps)
             click.echo(json.dumps(value, indent=None if watch else 2))
@@ -98,10 +96,6 @@ def status(
         if not watch or found.is_over:
             return
         pause.wait(INTERVAL_MS)
-
-
-def _addressed(context: click.Context, step: str) -> str:
-    return " ".join([step, *given_words(context, WHERE)])
 
 
 def _facts(found: Status) -> Iterator[tuple[str, str]]:
@@ -162,7 +156,7 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
     }
 
 
-@click.command(short_help="Compare both stores of a group on the move.")
+@click.command(cls=MigrateCommand, short_help="Compare both stores of a group on the move.")
 @click.argument("group")
 @output_option
 @bootstrap_option
@@ -239,7 +233,7 @@ def _differences(moving: Moving, phase: Phase) -> list[str]:
     return differences
 
 
-@click.command(short_help="Ask a run to stop at its next step.")
+@click.command(cls=MigrateCommand, short_help="Ask a run to stop at its next step.")
 @click.argument("group")
 @output_option
 @cluster_options

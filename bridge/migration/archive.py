@@ -23,8 +23,8 @@ from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.late_lists import lists_before
 from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_mark
-from bridge.migration.step import Done, Standing, Todo
 from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
+from bridge.migration.step import Done, Standing, Todo
 from bridge.migration.whole_file import write_whole
 from zkconsumer.admin.session import expect, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError

@@ -20,10 +20,6 @@ class PlanIsStale(PreconditionFailed):
     """The group is not what the plan was made from; look at the differences, and plan again or accept them."""
 
 
-class HookVetoed(PreconditionFailed):
-    """A program of --hooks-dir spoke against the cut-over, so the group was not switched; fences and seat stand."""
-
-
 class VerificationFailed(PeerError):
     """What was written is not what is there: somebody else writes to this group; find out who, then apply again."""
 
@@ -42,6 +38,10 @@ class RunLost(PartlyDone):
 
 class SeatDelayed(PartlyDone):
     """The seat in the modern group was neither taken nor left in time; see to the brokers, then apply again."""
+
+
+class HookVetoed(PartlyDone):
+    """A program of --hooks-dir spoke against the cut-over, so the group was not switched; fences and seat stand."""
 
 
 class GaveUpWaiting(WorldError):

@@ -1,7 +1,7 @@
 """Programs of the operator that a migration runs around the cut-over.
 
     DIR/zkconsumer-on-before-cut-over*    everything is copied and verified, nothing has moved: one that ends with
-                                          another code than 0, or too late, vetoes (exit code 4)
+                                          another code than 0, or too late, vetoes (exit code 6: the fences stand)
     DIR/zkconsumer-on-after-cut-over*     Kafka has the authority, the seat is left: start the new members here
 
 In the order of their names, without arguments, with what is going on in ``ZKCONSUMER_…`` variables of the environment.
@@ -39,6 +39,12 @@ TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.25
 PATIENCE_S = 5.0
 """For a program that was told to end."""
+
+
+def check_hooks(folder: Path | None) -> None:
+    """Before anything is changed: whether every program could be run.  Raises ``PreconditionFailed``."""
+    for event in (BEFORE, AFTER):
+        hooks_of(folder, event)
 
 
 def hooks_of(folder: Path | None, event: str) -> list[Path]:

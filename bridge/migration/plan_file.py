@@ -13,9 +13,9 @@ import io
 import stat
 from typing import TYPE_CHECKING
 
+from bridge.migration.json_members import Wrong
 from bridge.migration.plan_head import SCHEMA
 from bridge.migration.plan_json import parse_plan, plan_lines
-from bridge.migration.json_members import Wrong
 from bridge.migration.whole_file import write_whole
 from zkconsumer.errors import PreconditionFailed, WorldError
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bridge.migration import plan_parts as parts
 from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
+from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number
 from bridge.migration.phases import Strategy
 from bridge.migration.plan import Plan
 from bridge.migration.provenance import check_migration_id
 from bridge.migration.seen import Seen
-from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:

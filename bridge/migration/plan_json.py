@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number, as_text
 from bridge.migration.plan import Plan, PlannedPartition
 from bridge.migration.plan_head import Head, read_head, written_head
 from bridge.migration.seen import KafkaValue, LastEntry, SeenOwner, SeenPartition
-from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number, as_text
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.stores import MISSING
 from zkconsumer.types import TopicPartition

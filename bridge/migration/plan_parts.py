@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.migration.seen import SeenBroker, SeenMember
 from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number, as_text
+from bridge.migration.seen import SeenBroker, SeenMember
 from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

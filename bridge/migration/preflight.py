@@ -79,8 +79,8 @@ def refusals(case: Case) -> Iterator[str]:
         )
     if convention is None:
         yield (
-            f"what the stored numbers mean is not known ({case.evidence.words}): say whether a number is the record to be "
-            f"read next (Kafka's own clients) or the last one that was read (go_kafka_client, Spark's "
+            f"what the stored numbers mean is not known ({case.evidence.words}): say whether a number is the record to "
+            f"be read next (Kafka's own clients) or the last one that was read (go_kafka_client, Spark's "
             f"ReliableKafkaReceiver), with --offset-convention next or last{NEXT}{again} --offset-convention next"
         )
     strays = [tp for tp in decisions.offsets if tp not in seen.partitions]

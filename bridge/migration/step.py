@@ -22,7 +22,9 @@ from typing import Protocol, TypeAlias
 from bridge.migration.away import is_away
 from bridge.migration.errors import GaveUpWaiting, PartlyDone
 from zkconsumer.base.clock import Clock
-from zkconsumer.errors import Bug, ZkConsumerError
+from zkconsumer.errors import Bug, PreconditionFailed, UsageError, ZkConsumerError
+
+_NOTHING_CHANGED = (UsageError.exit_code, PreconditionFailed.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Run:
     """One run over the steps.
 
     ``timeout_ms``: how long may be waited altogether.  ``resume``: the command that goes on.  ``has_changed``: whether
-    a store was changed, by a run before this one too.
+    a store was changed, by a run before this one too; ``has_done``: by this one.
     """
 
     performer: Performer
@@ -110,6 +112,7 @@ class Run:
     resume: str
     is_aborted: Callable[[], bool]
     has_changed: bool = False
+    has_done: bool = False
     _deadline_ms: int | None = None
 
     def see_through(self, derive: Callable[[], Iterable[Step]]) -> None:
@@ -133,14 +136,24 @@ class Run:
     def carry_out(self, steps: Iterable[Step]) -> None:
         """All of them, in their order.
 
-        Raises what a step refuses with; ``GaveUpWaiting`` when nothing was changed yet, else ``PartlyDone``, also when
-        somebody aborted it.
+        Raises what a step refuses with, and ``PartlyDone`` in place of what says that nothing was changed once this run
+        has changed something; ``GaveUpWaiting`` when nothing was changed yet, else ``PartlyDone``, also when somebody
+        aborted it.
         """
         self._left_ms()  # the time runs from here
+        try:
+            self._carry_out(steps)
+        except ZkConsumerError as error:
+            if self.has_done and error.exit_code in _NOTHING_CHANGED:
+                raise PartlyDone(f"{error}\nWhat was done stands; then go on with: {self.resume}") from error
+            raise
+
+    def _carry_out(self, steps: Iterable[Step]) -> None:
         for step in steps:
             self._stop_if_aborted(step)
             if self._is_to_do(step):
                 self.has_changed = self.has_changed or step.changes
+                self.has_done = self.has_done or (step.changes and self.performer.looks_again)
                 self.performer.perform(step)
                 if self.performer.looks_again and self._is_to_do(step):
                     raise Bug(f"step {step.name!r} was done, and is still to do")

@@ -432,7 +432,7 @@ def test_a_program_may_veto_and_the_next_run_asks_it_again(lab: Lab, tmp_path: P
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session, pytest.raises(HookVetoed, match="ended with 3") as it:
         lab.apply(session, plan, hooks_dir=folder)
-    assert it.value.exit_code == 4
+    assert it.value.exit_code == 6
     assert lab.stands(group) == ("verified", "zookeeper")
     hook(folder, "zkconsumer-on-before-cut-over", "exit 0")
     hook(folder, "zkconsumer-on-after-cut-over", "exit 9")

@@ -6,9 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.commands.migrate import migrate
+from bridge.commands.migrate_apply import apply
+from bridge.commands.migrate_words import with_commands
 from bridge.migration.plan_file import read_plan
 from bridge.testing import EmbeddedBroker
 from tests.migration.seen_groups import tp
@@ -19,7 +23,7 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import PERM_READ, Acl
+from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl
 from zkconsumer.zk.znodes import Control, format_control
 
 PLANNED = [*COLUMNS, "TARGET-OFFSET", "REMARK"]
@@ -224,3 +228,50 @@ def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> Non
     assert told["offset_convention"] is None
     assert told["next_steps"][0] == f"zkconsumer migrate plan g1 -f g1.plan {place.where}"
     assert [row["zk_offset"] for row in told["partitions"]] == [4, None, 1]
+
+
+def test_znodes_that_may_not_be_read_are_named_and_nothing_is_written(place: Place, file: Path) -> None:
+    hidden = (Acl(PERM_ALL, "digest", "someone:x"),)
+    for number in (0, 2):
+        place.zookeeper.set_acl(paths.offset("g1", tp(number)), hidden)
+    for words in (("plan", "g1", "-f", str(file)), ("inspect", "g1")):
+        done = place.run(*words)
+        assert done.exit_code == 4
+        assert "does not let us read 2 nodes:\n  /consumers/g1/offsets/clicks/0\n  /consumers/g1/" in done.stderr
+        assert "zookeeper.auth in a --config file" in done.stderr
+    assert not file.exists()
+    place.zookeeper.set_acl(paths.offsets("g1"), hidden)
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert "does not let us read 1 node:\n  /consumers/g1/offsets\n" in done.stderr
+
+
+WHERE = "--bootstrap-server b:1 --zookeeper zk:1"
+HOW = f"--timeout 5.0 --zookeeper-auth digest:f {WHERE}"
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ("See: zkconsumer migrate status g.1. Then", f"See: zkconsumer migrate status g.1 {WHERE}. Then"),
+        (
+            "go on: zkconsumer migrate apply --resume g --execute --accept-drift. Or: zkconsumer migrate rollback g",
+            f"go on: zkconsumer migrate apply --resume g --execute --accept-drift --hooks-dir h {HOW}. "
+            f"Or: zkconsumer migrate rollback g {HOW}",
+        ),
+        ("Plan again (zkconsumer migrate plan g), or", f"Plan again (zkconsumer migrate plan g -f g.plan {WHERE}), or"),
+        ("zkconsumer migrate plan g --strategy copy", f"zkconsumer migrate plan g --strategy copy -f g.plan {WHERE}"),
+        ("zkconsumer migrate rollback g --plan FILE", f"zkconsumer migrate rollback g --plan FILE {HOW}"),
+        ("stop it: zkconsumer migrate abort g", "stop it: zkconsumer migrate abort g --zookeeper zk:1"),
+        ("first: zkconsumer groups describe g, and", f"first: zkconsumer groups describe g {WHERE}, and"),
+        ("zkconsumer migrate abort g --zookeeper other:1.", "zkconsumer migrate abort g --zookeeper other:1."),
+        ("no command", "no command"),
+    ],
+)  # fmt: skip
+def test_commands_in_a_text_can_be_typed(said: str, typed: str) -> None:
+    parent = click.Context(main, info_name="zkconsumer")
+    among = click.Context(migrate, parent=parent, info_name="migrate")
+    words = "p --zookeeper zk:1 --timeout 5 --zookeeper-auth digest:f --hooks-dir h --bootstrap-server b:1 --execute"
+    with apply.make_context("apply", words.split(), parent=among) as context:
+        assert with_commands(context, said) == typed
+        assert with_commands(context, typed) == typed, "what is whole stays"

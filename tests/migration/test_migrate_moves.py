@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.migration import hooks
 from bridge.migration.plan_file import write_plan
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from zkconsumer.admin.session import Doors
@@ -237,3 +238,33 @@ def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tm
     assert T0 not in lab.offsets(group)
     member.close(1_000)
     assert migrate("restore", str(tmp_path / "nothing")).exit_code == 4
+
+
+def test_programs_that_cannot_be_run_are_told_before_anything_is_changed(
+    lab: Lab, migrate: Migrate, tmp_path: Path
+) -> None:
+    group, file = planned(lab, tmp_path)
+    hook = tmp_path / "zkconsumer-on-after-cut-over"
+    hook.touch(0o644)
+    done = migrate("apply", str(file), "--execute", "--hooks-dir", str(tmp_path))
+    assert (done.exit_code, lab.control(group)) == (4, None)
+    assert "make it executable" in done.stderr
+
+
+def test_a_veto_ends_with_the_commands_that_go_on_and_back(
+    lab: Lab, migrate: Migrate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, file = planned(lab, tmp_path)
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+    (folder / "zkconsumer-on-before-cut-over").touch(0o755)
+    said = ["ended with 3", ""]
+    monkeypatch.setattr(hooks, "run_program", lambda *_: said.pop(0))
+    done = migrate("apply", str(file), "--execute", "--hooks-dir", str(folder), "--timeout", "60", "-o", "json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["exit_code"], told["phase"]) == (6, 6, "verified")
+    assert f"--resume {group} --execute --hooks-dir {folder} --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
+    assert f"rollback {group} --execute --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
+    again = migrate(*next_of(done))
+    assert again.exit_code == 0, again.stderr
+    assert (lab.stands(group), said) == (("switched", "kafka"), [])

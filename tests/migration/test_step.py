@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from bridge.migration.errors import GaveUpWaiting, PartlyDone
 from bridge.migration.step import Done, Refused, Run, Standing, Step, Todo, Waiting
-from zkconsumer.errors import PreconditionFailed, ZkConsumerError
+from zkconsumer.errors import MayNotRead, PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.testing.manual_clock import ManualClock
 
 
@@ -92,6 +94,19 @@ def test_waiting_too_long_before_and_after_the_first_change() -> None:
     said, _ = run([OneStep("a", [Todo(), Done()]), OneStep("b", [Waiting("m1")])])
     assert said[-1].startswith("PartlyDone: b: waited long enough for m1. What was done stands; go on with: zkconsumer")
     assert (GaveUpWaiting.exit_code, PartlyDone.exit_code) == (7, 6)
+
+
+@pytest.mark.parametrize("error", [PreconditionFailed("no"), MayNotRead("no"), UsageError("no")])
+def test_a_refusal_behind_the_first_change_does_not_say_that_nothing_was_changed(error: ZkConsumerError) -> None:
+    did, refuses = OneStep("a", [Todo(), Done()]), OneStep("b", [Refused(error)])
+    said, it = run([did, refuses])
+    resume = "zkconsumer migrate apply p.json --execute"
+    assert said[-1] == f"PartlyDone: no\nWhat was done stands; then go on with: {resume}"
+    assert it.has_done
+    said, _ = run([OneStep("a", [Todo(), Done()], changes=False), refuses])
+    assert said[-1] == f"{type(error).__name__}: no", "a look is no change"
+    said, _ = run([did, refuses], for_real=False)
+    assert said[-1] == "refused b"
 
 
 def test_a_refusal_ends_it() -> None:

@@ -299,7 +299,7 @@ def _member_kind(kinds: set[OwnerKind]) -> MemberKind:
 def _partition_paths(
     session: AdminSession, root: str, only: set[str] | None
 ) -> tuple[dict[str, TopicPartition], set[str], list[str]]:
-    """The nodes ``root/T/P``, the topics, and the paths that are neither."""
+    """The nodes ``root/T/P`` in the order of partitions, the topics, and the paths that are neither."""
     listed = session.children(root)
     odd: list[str] = []
     topics: list[str] = []
@@ -309,13 +309,17 @@ def _partition_paths(
         elif only is None or name in only:
             topics.append(name)
     found: dict[str, TopicPartition] = {}
-    for path, children in session.children_of_many(f"{root}/{topic}" for topic in topics).items():
-        for name in children.names:
+    listed_of = session.children_of_many(f"{root}/{topic}" for topic in topics)
+    for topic in sorted(topics):
+        path = f"{root}/{topic}"
+        numbers: list[int] = []
+        for name in listed_of[path].names if path in listed_of else ():
             number = paths.partition_number(name)
             if number is None:
                 odd.append(f"{path}/{name}")
             else:
-                found[f"{path}/{name}"] = TopicPartition(path.rpartition("/")[2], number)
+                numbers.append(number)
+        found |= {f"{path}/{number}": TopicPartition(topic, number) for number in sorted(numbers)}
     return found, set(topics), odd
 
 
@@ -330,7 +334,7 @@ def _read_owners(
         except MalformedZnode as error:
             thread = str(error)
         found[where[path]] = OwnerNode(where[path], thread, owner_kind(node), node.stat)
-    return {tp: found[tp] for tp in sorted(found)}, topics, odd
+    return found, topics, odd
 
 
 def read_offsets(
@@ -351,8 +355,9 @@ def read_offsets(
             problem = str(error)
         if offset is not None and offset < 0:
             offset = None
-        found[where[path]] = OffsetNode(where[path], node.data, offset, node.stat, problem)
-    return {tp: found[tp] for tp in sorted(found)}, topics, odd
+        tp = where[path]
+        found[tp] = OffsetNode(tp, node.data, offset, node.stat, problem)
+    return found, topics, odd
 
 
 def _topic_names(session: AdminSession) -> tuple[str, ...]:

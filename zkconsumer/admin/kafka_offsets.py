@@ -11,6 +11,7 @@ where the tool knows a ZooKeeper.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +21,7 @@ from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import AdminSession, chunks
 from zkconsumer.admin.stores import members_of, words_of_members
-from zkconsumer.errors import KafkaException
+from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
 from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
 from zkconsumer.kafka.group_offsets import (
@@ -95,10 +96,19 @@ class KafkaStore:
         return {tp: found[tp] for tp in sorted(found)}
 
     def read_some(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is stored for these partitions."""
+        """What is stored for these partitions.
+
+        Of more than one question takes, everything is asked for that the group has, where brokers can list it: what is
+        not stored costs nothing then.
+        """
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         if not partitions or not self.exists():
             return found
+        if len(partitions) > FETCHES_MAX and self._settled(_can_list):
+            wanted = frozenset(partitions)
+            # Foreign notes may make the list longer than an answer can be.
+            with suppress(RemoteProtocolError):
+                return {tp: one for tp, one in self._fetched(None).items() if tp in wanted}
         for some in chunks(sorted(partitions), FETCHES_MAX):
             found |= self._fetched(some)
         return found

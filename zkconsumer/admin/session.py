@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.admin.brokers import Brokers
+from zkconsumer.admin.words import count_of
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import WorldError, ZkTimeoutException
+from zkconsumer.errors import MayNotRead, WorldError, ZkTimeoutException
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import Connect
 from zkconsumer.kafka.security import connect_of
@@ -34,6 +35,7 @@ from zkconsumer.zk.requests import (
     Get,
     GetAcl,
     GetMany,
+    NoAuth,
     Node,
     NoNode,
     Request,
@@ -62,6 +64,9 @@ ROUND_REQUESTS_MAX = 1_000
 ROUND_READS_MAX = 10_000
 """Nodes in one ``GetMany``: ten packets on their way where a server reads many nodes at once, so that it works while
 what it read is taken apart here; where it does not, what it reads one by one in a fraction of ``ANSWER_TIMEOUT_MS``."""
+
+NAMED_MAX = 1_000
+"""How many nodes an error names: all of them, unless nobody could read on."""
 
 READ_TRIES_MAX = 3
 """How often a read is asked that the connection took with it."""
@@ -210,19 +215,29 @@ class AdminSession:
     def get_many(self, wanted: Iterable[str]) -> dict[str, Node]:
         """The nodes that exist, by path.  Raises ``WorldError`` when ZooKeeper does not tell of one."""
         found: dict[str, Node] = {}
+        refused: list[str] = []
         for some in chunks(list(wanted), ROUND_READS_MAX):
             [results] = self.ask([GetMany(tuple(some))])
             assert isinstance(results, list), "reading many gives a list"
             for path, result in zip(some, results, strict=True):
-                if not isinstance(result, NoNode):
+                if isinstance(result, Node):
+                    found[path] = result
+                elif isinstance(result, NoAuth):
+                    refused.append(path)
+                elif not isinstance(result, NoNode):
                     found[path] = expect(result, Node, path)
+        if refused:
+            raise may_not_read(refused)
         return found
 
     def children_of_many(self, wanted: Iterable[str]) -> dict[str, ChildrenOf]:
         """The children of each node that exists, by path.  Raises ``WorldError`` when ZooKeeper does not tell."""
         paths_ = list(wanted)
-        answers = zip(paths_, self.ask([Children(path) for path in paths_]), strict=True)
-        return {path: expect(one, ChildrenOf, path) for path, one in answers if not isinstance(one, NoNode)}
+        answers = dict(zip(paths_, self.ask([Children(path) for path in paths_]), strict=True))
+        refused = [path for path, one in answers.items() if isinstance(one, NoAuth)]
+        if refused:
+            raise may_not_read(refused)
+        return {path: expect(one, ChildrenOf, path) for path, one in answers.items() if not isinstance(one, NoNode)}
 
 
 class BrokerSession:
@@ -251,9 +266,11 @@ AnySession: TypeAlias = AdminSession | BrokerSession
 
 
 def expect(result: object, kind: type[T], path: str) -> T:
-    """The result, or ``WorldError`` that says what ZooKeeper answered instead (``untold``)."""
+    """The result; ``MayNotRead`` where ZooKeeper refuses it, else ``untold`` says what it answered instead."""
     if isinstance(result, kind):
         return result
+    if isinstance(result, NoAuth):
+        raise may_not_read([path])
     raise untold(f"ZooKeeper did not tell about {path}", result)
 
 
@@ -261,6 +278,16 @@ def untold(words: str, result: object) -> WorldError:
     """What to raise for an answer that does not tell: ``ZkTimeoutException`` where the connection took it along."""
     kind = ZkTimeoutException if isinstance(result, ConnectionLost | SessionGone) else WorldError
     return kind(f"{words}: {words_of(result)}")
+
+
+def may_not_read(refused: Sequence[str]) -> MayNotRead:
+    """What to raise for nodes that ZooKeeper does not let us read: all of them, and what to do."""
+    more = f"\n  and {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
+    names = "".join(f"\n  {path}" for path in refused[:NAMED_MAX])
+    return MayNotRead(
+        f"ZooKeeper does not let us read {count_of(len(refused), 'node')}:{names}{more}\nLog in as whom their access "
+        "control lists name (zookeeper.auth in a --config file), or have the right to read added to them"
+    )
 
 
 def words_of(result: object) -> str:

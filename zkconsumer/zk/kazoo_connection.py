@@ -150,7 +150,10 @@ class Link:
     def call(self, outgoing: Outgoing) -> None:
         """Queue a packet behind the others; on the connection's thread, while connected."""
         packet = _Packet(outgoing)
-        self._client._call(packet, packet)
+        if self._client._queue:
+            self._client._queue.append((packet, packet))  # whose bell has been rung already
+        else:
+            self._client._call(packet, packet)
 
     def wake(self) -> None:
         """Have ``feed`` called soon; any thread, never blocks."""
@@ -270,7 +273,6 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         """Everything that waits, in one piece, or in more of about ``SEND_BYTES``."""
         client = self.client
         frames = bytearray()
-        count = 0
         while client._queue and len(frames) < SEND_BYTES:
             _, packet = client._queue.popleft()
             self._xid = self._xid % _XID_MAX + 1
@@ -279,9 +281,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             frames += body
             # Before it is sent: of what was sent in part nobody knows whether it was carried out.
             client._pending.append((packet, packet, self._xid))
-            count += 1
-        with suppress(OSError):
-            self._read_sock.recv(max(1, count))  # kazoo's own bell, rung once a packet
+        if not client._queue:
+            with suppress(OSError):
+                self._read_sock.recv(1)  # the bell: rung by the first that waits, until none does
         if frames:
             self._write(frames, connect_timeout)
 
