@@ -48,7 +48,7 @@ _OPTION = re.compile(r"(?<!\S)\(?(--[a-z-]+)")
 
 def look(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> Seen:
     """The group; the command ends with 1 when there is none, and with 4 when only its control znode is left."""
-    seen = look_at_group(session, group, with_acls=with_acls)
+    seen = look_at_group(session, group, with_acls=with_acls, with_rights=True)
     if seen is not None:
         return seen
     control, _, problem = read_control(session, group)

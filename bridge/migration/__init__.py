@@ -12,6 +12,7 @@ A person plans, looks at the plan, and applies it; whoever is interrupted applie
     what is carried over, as values  copies.py           the steps that carry it                         mover.py
     the modern group kept empty      seat.py, seat_*.py  the steps that read back and compare            verify.py
     what stored numbers mean         conventions.py      where each partition starts                     targets.py
+    which rights the steps need      needed_rights.py    what of the znodes may be changed                look_rights.py
     what stops the whole group       preflight.py        how the group differs from its plan             drift.py
     what the steps of a run share    moving.py           drift: refused, or accepted and kept             accepting.py
     who carries steps out            performers.py       programs around the cut-over                     hooks.py

@@ -23,7 +23,7 @@ from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, Not
 from bridge.migration.copies import copies_of
 from bridge.migration.fences.acls import AclFence
 from bridge.migration.fences.owners import LateOwnerFences, owner_fences
-from bridge.migration.fences.rights import MayChangeLists
+from bridge.migration.fences.rights import MayCarryOut, MayChangeLists
 from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
 from bridge.migration.hooks import AFTER, BEFORE, RunHooks
 from bridge.migration.mover import CopyToKafka
@@ -73,6 +73,7 @@ def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
     if moving.phase is None:
         if acl_fence:
             yield MayChangeLists(authority.session, moving.group, moving.topics)
+        yield MayCarryOut(authority.session, moving.nodes)
         yield NothingElseMoves(BeginControl(authority, "copy"))  # its seat would be waited for
         yield NoModernMembers(moving.seat)
         yield PlanHolds(moving, options.accept_drift)

@@ -1,6 +1,6 @@
 """Looks at a group on both sides and gives what was seen; changes nothing, and makes no broker create a topic.
 
-    znodes              read_group, access lists          look_rights
+    znodes              read_group, access lists          look_rights, needed_rights
     logs                where they begin and end, and the last entry of those that stand one before it   look_logs
     Kafka's own store   offsets with what was committed along; the modern group of the same name
     brokers             what they speak, how long they keep offsets                                      look_brokers
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.look_brokers import look_at_brokers
 from bridge.migration.look_logs import last_entries
-from bridge.migration.look_rights import access_lists
+from bridge.migration.look_rights import access_lists, lacking_rights
+from bridge.migration.needed_rights import Nodes
 from bridge.migration.preflight import UNKNOWN
 from bridge.migration.seen import KafkaValue, Seen, SeenMember, SeenOwner, SeenPartition
 from zkconsumer.admin.brokers import PeerTrouble
@@ -41,10 +42,13 @@ GO_KAFKA_CLIENT = "api/rebalance"
 """Below the group; go_kafka_client makes it before it registers, and nobody else does."""
 
 
-def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) -> Seen | None:
+def look_at_group(
+    session: AdminSession, group: str, *, with_acls: bool = True, with_rights: bool = False
+) -> Seen | None:
     """The group now; None when ``/consumers`` does not have it.
 
-    ``with_acls``: the access lists too, a question a node.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
+    ``with_acls``: the access lists too, a question a node.  ``with_rights``: also what we lack of the rights that a
+    move needs, with the fence of those lists or without it.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
     does not answer or does not tell.
     """
     state = read_group(session, group)
@@ -58,6 +62,7 @@ def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) 
     brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp)) for tp in there}
     acls, no_admin = access_lists(session, state) if with_acls else ({}, ())
+    nodes = Nodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
     return Seen(
         group=group,
         at_ms=state.read_at_ms,
@@ -68,6 +73,7 @@ def look_at_group(session: AdminSession, group: str, *, with_acls: bool = True) 
         odd_nodes=state.odd_nodes,
         acls=acls,
         no_admin=no_admin,
+        lacking=lacking_rights(session, nodes) if with_rights else (),
         control=state.control,
         control_version=state.control_version,
         control_problem=state.control_problem,

@@ -1,4 +1,4 @@
-"""The access lists that a fence would change, and those that we may not.
+"""The access lists that a fence would change, those that we may not, and the other rights that we lack.
 
     ids, owners, owners/T, offsets, offsets/T, offsets/T/P       of the group, as far as they are there
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.session import untold
+from bridge.migration.fences.lists import read_lists
+from bridge.migration.needed_rights import RIGHT_WORDS
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import PERM_ADMIN, Acl, GetAcl, NoAuth, NoNode
+from zkconsumer.zk.requests import PERM_ADMIN, Acl
 from zkconsumer.zk.security import Login, SaslGssapi, identities, login_of
 
 if TYPE_CHECKING:
+    from bridge.migration.needed_rights import Nodes
     from zkconsumer.admin.groups import GroupState
     from zkconsumer.admin.session import AdminSession
 
@@ -33,33 +35,45 @@ def access_lists(
 
     A question a node.  Raises ``WorldError`` when ZooKeeper does not tell.
     """
-    wanted = _fenced(state)
+    lists = read_lists(session, _fenced(state))
     login = login_of(session.config)
-    found: dict[str, tuple[Acl, ...]] = {}
-    forbidden: list[str] = []
-    known: dict[tuple[Acl, ...], tuple[Acl, ...]] = {}
-    for path, answer in zip(wanted, session.ask([GetAcl(path) for path in wanted]), strict=True):
-        match answer:
-            case tuple():
-                found[path] = known.setdefault(answer, answer)
-            case NoAuth():
-                forbidden.append(path)
-            case NoNode():
-                continue
-            case other:
-                raise untold(f"ZooKeeper did not tell the access list of {path}", other)
-    may = {acl: may_administer(acl, login) for acl in known}
-    forbidden += [path for path, acl in found.items() if not may[acl]]
+    found = {path: acl for path, acl in lists.items() if acl is not None}
+    ours = {acl: may(acl, login, PERM_ADMIN) for acl in set(found.values())}
+    forbidden = [path for path, acl in lists.items() if acl is None or not ours[acl]]
     return found, tuple(sorted(forbidden))
 
 
-def may_administer(acl: tuple[Acl, ...], login: Login | None) -> bool:
-    """Whether whoever is logged in so may change this list, as far as that can be told here: in doubt, yes."""
+def lacking_rights(session: AdminSession, nodes: Nodes) -> tuple[str, ...]:
+    """The nodes on which we lack a right, each with which: ``/consumers/g/ids (create, delete)``.
+
+    Raises ``WorldError`` when ZooKeeper does not tell.
+    """
+    lists = read_lists(session, nodes.all)
+    login = login_of(session.config)
+    found = []
+    known: dict[tuple[object, int], bool] = {}
+    for path, perms in sorted(nodes.needed(lists).items()):
+        acl = lists[path]
+        if acl is None:  # we may not even look at it: told elsewhere
+            continue
+        lacking = []
+        for perm in (perm for perm in RIGHT_WORDS if perms & perm):
+            if (acl, perm) not in known:
+                known[acl, perm] = may(acl, login, perm)
+            if not known[acl, perm]:
+                lacking.append(RIGHT_WORDS[perm])
+        if lacking:
+            found.append(f"{path} ({', '.join(lacking)})")
+    return tuple(found)
+
+
+def may(acl: tuple[Acl, ...], login: Login | None, perm: int) -> bool:
+    """Whether whoever is logged in so has this right by a list, as far as that can be told here: in doubt, yes."""
     own = identities(login)
     if ("digest", SUPER) in {(scheme, name.partition(":")[0]) for scheme, name in own}:
         return True
     for entry in acl:
-        if entry.perms & PERM_ADMIN and (
+        if entry.perms & perm and (
             (entry.scheme, entry.id) in (ANYONE, *own)
             or entry.scheme in ONLY_THE_SERVER_KNOWS
             or (entry.scheme == "sasl" and isinstance(login, SaslGssapi))

@@ -16,11 +16,13 @@ from bridge.migration.authority import Authority
 from bridge.migration.control import ACCEPTED_PIECES
 from bridge.migration.journal import Journal
 from bridge.migration.mover import Stores
+from bridge.migration.needed_rights import Nodes
 from bridge.migration.phases import Phase, has_reached
 from bridge.migration.pieces import Damaged, read_pieces, read_plan, unpack
 from bridge.migration.plan_file import plan_of
 from bridge.migration.seat import PATIENCE, Seat
 from bridge.migration.step import Done, Standing, Todo
+from zkconsumer.admin.stores import MISSING
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -68,6 +70,12 @@ class Moving:
         """Whether the migration has that phase behind it on its way forward, or is there."""
         phase = self.phase
         return phase is not None and has_reached(self.plan.strategy, phase, wanted)
+
+    @property
+    def nodes(self) -> Nodes:
+        """Those that the steps have to do with."""
+        offsets = [row.tp for row in self.plan.partitions if row.version != MISSING]
+        return Nodes(self.group, self.topics, offsets, self.plan.decisions.acl_fence)
 
     @property
     def nodes_before(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.control import phase_of
 from bridge.migration.conventions import Evidence, contradicts
 from bridge.migration.decisions import OffsetConvention
+from bridge.migration.needed_rights import words_of_rights
 from bridge.migration.phases import ENDED, Phase
 from zkconsumer.admin.words import age, count_of, registered, some
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE
@@ -93,6 +94,8 @@ def refusals(case: Case) -> Iterator[str]:
             "--config file), or do without (then a process that wakes from a pause may still write an old offset)"
             f"{NEXT}{again} --no-acl-fence"
         )
+    if seen.lacking:
+        yield f"{words_of_rights(seen.lacking)}{NEXT}{again}"
     fixed = [tp for tp, one in seen.partitions.items() if one.owner is not None and one.owner.kind == "persistent"]
     if fixed:
         yield (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
     from bridge.migration.seat import Seat
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NoModernMembers:
-    """Nobody but a seat of this migration is in the modern group; waited for."""
+    """Nobody but a seat of this migration is in the modern group, which is waited for; and we might sit there."""
 
     seat: Seat
 
@@ -28,7 +29,10 @@ class NoModernMembers:
     def check(self) -> Standing:
         """See ``Step``."""
         found = self.seat.look()
-        return Waiting(f"{found.names} to leave the modern group") if found.others else Done()
+        if found.others:
+            return Waiting(f"{found.names} to leave the modern group")
+        problem = self.seat.problem()
+        return Refused(PreconditionFailed(f"{problem}. Nothing was changed")) if problem else Done()
 
     def do(self) -> None:
         """Never called: one waits for others."""

@@ -106,7 +106,8 @@ class Seen:
     """Everything that a plan is made from and compared with.
 
     ``orphans``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of every node that a
-    fence would change, by path; ``no_admin``: those that we may not change.  ``modern`` None: nobody tells, and
+    fence would change, by path; ``no_admin``: those that we may not change; ``lacking``: nodes on which the steps
+    need other rights that we do not have, each with which.  ``modern`` None: nobody tells, and
     ``modern_problem`` says why; the same for Kafka's values and ``kafka_problem``.  ``retention_ms``: how long Kafka
     keeps the offsets of a group that does not commit; None where the brokers do not tell; ``keeps_by_commit``: whether
     that counts from each partition's own commit, also while the group has members (before 2.1, KIP-211).
@@ -124,6 +125,7 @@ class Seen:
     odd_nodes: tuple[str, ...] = ()
     acls: Mapping[str, tuple[Acl, ...]] = field(default_factory=dict)
     no_admin: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     control: Control | None = None
     control_version: int | None = None
     control_problem: str = ""

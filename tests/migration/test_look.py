@@ -9,7 +9,7 @@ import pytest
 from bridge.migration.look import look_at_group
 from bridge.migration.look_brokers import look_at_brokers
 from bridge.migration.look_logs import ENTRIES_MAX
-from bridge.migration.look_rights import may_administer
+from bridge.migration.look_rights import may
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import LastEntry, Seen
 from bridge.testing import EmbeddedBroker
@@ -218,7 +218,7 @@ def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeWorld, admin: 
 
 
 @pytest.mark.parametrize(
-    ("acl", "login", "may"),
+    ("acl", "login", "is_ours"),
     [
         (OPEN_ACL, None, True),
         (READ_ONLY, None, False),
@@ -235,8 +235,8 @@ def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeWorld, admin: 
         ((), None, False),
     ],
 )
-def test_whether_a_list_is_ours_to_change(acl: tuple[Acl, ...], login: Login | None, may: bool) -> None:
-    assert may_administer(acl, login) is may
+def test_whether_a_list_is_ours_to_change(acl: tuple[Acl, ...], login: Login | None, is_ours: bool) -> None:
+    assert may(acl, login, PERM_ADMIN) is is_ours
 
 
 # --- how much is asked ------------------------------------------------------------------------------------------

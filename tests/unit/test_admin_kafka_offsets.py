@@ -15,7 +15,8 @@ from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.stores import WriteReport
-from zkconsumer.errors import BrokerUnreachable, KafkaException
+from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
@@ -69,6 +70,35 @@ def test_everything_is_read_also_from_brokers_that_cannot_list(release: str) -> 
         assert desk.read() == {T0: 43, V0: 7}
     finally:
         desk.close()
+
+
+@pytest.mark.parametrize(("release", "questions"), [("0.9.0.1", 2), ("1.1.1", 1), ("3.9.1", 1)])
+def test_many_partitions_are_read_from_one_list_where_brokers_can_list(
+    release: str, questions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FETCHES_MAX", 2)
+    desk = Desk(release)
+    try:
+        desk.write({T1: 5}, {T1: None})
+        before = desk.asked(OFFSET_FETCH)
+        assert {tp: one.offset for tp, one in desk.store.read_some([T0, T1, V0]).items()} == {T0: 42, T1: 5}
+        assert desk.asked(OFFSET_FETCH) - before == questions
+        assert desk.store.read_some([T1, V0, TopicPartition("views", 7)]).keys() == {T1}, "nothing else is given"
+    finally:
+        desk.close()
+
+
+def test_a_list_that_is_too_long_is_asked_for_in_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FETCHES_MAX", 2)
+    asked = desk.store._fetched
+
+    def too_long(partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if partitions is None:
+            raise RemoteProtocolError("an answer of a gigabyte")
+        return asked(partitions)
+
+    monkeypatch.setattr(desk.store, "_fetched", too_long)
+    assert desk.store.read_some([T0, T1, V0]).keys() == {T0}
 
 
 def test_a_coordinator_that_moved_is_found_again(desk: Desk) -> None:

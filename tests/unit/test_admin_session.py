@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from tests.fix_admin import doors
 from tests.fix_world import MakeWorld
-from zkconsumer.admin.session import READ_TRIES_MAX, AdminSession, Doors
-from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.admin.session import READ_TRIES_MAX, ROUND_READS_MAX, AdminSession, Doors
+from zkconsumer.base.garbage import NEW_OBJECTS, seldom_searched
+from zkconsumer.errors import MayNotRead, ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
-from zkconsumer.zk.requests import Create, Exists, GetAcl, NoNode, SessionGone
+from zkconsumer.zk.requests import PERM_ALL, Acl, Create, Exists, GetAcl, NoNode, Request, Result, SessionGone
 from zkconsumer.zk.store import ZkStore
 
 
@@ -58,3 +62,40 @@ def test_a_silent_server_is_passed_over_and_silence_ends(make_world: MakeWorld, 
         else:
             with pytest.raises(ZkTimeoutException):
                 session.largest_session_timeout_ms()
+
+
+def test_many_nodes_are_read_in_one_round_of_packets(world: FakeWorld, admin: AdminSession) -> None:
+    """Ten packets of a thousand are on their way at once, so a server reads while what it read is taken apart."""
+    [store] = world.stores
+    rounds: list[int] = []
+    submit = store.submit
+
+    def counted(session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
+        rounds.append(len(requests))
+        submit(session_id, requests, done)
+
+    store.submit = counted  # type: ignore[method-assign]
+    world.zookeeper.ensure("/a/1")
+    assert list(admin.get_many(f"/a/{number}" for number in range(ROUND_READS_MAX + 1))) == ["/a/1"]
+    assert rounds == [1, 1]
+
+
+def test_every_node_that_may_not_be_read_is_named(world: FakeWorld, admin: AdminSession) -> None:
+    for path in ("/a/1", "/a/2", "/a/3"):
+        world.zookeeper.ensure(path)
+    for path in ("/a/1", "/a/3"):
+        world.zookeeper.set_acl(path, (Acl(PERM_ALL, "digest", "theirs:x"),))
+    wanted = ["/a/1", "/a/2", "/a/3", "/a/4"]
+    for ask in (admin.get_many, admin.children_of_many):
+        with pytest.raises(MayNotRead, match=r"2 nodes:\n  /a/1\n  /a/3\nLog in as whom") as it:
+            ask(wanted)
+        assert it.value.exit_code == 4
+    with pytest.raises(MayNotRead, match=r"1 node:\n  /a/1\n"):
+        admin.get("/a/1")
+
+
+def test_garbage_is_searched_as_before_when_a_large_command_has_ended() -> None:
+    before = gc.get_threshold()
+    with seldom_searched():
+        assert gc.get_threshold()[0] == NEW_OBJECTS
+    assert gc.get_threshold() == before

@@ -1,4 +1,4 @@
-"""Whether we may change the access lists of a group, asked before anything is changed."""
+"""Whether we may change the access lists of a group, and do what else the steps do; before anything is changed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.fences.lists import AccessList, read_lists
 from bridge.migration.fences.owner_nodes import is_topic
+from bridge.migration.look_rights import lacking_rights
+from bridge.migration.needed_rights import words_of_rights
 from bridge.migration.step import Done, Refused, Standing
 from zkconsumer.admin.session import untold
 from zkconsumer.errors import PreconditionFailed
@@ -22,6 +24,7 @@ from zkconsumer.zk.requests import (
 )
 
 if TYPE_CHECKING:
+    from bridge.migration.needed_rights import Nodes
     from zkconsumer.admin.session import AdminSession
 
 NAMED_MAX = 1_000
@@ -103,6 +106,27 @@ class MayChangeLists:
         levels = fenced_levels(self.session, self.group, self.topics)
         lacking = lacking_admin(self.session, read_lists(self.session, [path for level in levels for path in level]))
         return Refused(PreconditionFailed(words_of_lacking(lacking))) if lacking else Done()
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MayCarryOut:
+    """We have the rights that the steps need, as whoever this run is logged in as; before anything is changed."""
+
+    session: AdminSession
+    nodes: Nodes
+
+    name = "the rights that the steps need"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether nodes may be made, written and deleted"]
+
+    def check(self) -> Standing:
+        lacking = lacking_rights(self.session, self.nodes)
+        return Refused(PreconditionFailed(words_of_rights(lacking))) if lacking else Done()
 
     def do(self) -> None:
         """There is nothing to do."""

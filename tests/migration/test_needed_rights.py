@@ -1,0 +1,121 @@
+"""The rights that the steps need, asked before anything is changed: in the plan, and again by whoever applies it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.decisions import Decisions
+from bridge.migration.fences.rights import MayCarryOut
+from bridge.migration.look import look_at_group
+from bridge.migration.needed_rights import Nodes
+from bridge.migration.preflight import next_of
+from bridge.migration.step import Done, Refused
+from tests.migration.fix_move import DECISIONS, Lab, lab
+from tests.migration.seen_groups import plan
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import PERM_ADMIN, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_READ, PERM_WRITE, Acl
+
+__all__ = ["lab"]
+
+T = [TopicPartition("t", number) for number in range(2)]
+MAKE = PERM_CREATE | PERM_DELETE
+
+
+def nodes(*, acl_fence: bool) -> Nodes:
+    return Nodes("g", ["t"], T, acl_fence)
+
+
+def below(*names: str) -> set[str]:
+    return {f"/consumers/g/{name}" for name in names}
+
+
+@pytest.mark.parametrize(
+    ("acl_fence", "there", "needed"),
+    [
+        (True, {"/", *below("ids", "owners", "offsets")}, {"/consumers/g/ids": MAKE, "/": PERM_CREATE}),
+        (
+            True,
+            {"/", "/zkconsumer", "/consumers/g", *below("owners", "offsets")},
+            {"/consumers/g": MAKE, "/zkconsumer": PERM_CREATE},
+        ),
+        (
+            True,
+            {"/", "/zkconsumer", "/zkconsumer/groups", "/zkconsumer/groups/g", *below("ids", "owners", "offsets")},
+            {"/consumers/g/ids": MAKE, "/zkconsumer/groups/g": MAKE | PERM_WRITE},
+        ),
+        (
+            False,
+            below("ids", "owners", "offsets", "owners/t", "offsets/t", "offsets/t/0"),
+            {
+                "/consumers/g/ids": MAKE,
+                "/consumers/g/owners/t": MAKE,
+                "/consumers/g/offsets/t": PERM_CREATE,
+                "/consumers/g/offsets/t/0": PERM_WRITE,
+            },
+        ),
+        (
+            False,
+            below("ids", "owners", "offsets"),
+            {"/consumers/g/ids": MAKE, "/consumers/g/owners": MAKE, "/consumers/g/offsets": PERM_CREATE},
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_needed_of_what_is_there(acl_fence: bool, there: set[str], needed: dict[str, int]) -> None:
+    assert nodes(acl_fence=acl_fence).needed(there) == needed
+    assert there.issubset(nodes(acl_fence=acl_fence).all), "they are asked for"
+
+
+def world_but(perms: int) -> tuple[Acl, ...]:
+    return (Acl(PERM_ALL & ~perms, "world", "anyone"), Acl(PERM_ALL, "digest", "theirs:x"))
+
+
+def test_a_plan_names_the_nodes_and_is_not_applied(lab: Lab) -> None:
+    group = lab.new_group()
+    lab.zookeeper.set_acl(paths.ids(group), world_but(PERM_DELETE))
+    lab.zookeeper.set_acl("/", world_but(PERM_CREATE))
+    try:
+        with lab.process() as session:
+            seen = look_at_group(session, group, with_rights=True)
+            plain = look_at_group(session, group)
+    finally:
+        lab.zookeeper.set_acl("/", (Acl(PERM_ALL, "world", "anyone"),))
+    assert seen is not None
+    assert plain is not None
+    assert (seen.no_admin, plain.lacking) == ((), ()), "what is not asked costs nothing"
+    assert seen.lacking == ("/ (create)", f"{paths.ids(group)} (delete)")
+
+
+def test_the_refusal() -> None:
+    lacking = tuple(f"/consumers/g1/owners/t{number} (create, delete)" for number in range(30))
+    [refusal] = plan(lacking=lacking).refusals
+    assert "rights that we do not have on 30 nodes: /consumers/g1/owners/t0 (create, delete), " in refusal
+    assert "t19 (create, delete) and 10 more. Log in as whom" in refusal
+    assert next_of(refusal) == "zkconsumer migrate plan g1"
+
+
+@pytest.mark.parametrize("acl_fence", [True, False])
+def test_whoever_applies_it_has_them_or_changes_nothing(lab: Lab, acl_fence: bool) -> None:
+    group = lab.new_group()
+    made = lab.plan(group, Decisions(DECISIONS.convention, DECISIONS.missing, acl_fence=acl_fence))
+    # Who may administer owns the lists behind the fence; without it the list of the topic stays what it is.
+    lab.zookeeper.set_acl(paths.owners_of_topic(group, "t"), (Acl(PERM_READ | PERM_ADMIN, "world", "anyone"),))
+    with lab.process() as session:
+        if acl_fence:
+            lab.apply(session, made)
+            return
+        with pytest.raises(PreconditionFailed, match=r"1 node: \S+/owners/t \(create, delete\)\. Log in") as it:
+            lab.apply(session, made)
+        assert it.value.exit_code == 4
+    assert lab.control(group) is None
+
+
+def test_one_look_says_it(lab: Lab) -> None:
+    group = lab.new_group()
+    with lab.process() as session:
+        step = MayCarryOut(session, Nodes(group, ["t"], [], True))
+        assert step.check() == Done()
+        lab.zookeeper.set_acl(paths.ids(group), world_but(PERM_CREATE))
+        assert isinstance(step.check(), Refused)
+        assert step.describe()
