@@ -237,7 +237,7 @@ def test_rights_that_are_lost_after_the_look_are_named() -> None:
 def test_a_session_that_is_nobody_can_fence_nothing() -> None:
     group = moved(*FENCING)
     group.login = None
-    with group.process() as authority, pytest.raises(UsageError, match="--zookeeper-auth, or --no-acl-fence"):
+    with group.process() as authority, pytest.raises(PartlyDone, match="--zookeeper-auth, or --no-acl-fence"):
         run_of(lambda one: [acls(one, PLAIN)])(authority)
 
 

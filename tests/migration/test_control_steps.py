@@ -26,7 +26,7 @@ from bridge.migration.phases import Phase
 from bridge.migration.pieces import Damaged, KeepPlan, keep_child, pack, read_plan, unpack
 from bridge.migration.step import Done, Refused, Todo, Waiting
 from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, Group, Killed, at_every_cut, carry_out
-from zkconsumer.errors import Bug, PreconditionFailed, WorldError, ZkConsumerError
+from zkconsumer.errors import Bug, MayNotRead, PreconditionFailed, ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Exists, MultiOk, NoAuth, SetData
@@ -388,7 +388,7 @@ def test_children_of_other_names_are_no_pieces() -> None:
 def test_what_zookeeper_refuses_is_told() -> None:
     group = begun()
     group.zookeeper.set_acl(CONTROL, ())
-    with group.process() as authority, pytest.raises(WorldError, match="NoAuth"):
+    with group.process() as authority, pytest.raises(MayNotRead, match=rf"1 node \(NoAuth\):\n  {CONTROL}\n"):
         carry_out(authority, [BeginControl(authority, "copy")])
 
 

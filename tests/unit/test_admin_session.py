@@ -87,10 +87,10 @@ def test_every_node_that_may_not_be_read_is_named(world: FakeWorld, admin: Admin
         world.zookeeper.set_acl(path, (Acl(PERM_ALL, "digest", "theirs:x"),))
     wanted = ["/a/1", "/a/2", "/a/3", "/a/4"]
     for ask in (admin.get_many, admin.children_of_many):
-        with pytest.raises(MayNotRead, match=r"2 nodes:\n  /a/1\n  /a/3\nLog in as whom") as it:
+        with pytest.raises(MayNotRead, match=r"2 nodes \(NoAuth\):\n  /a/1\n  /a/3\nLog in as whom") as it:
             ask(wanted)
         assert it.value.exit_code == 4
-    with pytest.raises(MayNotRead, match=r"1 node:\n  /a/1\n"):
+    with pytest.raises(MayNotRead, match=r"1 node \(NoAuth\):\n  /a/1\n"):
         admin.get("/a/1")
 
 

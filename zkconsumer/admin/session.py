@@ -285,8 +285,8 @@ def may_not_read(refused: Sequence[str]) -> MayNotRead:
     more = f"\n  and {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
     names = "".join(f"\n  {path}" for path in refused[:NAMED_MAX])
     return MayNotRead(
-        f"ZooKeeper does not let us read {count_of(len(refused), 'node')}:{names}{more}\nLog in as whom their access "
-        "control lists name (zookeeper.auth in a --config file), or have the right to read added to them"
+        f"ZooKeeper does not let us read {count_of(len(refused), 'node')} (NoAuth):{names}{more}\nLog in as whom their "
+        "access control lists name (zookeeper.auth in a --config file), or have the right to read added to them"
     )
 
 
