@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -273,8 +274,7 @@ def test_without_the_fence_of_access_lists_it_moves_too_and_comes_back(lab: Lab)
 def test_going_back_waits_for_modern_members_and_changes_nothing_before_they_have_left(lab: Lab) -> None:
     group, plan = moved(lab)
     with lab.process() as session, lab.process() as modern:
-        other = lab.moving(modern, plan)
-        other.seat.name = "app"
+        other = lab.moving(modern, replace(plan, migration_id="app"))
         other.seat.sit()
         moving = lab.moving(session, plan)
         steps = rollback_steps(moving, RollbackOptions(lambda _: None, 1_000))
@@ -333,8 +333,7 @@ def test_waiting_in_vain_before_the_first_change_changes_nothing(lab: Lab) -> No
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session, lab.process() as modern:
-        other = lab.moving(modern, plan)
-        other.seat.name = "app"
+        other = lab.moving(modern, replace(plan, migration_id="app"))
         other.seat.sit()
         with pytest.raises(GaveUpWaiting) as it:
             moving = lab.moving(session, plan)

@@ -1,0 +1,70 @@
+"""The modern group as its seat meets it: who is there, what we may do, and what an answer that refuses us means."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from bridge.client.generation import Generation
+from bridge.migration import seat_requests as asked
+from bridge.migration.errors import PartlyDone
+from bridge.migration.seat_rules import SESSION_TIMEOUTS_MS, Occupancy, occupancy, who_must_act
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS
+from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
+from zkconsumer.kafka.group_offsets import MOVED, WAIT
+from zkconsumer.kafka.modern_groups import describe_modern_group
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.coordinator_line import CoordinatorLine
+
+
+class SeatGroup:
+    """One group, and the name that one migration's seat has in it.  One thread.
+
+    Methods raise ``PartlyDone`` for a refusal that somebody must see to, ``BrokerUnreachable`` or ``KafkaException``
+    when the brokers were waited for in vain.
+    """
+
+    def __init__(self, line: CoordinatorLine, group: str, name: str) -> None:
+        self.line = line
+        self.group = group
+        self.name = name
+
+    def look(self) -> Occupancy:
+        """Who is in the group now; changes nothing."""
+        try:
+            group = self.line.ask(partial(describe_modern_group, group=self.group, timeout_ms=REQUEST_TIMEOUT_MS))
+        except BrokerError as error:
+            self.refuse(error.code, "DescribeGroups")
+        return occupancy(group, self.name)
+
+    def problem(self) -> str:
+        """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it.
+
+        A heartbeat of nobody changes nothing, and needs the right that a JoinGroup needs.
+        """
+        config = asked.config_of(self.group, None, SESSION_TIMEOUTS_MS[0])
+        code = self.line.ask(partial(asked.beat, config=config, generation=Generation(0, self.name)), passing)
+        return who_must_act(code.code, self.group)
+
+    def refuse(self, code: ErrorCode, what: str) -> NoReturn:
+        """Raise what an answer means that no further try mends; ``BrokerError`` for the others."""
+        why = who_must_act(code.code, self.group)
+        if not why:
+            raise BrokerError(code, f"{what} of group {self.group}")
+        raise PartlyDone(
+            f"{what} of group {self.group} was answered by {code}: {why}. Then run the same command again, or roll back"
+        )
+
+
+def words_of_others(found: Occupancy) -> str:
+    """What to do about them."""
+    return (
+        f"{found.names} is alive there and may commit. Stop it, and find out who started it; then run the same command "
+        "again: it compares every offset before it goes on"
+    )
+
+
+def passing(code: ErrorCode) -> ErrorCode | None:
+    """An error after which the same is asked again."""
+    return code if code in MOVED | WAIT else None
