@@ -87,7 +87,7 @@ def refusals(case: Case) -> Iterator[str]:
     strays = [tp for tp in decisions.offsets if tp not in seen.partitions]
     if strays:
         yield f"--offset names {some(strays)}, which the group has nothing to do with{NEXT}{again}"
-    if strategy == "copy" and decisions.acl_fence and seen.no_admin:
+    if case.strategy == "copy" and decisions.acl_fence and seen.no_admin:
         yield (
             f"we may not change the access lists of {count_of(len(seen.no_admin), 'node')} ({some(seen.no_admin)}), so "
             "old members cannot be kept from writing offsets: log in as whom the lists name (zookeeper.auth in a "
