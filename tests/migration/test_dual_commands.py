@@ -87,7 +87,7 @@ def test_who_is_waited_for_in_vain_is_named_and_the_same_command_goes_on(
     assert early.exit_code == 4
     assert "with dual the stores are compared in locked, copied, returning, switched" in early.stderr
     mute.is_mute = False
-    assert migrate(*next_of(waited)).exit_code == 0
+    assert migrate(*next_of(waited), "--timeout", "600").exit_code == 0
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
