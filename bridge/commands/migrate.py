@@ -24,5 +24,9 @@ LATER = {
 @click.group(cls=LazyGroup, later=LATER)
 @click.pass_context
 def migrate(context: click.Context) -> None:
-    """Move a group from ZooKeeper to Kafka's group coordinator, and back."""
+    """Move a group from ZooKeeper to Kafka's group coordinator, and back.
+
+    In this order: inspect, plan, apply, and complete when nobody wants to go back any more; rollback until then. status
+    says at any time where a group stands, and which command comes next.
+    """
     context.with_resource(seldom_searched())

@@ -74,7 +74,8 @@ CODES: Mapping[int, tuple[str, str]] = {
         "roll back.",
     ),
     EXIT_WAITED: (
-        "Waited longer than `--timeout` for somebody, before anything was changed.",
+        "Waited longer than `--timeout` before anything was changed: with `copy` for members of the modern group (old "
+        "ones are waited for when the control znode is there: 6), with `dual` for original members.",
         "See to whom the text names; then the same command.",
     ),
     EXIT_INTERRUPTED: ("Ctrl-C, or a signal. What is done stands.", "The same command, or `rollback`."),
