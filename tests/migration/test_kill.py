@@ -24,6 +24,12 @@ from zkconsumer.cli.check import check
 from zkconsumer.testing import checker as h
 
 MakeWay = Callable[[], Way]
+SINGLE = [
+    pytest.param(make, how, marks=pytest.mark.nightly if make in WAYS_OF_DUAL and how in ("lost", "dropped") else ())
+    for make in (*WAYS_OF, *WAYS_OF_DUAL)
+    for how in WAYS
+]
+"""Members of a dual migration take time: of it only the kills are for every run."""
 
 
 class Cases:
@@ -73,8 +79,7 @@ class Cases:
         )
 
 
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("make", [*WAYS_OF, *WAYS_OF_DUAL])
+@pytest.mark.parametrize(("make", "how"), SINGLE)
 def test_killed_at_any_write(tmp_path: Path, make: MakeWay, how: How) -> None:
     cases = Cases(tmp_path, make())
     assert len(cases.writes) >= cases.way.writes_min
