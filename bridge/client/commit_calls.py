@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
+from bridge.client.errors import CommitFailedException, RebalanceInProgressException
 from bridge.client.runtime import Answer
 from zkconsumer.core.events import KafkaWritten, Outcome
 from zkconsumer.core.stores import KAFKA, NotWritten
@@ -16,10 +17,13 @@ from zkconsumer.kafka.error_codes import NONE, error_code
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 
+NOT_COMMITTED = CommitFailedException, RebalanceInProgressException, UsageError
+"""After these a commit was certainly not made: the coordinator said so (22, 25, 27 …), or it was never sent."""
+
 
 @dataclass(slots=True)
 class CommitCall:
-    """``refused`` is complete once ``done`` is set."""
+    """``refused`` is complete once ``done`` is set.  ``unknown``: what of it may have been committed all the same."""
 
     number: int
     offsets: Mapping[TopicPartition, int]
@@ -27,6 +31,7 @@ class CommitCall:
     is_retried: bool = True
     done: threading.Event = field(default_factory=threading.Event)
     refused: dict[TopicPartition, NotWritten] = field(default_factory=dict)
+    unknown: set[TopicPartition] = field(default_factory=set)
 
 
 class CommitCalls:
@@ -66,6 +71,8 @@ class CommitCalls:
         refused = dict(command.refused)
         if command.error is not None:
             refused = dict.fromkeys(call.offsets.keys() - call.refused.keys(), command.error)
+            if not isinstance(command.error, NOT_COMMITTED):
+                call.unknown |= refused.keys()
         call.refused.update(
             {tp: NotWritten(str(why), KAFKA, is_final=isinstance(why, UsageError)) for tp, why in refused.items()}
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,7 +17,8 @@ from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.commit_calls import CommitCall, CommitCalls, commit_said
 from bridge.client.consumer_coordinator import ConsumerCoordinator
-from bridge.client.errors import RebalanceCallbackFailed
+from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
+from bridge.client.fetch_calls import FetchCalls
 from bridge.client.group_ranges import with_groups
 from bridge.client.handing import Handing, Limits
 from bridge.client.network import Network
@@ -115,6 +116,7 @@ class CoordinatorMembership:
         self._failure: ZkConsumerError | None = None
         self._said = ""
         self._calls = CommitCalls()
+        self._questions = FetchCalls()
         assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
         self.topic_finder: TopicFinder | None = TopicFinder(
             self.id,
@@ -227,6 +229,54 @@ class CoordinatorMembership:
         call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
         self.control.tell(cev.CommitAsked(call.number, ours, retried=call.is_retried))
 
+    def commit_once(
+        self,
+        offsets: Mapping[TopicPartition, cev.Offset],
+        is_held: Callable[[TopicPartition], bool],
+        timeout_ms: int,
+    ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
+        """Commit what ``is_held`` says yes to (asked on the control thread), in the generation of now or not at all.
+
+        Gives back what was refused, with the reason, and what may have been committed, or not: nobody answered.
+        Raises the error that ended the member, if one did.
+        """
+        if self._failure is not None:
+            raise self._failure
+        call = self._calls.open({tp: offset.offset for tp, offset in offsets.items()})
+
+        def commit() -> None:
+            ours = {tp: one for tp, one in offsets.items() if tp in self.handing.held and is_held(tp)}
+            call.refused.update(dict.fromkeys(offsets.keys() - ours.keys(), NOT_OURS))
+            self.control.tell(cev.CommitAsked(call.number, ours, retried=False))
+
+        self.control.call(commit)
+        if not call.done.wait(timeout_ms / 1000):
+            self._calls.give_up(call)
+            return {}, set(offsets)
+        if self._failure is not None:
+            raise self._failure
+        return {tp: str(why) for tp, why in call.refused.items() if tp not in call.unknown}, call.unknown
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, cev.Offset | None]:
+        """What the coordinator keeps of these now, None where it keeps nothing.
+
+        Raises the error that ended the member, what the coordinator refused it with, or ``OffsetFetchFailed``.
+        """
+        if self._failure is not None:
+            raise self._failure
+        call = self._questions.open()
+        self.control.call(lambda: self.control.tell(cev.FetchAsked(call.number, frozenset(partitions))))
+        found = call.wait(timeout_ms)
+        if self._failure is not None:
+            raise self._failure
+        if found is None:
+            raise OffsetFetchFailed(f"the group's coordinator did not tell within {timeout_ms} ms what is committed")
+        if found.error is not None:
+            raise found.error
+        return dict(found.offsets)
+
     def leave(self) -> bool:
         """Give everything back and leave the group; False when that could not be done in time.
 
@@ -294,7 +344,8 @@ class CoordinatorMembership:
         self._share_known.set()
 
     def fetched(self, command: cmd.FetchDone) -> None:
-        """See ``Concerned``; nobody but ``handing`` asks here."""
+        """See ``Concerned``: what ``handing`` did not ask."""
+        self._questions.done(command)
 
     def needs_metadata(self, command: cmd.NeedMetadata) -> None:
         """See ``Concerned``."""
@@ -358,6 +409,7 @@ class CoordinatorMembership:
             self.control.call(lambda: self._leave(GIVE_UP_MS))
         self._share_known.set()
         self._calls.end()
+        self._questions.end()
 
     def _ask_to_stop(self) -> None:
         self._holder.ask_to_stop()
