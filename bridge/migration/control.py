@@ -7,6 +7,7 @@
     /zkconsumer/groups/G/acls-0000    access lists of nodes that the plan did not see so, each piece for itself
     /zkconsumer/groups/G/run          ephemeral: whose run it is; nobody else's begins meanwhile
     /zkconsumer/groups/G/abort        somebody asked a run to stop; deleted by the next run
+    /zkconsumer/groups/G/leave        ephemeral: a rollback waits; members of ours are to leave the modern group
     /zkconsumer/groups/G/members      dual: one ephemeral child a member, with the epoch that it acknowledges
 
 The epoch grows with each write that moves the authority, or begins or undoes a fence; a value, a claim or a member that
@@ -26,6 +27,7 @@ JOURNAL = "journal"
 RUN = "run"
 ABORT = "abort"
 MEMBERS = "members"
+LEAVE = "leave"
 
 NEW_EPOCH = frozenset(
     {Phase.FENCING, Phase.ARMED, Phase.LOCKED, Phase.SWITCHED, Phase.UNDOING, Phase.RETURNING, Phase.RETURNED}

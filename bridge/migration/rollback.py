@@ -2,9 +2,9 @@
 
     before switched   offsets that somebody deleted come back · undoing · the seat is left · owner fences away ·
                       access lists back · nudge · undone
-    after it          nobody is in the modern group · returning · the nodes are this run's · nobody is registered ·
-                      owner fences · the seat · Kafka -> ZooKeeper · compared · returned (the authority moves) ·
-                      the seat is left · owner fences away · access lists back · nudge · undone
+    after it          Spark queries are asked to leave · nobody is in the modern group · returning · the nodes are this
+                      run's · nobody is registered · owner fences · the seat · Kafka -> ZooKeeper · compared · returned
+                      (the authority moves) · the seat is left · owner fences away · access lists back · nudge · undone
 
 The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
 off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
@@ -35,7 +35,7 @@ from bridge.migration.mover import COPYING, ReturnToZooKeeper
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
 from bridge.migration.put_back import PutOffsetsBack
-from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
+from bridge.migration.seat_steps import AskToLeave, LeaveSeat, NoModernMembers, TakeSeat
 from bridge.migration.step import Done, Refused, Standing
 from bridge.migration.verify import VerifyReturn
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
@@ -110,6 +110,8 @@ def _returning(moving: Moving) -> Iterator[Step]:
     convention, acl_fence = plan.convention, plan.changes_lists
     if convention is None:
         raise Bug(f"migration {plan.migration_id} was switched, and nobody knows what its stored numbers mean")
+    if moving.phase is Phase.SWITCHED:
+        yield AskToLeave(authority)
     yield NoModernMembers(moving.seat)
     yield ControlTo(authority, Phase.RETURNING)
     yield WriteDown(moving, "rollback", {"seat": moving.seat.name})

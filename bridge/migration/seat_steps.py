@@ -1,16 +1,62 @@
-"""The steps about the modern group: nobody is in it, the seat is taken, the seat is left."""
+"""The steps about the modern group: members of ours are asked to leave it, nobody is in it, the seat is taken, left."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.authority import TRIES_MAX
+from bridge.migration.control import LEAVE
 from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from zkconsumer.errors import PreconditionFailed
+from zkconsumer.admin.session import words_of
+from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import CreateOp, Delete, Get, MultiFailed, MultiOk, Node, NodeExists
 
 if TYPE_CHECKING:
+    from bridge.migration.authority import Authority
     from bridge.migration.seat import Seat
+
+
+@dataclass(frozen=True, slots=True)
+class AskToLeave:
+    """Members of ours leave the modern group by themselves, as long as this run lasts; others must be stopped."""
+
+    authority: Authority
+
+    name = "members of ours are asked to leave"
+    changes = False
+    """Ephemeral: it is gone with the session, and they come back."""
+
+    def describe(self) -> list[str]:
+        return [f"hold {self._path}: Spark queries on this group step aside, and wait"]
+
+    @property
+    def _path(self) -> str:
+        return paths.control_child(self.authority.group, LEAVE)
+
+    def check(self) -> Standing:
+        [there] = self.authority.session.ask([Get(self._path)])
+        if isinstance(there, Node) and there.stat.ephemeral_owner == self.authority.session.session_id:
+            return Done()
+        return Todo()
+
+    def do(self) -> None:
+        for _ in range(TRIES_MAX):
+            # That of a run that died may stand until its session ends, and would then be missing.
+            self.authority.session.ask([Delete(self._path)])
+            held = self.authority.require(Phase.SWITCHED)
+            match self.authority.transact(held, [CreateOp(self._path, b"", ephemeral=True)]):
+                case MultiOk():
+                    return
+                case MultiFailed(_, _, NodeExists()) | None:
+                    if isinstance(self.check(), Done):
+                        return
+                case MultiFailed(_, _, error):
+                    raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
+        raise WorldError(f"{self._path} was not made: the connection broke again and again. Run it again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from bridge.client import errors as group_errors
 from bridge.client.config import SETTINGS as MODERN
 from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
 from bridge.migration.authority import format_run
-from bridge.migration.control import ABORT, JOURNAL, MEMBERS, RUN, accepted_piece, acl_piece, plan_piece
+from bridge.migration.control import ABORT, JOURNAL, LEAVE, MEMBERS, RUN, accepted_piece, acl_piece, plan_piece
 from bridge.migration.fences.mark import Mark, format_mark
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from bridge.spark.claims.records import Claim, Record, format_record
@@ -410,7 +410,7 @@ def test_the_counters_are_those_of_the_code() -> None:
     assert sorted(shown) == sorted(counted_names(sources_that_log()))
 
 
-CONTROL_CHILDREN = (plan_piece(0), accepted_piece(0), acl_piece(0), JOURNAL, RUN, ABORT, MEMBERS)
+CONTROL_CHILDREN = (plan_piece(0), accepted_piece(0), acl_piece(0), JOURNAL, RUN, ABORT, LEAVE, MEMBERS)
 
 
 def test_the_znodes_are_those_of_the_code() -> None:
