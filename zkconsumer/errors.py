@@ -48,6 +48,10 @@ class MigrationError(ZkConsumerError):
     """This group's offsets are not kept in ZooKeeper any more: start members of the kind that the group moved to."""
 
 
+class GroupMoves(MigrationError):
+    """The group is on its way from one store to the other, and nobody is a member meanwhile: it goes on behind it."""
+
+
 class Bug(ZkConsumerError):
     """The program met a state that it holds to be impossible; please report it with this text."""
 

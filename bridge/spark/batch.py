@@ -148,7 +148,10 @@ def _group_start(
     group = options.config.group_id
     storage = storage_of(session)
     in_kafka = storage in ("kafka", "dual")
-    seen = GroupStores(session, group).look(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
+    stores = GroupStores(session, group)
+    seen = stores.look(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
+    if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
+        seen = stores.look(["kafka"])  # it has moved there since the options were written
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)

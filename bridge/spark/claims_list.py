@@ -2,18 +2,22 @@
 
 A query is alive, as far as ZooKeeper can tell, while a member of ours owns a partition of its records: the member that
 made the latest claim, when the owner node is the one under which it was made.  A member that made the latest claim of
-another query is that one, and not in the way.  Records of a query that is alive, or
+another query is that one, and not in the way.  In a group that has moved to Kafka nobody can tell: there the group must
+be empty.  Records of a query that is alive, or
 will be started again, must stay: they say what its last batch may read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.spark.claims.records import Claim, Record, parse_record
+from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.groups import read_control
+from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import some
+from zkconsumer.admin.words import count_of, some
 from zkconsumer.errors import MalformedZnode, PreconditionFailed, UnsafeName, WorldError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -89,16 +93,31 @@ def read_records(session: AdminSession, group: str, query: str) -> dict[TopicPar
 
 
 def list_claims(session: AdminSession, group: str, query: str | None = None) -> list[ListedClaim]:
-    """Every record of the group, or of one query; sorted by query and partition."""
+    """Every record of the group, or of one query; sorted by query and partition.
+
+    Where the group stands is what the store says that has the authority.  Raises what ``KafkaStore.read`` raises.
+    """
     queries = queries_of(session, group) if query is None else [paths.check_query(query)]
     records = [(each, tp, *found) for each in queries for tp, found in record_nodes(session, group, each).items()]
     partitions = sorted({tp for _, tp, _, _ in records})
     owners = session.get_many(paths.owner(group, tp) for tp in partitions)
     offsets = session.get_many(paths.offset(group, tp) for tp in partitions)
-    return [
+    listed = [
         _listed(each, tp, path, node, owners.get(paths.owner(group, tp)), offsets.get(paths.offset(group, tp)))
         for each, tp, path, node in records
     ]
+    if not _is_in_kafka(session, group):
+        return listed
+    stored = KafkaStore(session, group).read()
+    return [replace(one, group_now=stored[one.tp].offset if one.tp in stored else None) for one in listed]
+
+
+def _is_in_kafka(session: AdminSession, group: str) -> bool:
+    """Raises ``PreconditionFailed`` when it cannot be told."""
+    control, _, problem = read_control(session, group)
+    if problem:
+        raise PreconditionFailed(f"the control znode of group {group} cannot be read ({problem}): repair it")
+    return control is not None and control.authority == "kafka"
 
 
 def _listed(
@@ -136,6 +155,15 @@ def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
         raise PreconditionFailed(f"group {group} has no records of a query {query}; it has those of: {known}")
     listed = list_claims(session, group)
     claims = [claim for claim in listed if claim.query == query]
+    if _is_in_kafka(session, group):
+        seen = GroupStores(session, group).look(["kafka"])
+        if seen.modern is not None and seen.modern.is_alive:
+            members = len(seen.modern.members)
+            alive = (
+                f"group {group} has moved to Kafka and is alive there ({count_of(members, 'member')}), and nobody can "
+                f"tell whether one of them is query {query}: stop them first"
+            )
+            return Forgotten(query, claims, alive)
     others = {consumer_of(claim.owner or "") for claim in listed if claim.is_claimants and claim.query != query}
     for claim in claims:
         if claim.is_claimants:

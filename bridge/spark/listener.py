@@ -103,7 +103,8 @@ class ZkConsumerListener(WatchingListener):
         self._logged_ms[name] = now_ms
         numbers = found.metrics
         log.info(
-            "query-lag query=%s batch=%d group_lag=%s max_behind=%s owned_partitions=%s rebalances=%s lost_offsets=%s",
+            "query-lag query=%s batch=%d group_lag=%s max_behind=%s owned_partitions=%s rebalances=%s lost_offsets=%s "
+            "waits_for_move=%s",
             name,
             found.batch,
             numbers.get("groupLag", "?"),
@@ -111,6 +112,7 @@ class ZkConsumerListener(WatchingListener):
             numbers.get("ownedPartitions", "?"),
             numbers.get("rebalances", "-"),
             numbers.get("lostOffsets", "-"),
+            numbers.get("waitsForMove", "-"),
         )
 
     def _is_new(self, fault: str) -> bool:

@@ -4,9 +4,9 @@
                           planned(partitions of the new batch, or none)
     partitions(...)       claim(query, batch, ranges) -> what may be read    only with ``group.offsets.commit=claim``
 
-Where the membership lives is not the source's business: today ``bridge.spark.keeper`` holds it in ZooKeeper; a group
-that was moved to the coordinator answers the same questions.  An *epoch* names one uninterrupted ownership of one
-partition (in ZooKeeper the czxid of our owner node); two equal epochs mean that nobody else had it in between.
+Where the membership lives is not the source's business: ``bridge.spark.keeper`` holds it in ZooKeeper, or in the group
+of Kafka's coordinator once the group has moved there.  An *epoch* names one uninterrupted ownership of one partition
+(in ZooKeeper the czxid of our owner node); two equal epochs mean that nobody else had it in between.
 """
 
 from __future__ import annotations
@@ -116,6 +116,10 @@ class GroupMembership(Protocol):
     Each raises a ``ZkConsumerError`` that says who must act when the membership cannot go on; the same error comes
     again at the next call.  Every call may be made again when it failed or its answer was lost: none is done twice.
     A session that expired, or a keeper that was killed, is no error: the member joins anew, and the epochs are others.
+
+    While the group is on its way to another store, ``begin_batch``, ``stands`` and ``seek`` raise ``GroupMoves``:
+    nothing may be planned, and the same is to be asked again later.  A claim is answered all the same: with what was
+    claimed.
     """
 
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:

@@ -6,10 +6,12 @@ that registers meanwhile ends it: its own commits would be written over, or woul
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from bridge.spark.keeper.place import Where, place_of
 from zkconsumer.admin.groups import read_control, read_offsets
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.offset_lines import Store
@@ -21,6 +23,8 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, Create
 from zkconsumer.zk.security import SECURE_ACL
+
+log = logging.getLogger("zkconsumer.spark")
 
 
 class OffsetSink(Protocol):
@@ -37,7 +41,10 @@ class OffsetSink(Protocol):
 
 
 class StoreSink:
-    """Both stores of a group that nobody is in.  The session is opened when it is needed, and anew after an error."""
+    """Both stores of a group that nobody is in.  The session is opened when it is needed, and anew after an error.
+
+    A group that has moved to Kafka is written there, whatever ``stores`` says.
+    """
 
     def __init__(
         self,
@@ -53,9 +60,10 @@ class StoreSink:
         self._stores = stores
         self._session: AdminSession | None = None
         self._shown: set[str] = set()
+        self._follows = False
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See ``OffsetSink``; ``PreconditionFailed`` while somebody is in the group, or where its authority moved."""
+        """See ``OffsetSink``; ``PreconditionFailed`` while somebody is in the group, or it is on the move."""
         try:
             if self._session is None:
                 self._session = self._open()
@@ -76,16 +84,21 @@ class StoreSink:
         control, version, problem = read_control(session, self._group)
         if problem:
             raise PreconditionFailed(f"the control znode of group {self._group} cannot be read ({problem}): repair it")
-        if control is not None and control.authority == "kafka" and "zookeeper" in self._stores:
+        place = place_of(control)
+        if place.where is Where.NOWHERE:
             raise PreconditionFailed(
-                f"the offsets of group {self._group} are kept in Kafka now, nobody would read what is written to "
-                "ZooKeeper: use store='kafka'"
+                f"group {self._group} is on the move, and nothing is written meanwhile: {place.why}; what is not "
+                "written now is written behind it"
             )
+        stores = ("kafka",) if place.where is Where.KAFKA else self._stores
+        if place.where is Where.KAFKA and "zookeeper" in self._stores and not self._follows:
+            self._follows = True
+            log.warning("projection-follows group=%s: its offsets are in Kafka now, and written there", self._group)
         self._refuse_members(session)
         refused: dict[TopicPartition, str] = {}
-        if "zookeeper" in self._stores:
+        if "zookeeper" in stores:
             refused = self._to_zookeeper(session, offsets, version)
-        if "kafka" in self._stores:
+        if "kafka" in stores:
             refused |= self._to_kafka(session, {tp: n for tp, n in offsets.items() if tp not in refused})
         return refused
 

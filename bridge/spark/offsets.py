@@ -2,7 +2,7 @@
 
     {"v": 1, "g": group, "q": query, "n": batch, "m": "claim", "topics": {"t": 1},
      "from": {"t": {"0": 5}}, "to": {"t": {"0": 9}}, "claims": {"t": {"0": czxid}},
-     "s": {"rebalances": 1, "lostOffsets": 0}}
+     "s": {"rebalances": 1, "lostOffsets": 0, "waits": true}}
 
 Spark asks for ``initialOffset`` again when it replays the first batch, and plans a batch again after a crash before it
 asks for anything else.  So the beginning is a constant, and whatever a batch needs is in its *end*: where it begins
@@ -38,16 +38,18 @@ QUERY_TEXT = re.compile(r"[0-9a-f]{32}")
 
 _KEYS = frozenset(("v", "g", "q", "n", "from", "to", "claims", "s", "m", "topics"))
 _STATS = frozenset(("rebalances", "lostOffsets"))
+_WAITS = "waits"
 _SHOWN_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
     """What was counted since the query began: changes of its share, and records that were gone before they were read
-    (``failOnDataLoss=false``)."""
+    (``failOnDataLoss=false``).  ``waits``: the query has nothing, and waits for the end of its group's migration."""
 
     rebalances: int = 0
     lost_offsets: int = 0
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class ForeignCheckpoint(UsageError):
 
 def encode(offsets: BatchOffsets) -> dict[str, Any]:
     """As it goes to Spark, which writes it as JSON."""
+    counts: dict[str, Any] = {"rebalances": offsets.stats.rebalances, "lostOffsets": offsets.stats.lost_offsets}
     return {
         "v": VERSION,
         "g": offsets.group,
@@ -84,7 +87,7 @@ def encode(offsets: BatchOffsets) -> dict[str, Any]:
         "from": nested(offsets.first),
         "to": nested(offsets.end),
         "claims": nested(offsets.claims),
-        "s": {"rebalances": offsets.stats.rebalances, "lostOffsets": offsets.stats.lost_offsets},
+        "s": counts | ({_WAITS: True} if offsets.stats.waits else {}),
     }
 
 
@@ -143,9 +146,10 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
         if not isinstance(topics, dict):
             raise ValueError("topics is no JSON object")
         stats = found["s"]
-        if not isinstance(stats, dict) or set(stats) != _STATS:
+        if not isinstance(stats, dict) or set(stats) - {_WAITS} != _STATS or stats.get(_WAITS, True) is not True:
             raise ValueError("s has not the counts of an offset")
-        for key, count in [("n", found["n"]), *stats.items(), *topics.items()]:
+        counted = [(name, stats[name]) for name in sorted(_STATS)]
+        for key, count in [("n", found["n"]), *counted, *topics.items()]:
             if type(count) is not int or count < 0:
                 raise ValueError(f"{key} is no count")
         first, end = unnested(found["from"], "an offset"), unnested(found["to"], "an offset")
@@ -161,7 +165,7 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
             "Restore the checkpoint's folder, or give the query another checkpointLocation, with which it begins where "
             "startingOffsets says (where the group stands, unless another is set)"
         ) from None
-    counts = Stats(stats["rebalances"], stats["lostOffsets"])
+    counts = Stats(stats["rebalances"], stats["lostOffsets"], _WAITS in stats)
     return BatchOffsets(found["g"], query, found["n"], first, end, claims, counts, mode, topics)
 
 

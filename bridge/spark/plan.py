@@ -301,6 +301,7 @@ def next_batch(
     first = {tp: at.offset for tp, at in resolved.positions.items()}
     available = {tp: max(0, ends[tp] - offset) for tp, offset in first.items()}
     has_fixed = any(at.is_fixed for at in resolved.positions.values())
+    has_fixed = has_fixed or (start is not None and start.stats.waits and bool(first))  # and it waits no more
     total = sum(available.values())
     if not has_fixed and (total == 0 or (limits.min_offsets is not None and total < limits.min_offsets)):
         return None

@@ -2,6 +2,7 @@
 ``bridge.spark.plan``, carried out.
 
     next     begin_batch -> [stands] -> log ends -> [seek] -> planned        the next batch, or nothing
+             GroupMoves, from any of them                                     an empty one that says so, once
     taken    claim                                                            the ranges of a batch that may be read
 
 Nothing is opened before it is needed: Spark makes the source in several processes and plans in one of them.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bridge.spark import plan
 from bridge.spark.claims.judge import OnRewind
@@ -24,7 +26,7 @@ from bridge.spark.pace import Pace
 from bridge.spark.patience import PatientLogs
 from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, late_words
 from bridge.spark.ranges import DataLost, OffsetRange
-from zkconsumer.errors import GroupRewound, UsageError, WorldError
+from zkconsumer.errors import GroupMoves, GroupRewound, UsageError, WorldError
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 FIRST_SHARE_WAIT_MS = 30_000
@@ -32,6 +34,9 @@ FIRST_SHARE_WAIT_MS = 30_000
 
 LAST_SHARE_WAIT_MS = 120_000
 """The same with Trigger.AvailableNow, which would end without what it does not get."""
+
+MOVES_PAUSE_MS = 500
+"""Before Trigger.AvailableNow asks a group again that is on the move."""
 
 BEYOND_END_TRIES = 3
 BEYOND_END_PAUSE_MS = 1_000
@@ -73,6 +78,33 @@ class Planner:
 
     def next(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
         """The batch after ``began``, which is over; None when nothing is new."""
+        until_ms = self._doors.clock.now_ms() + LAST_SHARE_WAIT_MS
+        while True:
+            try:
+                return self._planned(began, is_unlimited=is_unlimited)
+            except GroupMoves as moves:
+                if not self._is_available_now:
+                    return self._standing_still(began, moves)
+                if self._doors.clock.now_ms() >= until_ms:
+                    raise WorldError(
+                        f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when "
+                        f"that is over (zkconsumer migrate status {self._options.config.group_id}); it goes on where "
+                        "it stands"
+                    ) from moves
+                self._doors.pause(MOVES_PAUSE_MS)
+
+    def _standing_still(self, began: BatchOffsets | None, moves: GroupMoves) -> BatchOffsets | None:
+        """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
+        progress, and that it owns nothing; how far the logs go on being known."""
+        if self._is_new(str(moves)):
+            log.warning("query-stands-still why=%r", str(moves))
+        self.ends = {tp: known.end for tp, known in self._ask(list(self.ends), {}).items()}
+        if began is None or began.stats.waits:
+            return None
+        stats = replace(began.stats, waits=True)
+        return replace(began, batch=began.batch + 1, first={}, claims={}, stats=stats)
+
+    def _planned(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
         member = self._member()
         holding = self._begin(member, began)
         batch, lent = self._next(member, began, holding, is_unlimited)

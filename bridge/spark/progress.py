@@ -78,7 +78,8 @@ class Lag:
         """The JVM's names and ours; those of which nothing is known are left out.
 
         ``groupLag``: the sum over what this query owns (other members' partitions are not in it: ``zkconsumer lag``).
-        ``rebalances`` and ``lostOffsets`` are counted by ``format("zkconsumer")`` since the query began.
+        ``rebalances`` and ``lostOffsets`` are counted by ``format("zkconsumer")`` since the query began;
+        ``waitsForMove``: how many of its sources have nothing because their group is being migrated.
         """
         found: dict[str, int | float] = {}
         numbers = [behind for _, _, behind in self.behind]
@@ -93,6 +94,7 @@ class Lag:
         if ours:
             found["rebalances"] = sum(stats.rebalances for stats in ours)
             found["lostOffsets"] = sum(stats.lost_offsets for stats in ours)
+            found["waitsForMove"] = sum(stats.waits for stats in ours)
         return found
 
 
@@ -167,10 +169,10 @@ def _ours(
             f"source {number} was written by another release (version {offset['v']!r} of its offsets, known is "
             f"{VERSION}): look at it with the release that runs the query"
         )
-    stats = offset.get("s")
-    rebalances, lost = (
-        stats.get(name, 0) if isinstance(stats, Mapping) else 0 for name in ("rebalances", "lostOffsets")
-    )
+    told = offset.get("s")
+    stats = told if isinstance(told, Mapping) else {}
+    counts = [stats.get(name, 0) for name in ("rebalances", "lostOffsets")]
+    rebalances, lost = (count if isinstance(count, int) else 0 for count in counts)
     return SourceProgress(
         number=number,
         description=description,
@@ -179,7 +181,7 @@ def _ours(
         latest=latest,
         owned=frozenset(kafka_offsets(offset.get("claims")) or ()),
         group=str(offset.get("g", "")),
-        stats=Stats(*(number if isinstance(number, int) else 0 for number in (rebalances, lost))),
+        stats=Stats(rebalances, lost, stats.get("waits") is True),
     )
 
 

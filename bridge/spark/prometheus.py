@@ -28,6 +28,7 @@ GAUGES = {
     "maxOffsetsBehindLatest": ("max_offsets_behind_latest", "Records between the query and the end, most of all."),
     "groupLag": ("group_lag", "Records between the query and the end of the logs of all partitions that it owns."),
     "ownedPartitions": ("owned_partitions", "Partitions that the query owns."),
+    "waitsForMove": ("waits_for_move", "1 while the query has nothing because its group is being migrated."),
 }
 COUNTERS = {
     "rebalances": ("rebalances", "How often the query's share of its group changed."),

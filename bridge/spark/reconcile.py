@@ -38,8 +38,8 @@ from zkconsumer.admin.stores import OffsetWrite, write_offsets
 from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_words
-from zkconsumer.zk.requests import Op, SetOp
+from zkconsumer.zk.procedures import owner_words, words_of
+from zkconsumer.zk.requests import Multi, MultiOk, Op, SetOp
 from zkconsumer.zk.security import SECURE_ACL
 
 
@@ -121,8 +121,6 @@ def look_and_plan(
     allow_members: bool,
 ) -> ReconcileReport:
     """What is there, and what would be done about it."""
-    if rewind and stores == ("kafka",):
-        raise UsageError("claims are made in ZooKeeper: --rewind sets back zookeeper, or both")
     if allow_members and "kafka" in stores:
         raise UsageError("Kafka takes no offsets under members: --allow-members is for --store zookeeper")
     if convention == "last-consumed" and "kafka" in stores:
@@ -131,6 +129,9 @@ def look_and_plan(
     found = found_of(read, paths.check_group(group), source)
     group_stores = GroupStores(session, group)
     seen = group_stores.look(stores)
+    arbiter = arbiter_of(seen)
+    if rewind and arbiter not in stores:
+        raise UsageError(f"claims of this group are made in {arbiter}: --rewind sets back {arbiter}, or both")
     records = {} if found.query is None else read_records(session, group, found.query)
     if rewind and found.query is None:
         raise UsageError('the checkpoint is of format("kafka"), which claims nothing: there is nothing to set back')
@@ -138,14 +139,21 @@ def look_and_plan(
     check_age(read, found, plain)
     current = {
         each: {tp: current_of(offset, convention) for tp, offset in seen.current(each).items()}
-        for each in dict.fromkeys((*stores, "zookeeper" if records else stores[0]))
+        for each in dict.fromkeys((*stores, arbiter if records else stores[0]))
     }
     plan = plan_rewind if rewind else plan_forward
-    rows = [row for each in stores for row in plan(found, each, current, plain)]
+    rows = [row for each in stores for row in plan(found, each, current, plain, arbiter)]
     changed = [row.tp for row in rows if row.new is not None]
-    rows = checked(rows, group_stores.logs(changed), _owners(session, group, changed))
+    # A group that has moved has fences there, and no owners; that it has no members was looked at.
+    owners = _owners(session, group, changed) if arbiter == "zookeeper" else {}
+    rows = checked(rows, group_stores.logs(changed), owners)
     in_the_way = "" if allow_members and not seen.control_problem and seen.control is None else seen.refusal(stores)
     return ReconcileReport(group, Path(checkpoint), found, stores, rows, in_the_way, records, seen)
+
+
+def arbiter_of(seen: SeenGroup) -> Store:
+    """The store that claims move: the one that has the authority."""
+    return "kafka" if seen.control is not None and seen.control.authority == "kafka" else "zookeeper"
 
 
 def _owners(session: AdminSession, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
@@ -169,6 +177,16 @@ def carry_out(session: AdminSession, report: ReconcileReport, *, allow_members: 
     if rows and not done.stopped_by:
         new = {tp: row.new for tp, row in rows.items() if row.new is not None}
         KafkaStore(session, report.group).write(new, {tp: row.group_now for tp, row in rows.items()}, done.kafka)
+    if arbiter_of(report.seen) == "kafka":
+        _take_back_of_kafka(session, report, [rows[tp] for tp in done.kafka.written])
+
+
+def _take_back_of_kafka(session: AdminSession, report: ReconcileReport, rows: Sequence[Row]) -> None:
+    """Behind the offsets: a claim that is still there, and whose range is read again, harms nobody."""
+    for op in [op for row in rows for op in _take_back(report, row)]:
+        [answer] = session.ask([Multi((op,))])
+        if not isinstance(answer, MultiOk):
+            raise WorldError(f"{op.path}: the claim could not be taken out of the record ({words_of(answer)}): again")
 
 
 def _version(seen: SeenGroup, tp: TopicPartition) -> int:

@@ -136,13 +136,19 @@ def current_of(stored: int | None, convention: str) -> int | None:
 
 def unfinished(record: Record, found: Found) -> Claim | None:
     """The claim of a batch that is not done; a batch begins when the one before is done, so there is one at most."""
+    if record.begun is not None:
+        return record.begun if record.begun.batch > found.batch else None
     return record.latest if record.latest is not None and record.latest.batch > found.batch else None
 
 
 def plan_forward(
-    found: Found, store: Store, current: Currents, records: Mapping[TopicPartition, Record]
+    found: Found,
+    store: Store,
+    current: Currents,
+    records: Mapping[TopicPartition, Record],
+    arbiter: Store = "zookeeper",
 ) -> list[Row]:
-    """The first table.  ``current``: of ZooKeeper too where a query claims, since that is what Kafka follows."""
+    """The first table.  ``current``: of the ``arbiter`` too where a query claims: the store that claims move."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
         cur, committed = current[store].get(tp), found.committed.get(tp)
@@ -150,9 +156,9 @@ def plan_forward(
         claim = unfinished(record, found)
         new: int | None = None
         if records:
-            in_zookeeper = current["zookeeper"].get(tp)
+            in_zookeeper = current[arbiter].get(tp)
             decision = _of_a_claiming_query(in_zookeeper, record, claim)
-            if store == "kafka" and in_zookeeper is not None and (cur is None or cur < in_zookeeper):
+            if store != arbiter and in_zookeeper is not None and (cur is None or cur < in_zookeeper):
                 new, decision = in_zookeeper, "forward, as in zookeeper"
         elif tp not in found.of_batch:
             decision = "not of the last batch: left"
@@ -173,9 +179,13 @@ def _of_a_claiming_query(cur: int | None, record: Record, claim: Claim | None) -
 
 
 def plan_rewind(
-    found: Found, store: Store, current: Currents, records: Mapping[TopicPartition, Record]
+    found: Found,
+    store: Store,
+    current: Currents,
+    records: Mapping[TopicPartition, Record],
+    arbiter: Store = "zookeeper",
 ) -> list[Row]:
-    """The second table."""
+    """The second table, the same for every ``arbiter``."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
         cur, claim = current[store].get(tp), unfinished(records.get(tp, Record()), found)
@@ -196,6 +206,8 @@ def plan_rewind(
 
 def without_claim(record: Record, claim: Claim) -> Record:
     """The record before this claim."""
+    if record.begun == claim:
+        return Record(record.claims, record.refused)
     assert record.latest == claim, "only the latest claim can be taken back"
     return Record(record.claims[:-1])
 

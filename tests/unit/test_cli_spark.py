@@ -306,7 +306,7 @@ def test_an_owner_without_a_registration_is_in_the_way_too(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--rewind", "--store", "kafka"), "claims are made in ZooKeeper"),
+        (("--rewind", "--store", "kafka"), "claims of this group are made in zookeeper"),
         (("--allow-members", "--store", "both"), "Kafka takes no offsets under members"),
         (("--offset-convention", "last-consumed", "--store", "both"), "offsets in Kafka are always the next ones"),
         (("--rewind",), 'of format("kafka"), which claims nothing'),

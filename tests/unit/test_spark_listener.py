@@ -16,7 +16,10 @@ from bridge.spark.prometheus import LagCollector
 from tests.fix_spark_events import QUERY, RUN, ended, progressed, source_of
 from zkconsumer.testing.manual_clock import ManualClock
 
-LINE = "query-lag query=etl batch=%d group_lag=10 max_behind=10 owned_partitions=2 rebalances=- lost_offsets=-"
+LINE = (
+    "query-lag query=etl batch=%d group_lag=10 max_behind=10 owned_partitions=2 rebalances=- lost_offsets=- "
+    "waits_for_move=-"
+)
 KAFKA = {"t": {"0": 90, "1": 40}}
 
 

@@ -68,6 +68,7 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
         "ownedPartitions": 1,
         "rebalances": 2,
         "lostOffsets": 30,
+        "waitsForMove": 0,
     }
     [ours] = found.sources
     assert (ours.format, ours.group, ours.stats) == ("zkconsumer", "etl", Stats(2, 30))
@@ -75,7 +76,7 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
 
 def test_our_own_source_before_it_read_anything() -> None:
     found = lag(progress(source({"v": 1, "n": -1}, "None")))
-    assert found.metrics == {"ownedPartitions": 0, "rebalances": 0, "lostOffsets": 0}
+    assert found.metrics == {"ownedPartitions": 0, "rebalances": 0, "lostOffsets": 0, "waitsForMove": 0}
 
 
 @pytest.mark.parametrize("stats", [None, 7, {"rebalances": "many"}])

@@ -28,7 +28,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete
 from zkconsumer.zk.store import call
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import Authority, Control, format_control
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 DEADLINE_MS = 5_000
@@ -264,14 +264,22 @@ def test_while_somebody_lives_in_the_group_nothing_is_written(world: FakeWorld) 
     assert at(world, A) == b"10"
 
 
-def test_a_group_whose_offsets_moved_is_not_written_in_zookeeper(world: FakeWorld) -> None:
-    world.zookeeper.ensure(paths.control("g"), format_control(Control("m", 1, "done", "kafka", "stop")))
-    with pytest.raises(PreconditionFailed, match="kept in Kafka now"):
-        sink_of(world).write({A: 10})
-    made = sink_of(world, "kafka")
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_a_group_whose_offsets_moved_is_written_where_they_are_and_nowhere_on_the_way(
+    world: FakeWorld, store: str
+) -> None:
+    def control(phase: str, authority: Authority) -> bytes:
+        return format_control(Control("m", 1, phase, authority, "copy"))
+
+    world.zookeeper.ensure(paths.control("g"), control("fenced", "zookeeper"))
+    made = sink_of(world, store)
+    with pytest.raises(PreconditionFailed, match="on the move, and nothing is written meanwhile: migration m"):
+        made.write({A: 10})
+    world.zookeeper.ensure(paths.control("g"), control("switched", "kafka"))
     made.write({A: 10})
     made.close()
     assert set(world.cluster.committed("g")) == {A}
+    assert at(world, A) is None
 
 
 def test_a_modern_group_with_members_is_left_to_them(world: FakeWorld) -> None:

@@ -158,11 +158,12 @@ def owned(world: FakeWorld) -> int:
     return sum(world.zookeeper.data(paths.owner(GROUP, tp)) is not None for tp in (A, B))
 
 
-def expire(world: FakeWorld, store: FakeZkStore) -> None:
+def expire(world: FakeWorld, store: FakeZkStore, keeper: Keeper) -> None:
     """Our session ends, and everything is held again in another one."""
     before = store.session_id
     world.zookeeper.expire(store)
     wait_until(lambda: store.session_id not in (before, None) and owned(world) == 2, "it is held again")
+    wait_until(lambda: keeper.observe()["share_is_whole"] and keeper.observe()["owned_partitions"] == 2, "and known")
 
 
 # --- taking and giving back ---
@@ -225,18 +226,22 @@ def test_what_a_batch_ended_is_written_by_the_owner(world: FakeWorld, take: Take
     assert (at(world, A), at(world, B)) == (45, 50), "the end of the block writes what is left"
 
 
-def test_a_session_of_ours_that_expired_harms_no_offset(world: FakeWorld, take: Take) -> None:
+def test_a_session_of_ours_that_expired_harms_no_offset(
+    world: FakeWorld, take: Take, keepers: list[Keeper]
+) -> None:
     with take() as takeover:
         projector = takeover.projector()
         store = next(store for store in world.stores if store.session_id is not None)  # the watcher has its own, later
-        expire(world, store)
+        expire(world, store, keepers[-1])
         projector.onQueryProgress(progressed(source_of({"t": {"0": 40, "1": 41}})))
         projector.settle(CALL_MS)
         assert (at(world, A), at(world, B)) == (40, 41)
         takeover.check()
 
 
-def test_what_somebody_moved_while_our_session_was_gone_ends_it(world: FakeWorld, take: Take) -> None:
+def test_what_somebody_moved_while_our_session_was_gone_ends_it(
+    world: FakeWorld, take: Take, keepers: list[Keeper]
+) -> None:
     with pytest.raises(GroupNotExclusive, match="meanwhile somebody moved t/0 to 77, beyond 50"), take() as takeover:
         projector = takeover.projector()
         store = next(store for store in world.stores if store.session_id is not None)  # the watcher has its own, later
@@ -244,7 +249,7 @@ def test_what_somebody_moved_while_our_session_was_gone_ends_it(world: FakeWorld
         projector.settle(CALL_MS)
         world.zookeeper.remove(paths.offset(GROUP, A))
         world.zookeeper.ensure(paths.offset(GROUP, A), b"77")
-        expire(world, store)
+        expire(world, store, keepers[-1])
         projector.onQueryProgress(progressed(source_of({"t": {"0": 50}})))
         wait_until(lambda: takeover.loss, "it is noticed")
 

@@ -6,24 +6,30 @@ claim.  The first row that holds decides.
     1  the record has a claim of this batch           what it holds, again, whoever owns the partition now (a replay)
     2  the batch is older than all that are kept      refused: what it claimed is forgotten
     3  it, or a newer one, was answered before        refused: it got nothing then, so it gets nothing now
-    4  the owner node is not ours                     refused
-    5  cur is no number, and nothing was claimed      refused: a person must repair the offset
-    6  cur < claimed <= first: somebody wrote it      by ``onGroupRewind``:
+    4  a claim of it was begun, its end <= cur        what was begun
+    5  the partition is not ours                      refused
+    6  cur is no number, and nothing was claimed      refused: a person must repair the offset
+    7  cur < claimed <= first: somebody wrote it      by ``onGroupRewind``:
          ignore   go on with cur := claimed; the group's offset is written over, and that is told
          follow   go on with cur as it stands: the claim is refused, and the next batch begins where the group stands
          fail     stop the query, nothing is written
-    7  there is no cur                                [first, end), and the offset is created
-    8  cur == first                                   [first, end)
-    9  first < cur < end                              [cur, end): others read the front
-    10 end <= cur                                     refused: others read it
-    11 cur < first                                    refused: the front is somebody's whose claim was refused
+    8  there is no cur                                [first, end), and the offset is created
+    9  cur == first                                   [first, end)
+    10 first < cur < end                              [cur, end): others read the front
+    11 end <= cur                                     refused: others read it
+    12 cur < first                                    refused: the front is somebody's whose claim was refused
 
-A refusal of the rows 4 to 11 is written down before the batch runs, or row 3 could not tell.
+A refusal of the rows 5 to 12 is written down before the batch runs, or row 3 could not tell.
 
-Row 6 counts a missing offset, and one that is no number, as below every claim.  Nobody but this query could have set
+Row 4 is for groups whose offsets are in Kafka, where a claim is begun, committed and then settled (``in_kafka``), and
+whoever did it died in between.  Below the end, the commit was not made, and the claim is judged anew.  At the end or
+behind it, it was; or it was refused, and others have read that far since.  Nobody can tell the two apart once others
+have committed.  The first is what happens, and it must not be lost; of the second the range is read twice.
+
+Row 7 counts a missing offset, and one that is no number, as below every claim.  Nobody but this query could have set
 the offset to ``claimed``, and a claim only moves it forward: so below it, an operator set the group back, or an
 original member wrote late what it had read before it lost the partition.  With ``ignore`` the ranges of a query never
-overlap, because whatever it plans and takes begins at its latest claim's end or behind it.  Row 6 is not for a batch
+overlap, because whatever it plans and takes begins at its latest claim's end or behind it.  Row 7 is not for a batch
 that was planned below a claim: that was on purpose (``follow``; or the log lost its end, and ``failOnDataLoss=false``).
 
 Nothing is skipped for ever as long as the next batch begins where ``next_position`` says, and not at the planned end of
@@ -89,6 +95,14 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Finish:
+    """The batch began to claim [first, end), and the group stands behind it: write down that it did."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Write down that this batch may read nothing; ``why`` in a sentence."""
 
@@ -103,7 +117,7 @@ class Rewound:
     claimed: int
 
 
-Verdict: TypeAlias = Take | Replay | Refuse | Refused | Rewound
+Verdict: TypeAlias = Take | Replay | Finish | Refuse | Refused | Rewound
 
 
 def judge(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdict:
@@ -115,6 +129,9 @@ def judge(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdic
         return Refused(f"batch {batch} is older than the oldest claim that is kept, of batch {oldest}")
     if batch <= seen.record.answered:
         return Refused(f"batch {batch} got nothing of it when it ran first")
+    begun = seen.record.begun
+    if begun is not None and begun.batch == batch and seen.offset is not None and seen.offset >= begun.end:
+        return Finish(begun.first, begun.end)
     if seen.not_owned:
         return Refuse(seen.not_owned)
     if seen.unreadable and seen.claimed is None:
@@ -133,7 +150,7 @@ def judge(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdic
 
 
 def _taken(wanted: Wanted, cur: int | None, rewound_from: int | None) -> Verdict:
-    """Rows 7 to 11."""
+    """Rows 8 to 12."""
     if cur is None or cur == wanted.first:
         return Take(wanted.first, wanted.end, rewound_from)
     if wanted.first < cur < wanted.end:

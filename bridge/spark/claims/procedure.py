@@ -22,15 +22,15 @@ multi, the second is for the caller: one thread claims and releases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 
-from bridge.spark.claims.judge import Refuse, Replay, Rewound, Seen, Take, judge
-from bridge.spark.claims.look import MISSING, claimed_of, lost_of, offset_of, raise_for, read_nodes, record_of
+from bridge.spark.claims.judge import Finish, Refuse, Replay, Rewound, Seen, Take, judge
+from bridge.spark.claims.look import MISSING, FoundOffset, claimed_of, lost_of, offset_of, read_nodes, record_of
+from bridge.spark.claims.report import ClaimReport
 from bridge.spark.claims.runs import Turn, entered, format_runs, parse_runs, turn_of
 from bridge.spark.claims.words import rewound_words, twice_words
 from bridge.spark.claims.writes import Claimant, Planned, ops_for, parents_of, write_op
-from bridge.spark.membership import Claimed, Refused, Taken, Wanted
+from bridge.spark.membership import Refused, Taken, Wanted
 from zkconsumer.core.events import StoredOffset
 from zkconsumer.errors import GroupRewound, QueryRunsTwice, WorldError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.types import TopicPartition
@@ -68,31 +68,15 @@ from zkconsumer.zk.requests import (
     Stat,
 )
 
+
+def version_of(written: str | Stat | None) -> int:
+    """The version of a node that was written: set, or made."""
+    return written.version if isinstance(written, Stat) else FRESH_VERSION
+
+
 FENCED = "the control znode of the group changed: a migration is under way"
 
 OTHER_RUN = "another run of the query has begun"
-
-
-@dataclass(slots=True)
-class ClaimReport:
-    """What became of a claim.
-
-    ``stored``: the offsets that were written, with their versions.  ``rewound``: of those that were taken, where the
-    group had been set back below our claim: what stood there (``NO_OFFSET``: nothing), and our claim's end.
-    ``unknown``: what could not be settled; ask again, when the connection is back.  ``error``: why the query must stop;
-    what was taken before stands in the records.
-    """
-
-    answers: dict[TopicPartition, Claimed] = field(default_factory=dict)
-    stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
-    rewound: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    unknown: dict[TopicPartition, str] = field(default_factory=dict)
-    error: ZkConsumerError | None = None
-
-    def result(self) -> dict[TopicPartition, Claimed]:
-        """The answers; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
-        raise_for(self.error, self.unknown, "whether the batch may read it")
-        return self.answers
 
 
 def claim(claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> Procedure[ClaimReport]:
@@ -101,12 +85,12 @@ def claim(claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted
 
     To be run in the session of ``claimant.session_id``.  Raises ``UnsafeName`` for a query id that is no name.
     """
-    claims = _Claims(claimant, batch, ranges)
+    claims = Claims(claimant, batch, ranges)
     yield from claims.run()
     return claims.report
 
 
-class _Claims:
+class Claims:
     """One batch's claim; ``report`` gets every partition."""
 
     def __init__(self, claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> None:
@@ -128,7 +112,7 @@ class _Claims:
     def run(self) -> Procedure[None]:
         """Look, judge, write, at most ``ROUNDS_MAX`` times; at last a look alone."""
         for attempt in range(ROUNDS_MAX + 1):
-            left = [tp for tp in self._ranges if tp not in self.report.answers]
+            left = [tp for tp in self._ranges if not self._is_settled(tp)]
             if not left or self._must_stop():
                 return
             yield from self._look(left)
@@ -141,14 +125,15 @@ class _Claims:
     def _must_stop(self) -> bool:
         return self.report.error is not None
 
+    def _is_settled(self, tp: TopicPartition) -> bool:
+        return tp in self.report.answers
+
     # --- looking ------------------------------------------------------------------------------------------------
 
     def _look(self, left: list[TopicPartition]) -> Procedure[None]:
-        group = self._by.group
-        records = [paths.claims_of_partition(group, self._by.query, tp) for tp in left]
-        owners = [paths.owner(group, tp) for tp in left]
-        query = paths.claims_of_query(group, self._by.query)
-        runs, *nodes = yield from read_nodes([query, *records, *owners, *(paths.offset(group, tp) for tp in left)])
+        records = [paths.claims_of_partition(self._by.group, self._by.query, tp) for tp in left]
+        query = paths.claims_of_query(self._by.group, self._by.query)
+        runs, *nodes = yield from read_nodes([query, *records, *self._beside(left)])
         self._planned.clear()
         self.report.unknown.clear()
         self._runs = parse_runs(runs.data) if isinstance(runs, Node) else ()
@@ -164,15 +149,24 @@ class _Claims:
                 self.report.error = error
                 return
 
-    def _judge(self, tp: TopicPartition, record_node: OneResult, owner: OneResult, offset: OneResult) -> None:
+    def _beside(self, left: list[TopicPartition]) -> list[str]:
+        """What is read beside the records: so many nodes of each partition, the first of all first."""
+        group = self._by.group
+        return [paths.owner(group, tp) for tp in left] + [paths.offset(group, tp) for tp in left]
+
+    def _see(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
+        """Where the group stands, and why the partition is not ours, if it is not."""
+        owner, offset = beside
+        return offset_of(offset, self._by.births.get(tp.topic, 0)), self._not_owned(tp, owner)
+
+    def _judge(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
         """Plan what is to be written, or settle the partition.  Raises what the nodes hold, and ``GroupRewound``."""
-        birth = self._by.births.get(tp.topic, 0)
         record = record_of(record_node, paths.claims_of_partition(self._by.group, self._by.query, tp))
-        found, claimed = offset_of(offset, birth), claimed_of(record, birth)
-        not_owned = FENCED if self._is_fenced else self._not_owned(tp, owner)
-        seen = Seen(record, claimed, not_owned, found.offset, found.unreadable)
+        found, not_owned = self._see(tp, beside)
+        claimed = claimed_of(record, self._by.births.get(tp.topic, 0))
+        seen = Seen(record, claimed, FENCED if self._is_fenced else not_owned, found.offset, found.unreadable)
         match judge(self._batch, self._ranges[tp], seen, self._by.on_rewind):
-            case Take() | Refuse() as verdict:
+            case Take() | Finish() | Refuse() as verdict:
                 record_version = record_node.stat.version if isinstance(record_node, Node) else MISSING
                 self._planned[tp] = Planned(verdict, record, record_version, found.version, claimed)
             case Replay(first, end):
@@ -218,7 +212,7 @@ class _Claims:
         [answer] = yield [Multi((op,))]
         match answer:
             case MultiOk((written,)):
-                self._runs_version = written.version if isinstance(written, Stat) else FRESH_VERSION
+                self._runs_version = version_of(written)
                 return True
             case MultiFailed(error=NoAuth()):
                 self._denials.note(op)
@@ -229,16 +223,19 @@ class _Claims:
         yield from self._explain_denials()
         return False
 
+    def _ops(self, tp: TopicPartition, planned: Planned) -> list[Op]:
+        return ops_for(self._by, self._batch, tp, planned)
+
     def _write(self, *, singly: bool) -> Procedure[None]:
         again = {tp.topic for tp in self._failed}
         if creates := parents_of(self._by, self._planned, again):
             yield from make_parents(creates, self._denials)
-        ops_of = {tp: ops_for(self._by, self._batch, tp, one) for tp, one in self._planned.items()}
+        ops_of = {tp: self._ops(tp, one) for tp, one in self._planned.items()}
         takes = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].verdict, Take)]
-        refusals = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].verdict, Refuse)]
+        others = [(tp, ops) for tp, ops in ops_of.items() if not isinstance(self._planned[tp].verdict, Take)]
         is_last = CheckOp(paths.claims_of_query(self._by.group, self._by.query), self._runs_version)
         plans: list[tuple[Plan, tuple[Op, ...]]] = []
-        for ops, checks in ((takes, (is_last, *self._control)), (refusals, (is_last,))):
+        for ops, checks in ((takes, (is_last, *self._control)), (others, (is_last,))):
             plans += [(plan, checks) for plan in packed(ops, checks, singly=singly)]
         answers = yield [multi_of(plan, checks) for plan, checks in plans]
         for (plan, checks), answer in zip(plans, answers, strict=True):
@@ -271,13 +268,23 @@ class _Claims:
 
     def _done(self, tp: TopicPartition, results: list[str | Stat | None]) -> None:
         planned = self._planned.pop(tp)
-        if isinstance(planned.verdict, Refuse):
-            self.report.answers[tp] = Refused(planned.verdict.why)
-            return
+        match planned.verdict:
+            case Refuse(why):
+                self.report.answers[tp] = Refused(why)
+            case Finish(first, end):
+                self.report.answers[tp] = Taken(first, end)
+                self._finished(tp)
+            case Take():
+                self._taken(tp, planned, planned.verdict, results)
+
+    def _finished(self, tp: TopicPartition) -> None:
+        """Nobody tells here whose commit it was."""
+        self.report.unsure.append(tp)
+
+    def _taken(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
         _, offset, _ = results
-        take = planned.verdict
         self.report.answers[tp] = Taken(take.first, take.end)
-        self.report.stored[tp] = StoredOffset(take.end, offset.version if isinstance(offset, Stat) else FRESH_VERSION)
+        self.report.stored[tp] = StoredOffset(take.end, version_of(offset))
         self._note_rewind(tp, planned)
 
     def _note_rewind(self, tp: TopicPartition, planned: Planned) -> None:

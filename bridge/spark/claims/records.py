@@ -1,14 +1,17 @@
 """What a query's last batches claimed of one partition: the bytes of a record's znode, from and to values.  Pure.
 
-    {"v": 1, "claims": [[batch, first, end, epoch, wall ms], ...], "refused": batch}
+    {"v": 1, "claims": [[batch, first, end, epoch, wall ms], ...], "refused": batch, "begun": [batch, first, ...]}
 
-``claims``: oldest first, at most ``CLAIMS_KEPT_MAX``; ``epoch`` is the czxid of the owner node of then.  Several are
-kept so that a checkpoint that a person set back by a few batches still finds its ranges.
+``claims``: oldest first, at most ``CLAIMS_KEPT_MAX``; ``epoch`` names the ownership of then.  Several are kept so that
+a checkpoint that a person set back by a few batches still finds its ranges.
 
 ``refused``: the newest batch that was told to read nothing of the partition, when no claim is newer.  It is written
 before the batch reads anything, since a batch that is run again must be told what it was told at first: a sink that has
 the batch takes no more rows of it, and they would be lost.  One is enough: an older batch without a claim gets nothing
 anyway.
+
+``begun``: a claim that is written down here before Kafka is asked to commit its end, where the group's offsets are in
+Kafka: nothing is written to both at once.  Once Kafka has answered it becomes a claim, or a refusal.
 
 A znode that does not exist is a record without claims: the group's offset alone then judges.  Whoever deletes the
 record of a query that is started again loses, at most, the batch that was claimed and had not reached the sink.  A
@@ -50,10 +53,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One query's claims on one partition, oldest first, no batch twice.  ``refused``: the newest batch, if it was."""
+    """One query's claims on one partition, oldest first, no batch twice.  ``refused``: the newest batch, if it was.
+
+    ``begun``: of a batch newer than all that were answered.
+    """
 
     claims: tuple[Claim, ...] = ()
     refused: int | None = None
+    begun: Claim | None = None
 
     @property
     def latest(self) -> Claim | None:
@@ -80,6 +87,11 @@ class Record:
         assert self.answered < claim.batch, "a batch is answered once, in the order of batches"
         return Record((*self.claims, claim)[-CLAIMS_KEPT_MAX:])
 
+    def with_begun(self, claim: Claim) -> Record:
+        """The record when Kafka is about to be asked for a claim of a newer batch."""
+        assert self.answered < claim.batch, "a batch is answered once, in the order of batches"
+        return Record(self.claims, self.refused, claim)
+
     def with_refusal(self, batch: int) -> Record:
         """The record when a newer batch may read nothing."""
         assert self.answered < batch, "a batch is answered once, in the order of batches"
@@ -88,9 +100,14 @@ class Record:
 
 def format_record(record: Record) -> bytes:
     """The bytes for ZooKeeper: JSON in one line."""
-    claims = [[claim.batch, claim.first, claim.end, claim.epoch, claim.wall_ms] for claim in record.claims]
-    refused = {} if record.refused is None else {"refused": record.refused}
-    return json.dumps({"v": VERSION, "claims": claims, **refused}, separators=(",", ":")).encode()
+    more: dict[str, object] = {} if record.refused is None else {"refused": record.refused}
+    more |= {} if record.begun is None else {"begun": _row(record.begun)}
+    members = {"v": VERSION, "claims": [_row(claim) for claim in record.claims], **more}
+    return json.dumps(members, separators=(",", ":")).encode()
+
+
+def _row(claim: Claim) -> list[int]:
+    return [claim.batch, claim.first, claim.end, claim.epoch, claim.wall_ms]
 
 
 def parse_record(data: bytes, path: str) -> Record:
@@ -130,7 +147,13 @@ def _parsed(data: bytes) -> Record:
         raise Refused("refused is no number of a batch")
     if refused is not None and claims and refused <= claims[-1].batch:
         raise Refused("refused is not behind its claims")
-    return Record(claims, refused)
+    found = Record(claims, refused)
+    if members.get("begun") is None:
+        return found
+    begun = _claim(members["begun"])
+    if begun.batch <= found.answered:
+        raise Refused("begun is not behind what was answered")
+    return found.with_begun(begun)
 
 
 def _claim(row: Json) -> Claim:

@@ -1,6 +1,7 @@
 """What is written of a partition when a claim was judged, and what must be there before.  Pure.
 
     Take     check our owner node; the offset := end; the record, this claim added
+    Finish   the record, this claim added
     Refuse   the record, the refusal in it
 
 Every write names the version that was read, or makes a node that was not there.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from bridge.spark.claims.judge import OnRewind, Refuse, Take
+from bridge.spark.claims.judge import Finish, OnRewind, Refuse, Take
 from bridge.spark.claims.look import MISSING
 from bridge.spark.claims.records import Claim, Record, format_record
 from zkconsumer.types import TopicPartition
@@ -47,7 +48,7 @@ class Claimant:
 class Planned:
     """What is to be written of a partition, and what the last look found of its nodes."""
 
-    verdict: Take | Refuse
+    verdict: Take | Finish | Refuse
     record: Record
     record_version: int
     offset_version: int
@@ -56,17 +57,25 @@ class Planned:
 
 def ops_for(by: Claimant, batch: int, tp: TopicPartition, planned: Planned) -> list[Op]:
     """The operations of one partition, which belong into one multi."""
-    record_path = paths.claims_of_partition(by.group, by.query, tp)
-    if isinstance(planned.verdict, Refuse):
-        data = format_record(planned.record.with_refusal(batch))
-        return [write_op(record_path, data, planned.record_version, by.acl)]
-    take = planned.verdict
-    data = format_record(planned.record.with_claim(Claim(batch, take.first, take.end, by.held[tp], by.wall_ms)))
-    return [
-        CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
-        write_op(paths.offset(by.group, tp), format_offset(take.end), planned.offset_version, by.acl),
-        write_op(record_path, data, planned.record_version, by.acl),
-    ]
+    match planned.verdict:
+        case Refuse():
+            record = planned.record.with_refusal(batch)
+        case Finish():
+            assert planned.record.begun is not None, "only what was begun is finished"
+            record = planned.record.with_claim(planned.record.begun)
+        case Take(first, end):
+            record = planned.record.with_claim(Claim(batch, first, end, by.held[tp], by.wall_ms))
+            return [
+                CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
+                write_op(paths.offset(by.group, tp), format_offset(end), planned.offset_version, by.acl),
+                record_op(by, tp, record, planned.record_version),
+            ]
+    return [record_op(by, tp, record, planned.record_version)]
+
+
+def record_op(by: Claimant, tp: TopicPartition, record: Record, version: int) -> Op:
+    """The write of a record."""
+    return write_op(paths.claims_of_partition(by.group, by.query, tp), format_record(record), version, by.acl)
 
 
 def parents_of(by: Claimant, planned: Mapping[TopicPartition, Planned], again: Collection[str]) -> list[Create]:

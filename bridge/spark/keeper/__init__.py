@@ -4,7 +4,13 @@
     settings.py   what a keeper is told once, over its pipe
     messages.py   what both say to each other: JSON, a line each, read strictly
     process.py    in the keeper: reads calls, answers, and leaves the group when the query is gone
-    service.py    what each call does
+    following.py  which side has the authority, while the group moves; what each call does meanwhile
+    place.py      the control znode -> where the membership is to be; pure
+    watching.py   looks at the control znode
+    absent.py     what there is while there is no membership
+    side.py       what each call does, in either group
+    service.py    ... in a group in ZooKeeper; opening.py: how it is joined
+    in_kafka.py   ... in a group of Kafka's coordinator; opening_in_kafka.py: how it is joined
     lending.py    which partition is with which batch, and what may be given back; pure
     holder.py     the same, as the ``Holder`` of a membership
     takeover.py   ``consumer.threads=all``

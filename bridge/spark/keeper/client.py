@@ -36,7 +36,7 @@ CLAIM_MS = 45_000
 """A claim waits for the share of a membership that has just begun: for the session of the one before to expire."""
 
 KAFKA_MS = 30_000
-"""More, where the group's coordinator is asked as well."""
+"""More, where the group's coordinator is asked as well: a group may move there at any time."""
 
 CLOSE_MS = 25_000
 GRACE_MS = 5_000
@@ -64,8 +64,7 @@ class KeeperClient:
         self._process: _Process | None = None
         self._started_ms: list[int] = []
         self._is_closed = False
-        self._kafka_ms = KAFKA_MS if config.offsets_storage == "kafka" else 0
-        self._start_ms = START_MS + config.zookeeper_connection_timeout_ms + self._kafka_ms
+        self._start_ms = START_MS + config.zookeeper_connection_timeout_ms + KAFKA_MS
         self._start_ms += settings.takeover_wait_ms if settings.is_takeover else 0
 
     def start(self) -> None:
@@ -76,23 +75,23 @@ class KeeperClient:
 
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
         args = {"ended": msg.to_ended(ended), "wait_ms": wait_ms}
-        return msg.of_holding(self._ask("begin_batch", args, CALL_MS + self._kafka_ms + wait_ms))
+        return msg.of_holding(self._ask("begin_batch", args, CALL_MS + KAFKA_MS + wait_ms))
 
     def planned(self, partitions: Collection[TopicPartition]) -> None:
         self._ask("planned", {"partitions": msg.to_partitions(partitions)}, CALL_MS)
 
     def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
         args = {"partitions": msg.to_partitions(partitions), "query": query}
-        return msg.of_stands(self._ask("stands", args, CALL_MS + self._kafka_ms))
+        return msg.of_stands(self._ask("stands", args, CALL_MS + KAFKA_MS))
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
     ) -> dict[TopicPartition, Claimed]:
         args = {"query": query, "batch": batch, "ranges": msg.to_wanted(ranges)}
-        return msg.of_claimed(self._ask("claim", args, CLAIM_MS))
+        return msg.of_claimed(self._ask("claim", args, CLAIM_MS + KAFKA_MS))
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        return msg.of_texts(self._ask("seek", {"offsets": msg.to_offsets(offsets)}, CALL_MS + self._kafka_ms))
+        return msg.of_texts(self._ask("seek", {"offsets": msg.to_offsets(offsets)}, CALL_MS + KAFKA_MS))
 
     def brokers(self) -> list[BrokerAddress]:
         return msg.of_brokers(self._ask("brokers", {}, CALL_MS))

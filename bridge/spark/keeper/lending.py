@@ -52,7 +52,7 @@ class Lending:
     """Every method that may bring partitions to rest gives their positions back, each only once."""
 
     def __init__(self, *, waits: bool) -> None:
-        self._waits = waits
+        self.waits = waits
         self._owned: dict[TopicPartition, _Owned] = {}
         self._is_over = False
 
@@ -96,7 +96,7 @@ class Lending:
         counts: list[TopicPartition] = []
         for tp, end in ended.items():
             owned = self._owned.get(tp)
-            if self._waits and owned is not None and end.epoch in (owned.epoch, *owned.epochs):
+            if self.waits and owned is not None and end.epoch in (owned.epoch, *owned.epochs):
                 owned.position = max(owned.position, end.offset)
                 counts.append(tp)
         for owned in self._owned.values():
@@ -151,6 +151,11 @@ class Lending:
 
     # --- what can be seen ---------------------------------------------------------------------------------------
 
+    def has(self, tp: TopicPartition, epoch: int) -> bool:
+        """Whether it is ours, and still by this ownership, on its way out or not."""
+        owned = self._owned.get(tp)
+        return owned is not None and owned.epoch == epoch
+
     @property
     def threads(self) -> dict[TopicPartition, str]:
         """What is ours and not on its way out."""
@@ -169,7 +174,7 @@ class Lending:
     @property
     def lent(self) -> set[TopicPartition]:
         """What a batch works on."""
-        return {tp for tp, owned in self._owned.items() if owned.is_lent}
+        return {tp for tp, owned in self._owned.copy().items() if owned.is_lent}
 
     @property
     def leaving(self) -> set[TopicPartition]:
@@ -183,7 +188,7 @@ class Lending:
         """What leaves and nobody works on, and was not told yet."""
         rested: dict[TopicPartition, int] = {}
         for tp, owned in sorted(self._owned.items()):
-            is_waited_for = self._waits and owned.is_lent and not (owned.is_given_up or self._is_over)
+            is_waited_for = self.waits and owned.is_lent and not (owned.is_given_up or self._is_over)
             if owned.is_leaving and not owned.is_told and not owned.claims and not is_waited_for:
                 owned.is_told = True
                 rested[tp] = owned.position

@@ -24,6 +24,9 @@ GAUGES = {
     "leaving_partitions": "Partitions that other members wait for.",
     "share_is_whole": "1 while the group's whole share for this query is held.",
     "rebalances": "How often the share changed since the query began.",
+    "in_kafka": "1 while the keeper is a member of the coordinator's group.",
+    "moves": "How often the keeper became a member of the other group.",
+    "waits_for_move": "1 while the keeper is in neither group, because the group is being migrated.",
 }
 
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from functools import partial
+from typing import TypeVar
 
 from bridge.spark.keeper.holder import LendingHolder
 from bridge.spark.keeper.lending import Lending
@@ -30,6 +31,7 @@ from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.procedures import Procedure
 from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
 from zkconsumer.zk.security import ZkSecurity, security_of
 from zkconsumer.zk.store import ZkStore, call
@@ -37,12 +39,14 @@ from zkconsumer.zk.store import ZkStore, call
 LOOKUP_TIMEOUT_MS = 5_000
 """How long ZooKeeper may take to tell of brokers, topics and members."""
 
+T = TypeVar("T")
+
 MakeStore = Callable[[str, int], ZkStore]
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class _Counting(Hooks):
+class Counting(Hooks):
     """Counts what only hooks are told."""
 
     def __init__(self) -> None:
@@ -83,7 +87,7 @@ class Opened:
         self.lease = Lease(clock)
         self.meters = KeeperMeters(clock, lambda: self.holder.tell(), lambda: self.holder.assignment)
         is_after_batch = settings.mode is CommitMode.AFTER_BATCH
-        counting = _Counting()
+        counting = Counting()
         self.membership = ZooKeeperMembership(
             self.group,
             group_settings_of(self.config, settings.consumer_id, auto_commit=is_after_batch),
@@ -137,6 +141,10 @@ class Opened:
                 "rebalance.drain.timeout.ms, or raise rebalance.max.retries at every member",
                 budget_ms, session_ms, drain_ms,
             )  # fmt: skip
+
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """See ``OpenedGroup``: on the membership's thread."""
+        self.membership.run_procedure(procedure, session_id, then)
 
     def brokers(self) -> list[BrokerAddress]:
         """Where the brokers are now; raises ``WorldError``."""

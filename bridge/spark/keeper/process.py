@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 
 from bridge.spark.keeper import messages as msg
-from bridge.spark.keeper.service import Service
+from bridge.spark.keeper.following import Following
 from bridge.spark.keeper.settings import KeeperSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
@@ -91,7 +91,7 @@ class Keeper:
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._service: Service | None = None
+        self._service: Following | None = None
         self._is_member = False
 
     def run(self) -> int:
@@ -174,7 +174,7 @@ class Keeper:
 
     def _hello(self, settings: KeeperSettings) -> object:
         log_as(settings.group, settings.log_level)
-        self._service = service = Service(settings)
+        self._service = service = Following(settings)
         if self._pipe.is_over:
             service.stop_waiting()
         service.open()

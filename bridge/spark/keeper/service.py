@@ -1,9 +1,4 @@
-"""What each call of a query does: a membership, a holder that lends, and the claims, in one process.
-
-Calls come one after the other on the keeper's main thread.  What touches the group runs on the membership's own thread
-(``Turns``), so that a step of a call is whole: nothing of the group can happen in its middle.  Every wait ends at the
-call's deadline (``until_ms``), or when the query is gone.
-"""
+"""What each call of a query does in a group that is kept in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,17 +10,17 @@ from functools import partial
 from bridge.spark.claims import Claimant, ClaimReport, OnRewind, claim, stands
 from bridge.spark.keeper.metrics import MetricsServer, render
 from bridge.spark.keeper.opening import MakeStore, Opened
+from bridge.spark.keeper.running import ANSWER_RESERVE_MS
 from bridge.spark.keeper.seek import seek
 from bridge.spark.keeper.settings import LISTEN_NOWHERE, KeeperSettings
+from bridge.spark.keeper.side import NOT_HELD, Side
 from bridge.spark.keeper.takeover import not_alone, threads_for
-from bridge.spark.keeper.turns import ANSWER_RESERVE_MS, POLL_MS, WRITE_RESERVE_MS, Turns
+from bridge.spark.keeper.turns import WRITE_RESERVE_MS
 from bridge.spark.membership import (
     NO_OFFSET,
     Claimed,
     CommitMode,
-    Ended,
     Holding,
-    Refused,
     Stand,
     Taken,
     Wanted,
@@ -41,19 +36,17 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.connection import Connect
 from zkconsumer.kafka.offsets_channel import Fetched
-from zkconsumer.types import BrokerAddress, TopicPartition
+from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import Procedure
 from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import SetData
 
-NOT_HELD = "this query does not hold the partition"
-
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Service:
-    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
+class Service(Side):
+    """A member of a group that is kept in ZooKeeper."""
 
     def __init__(
         self,
@@ -63,19 +56,12 @@ class Service:
         make_store: MakeStore | None = None,
         connect: Connect | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
         self._opened = Opened(settings, clock, make_store, connect)
+        super().__init__(settings, self._opened, clock)
         self._membership = self._opened.membership
-        self._holder = self._opened.holder
-        self._turns = Turns(self._opened, clock)
-        self._lending = self._holder.lending
-        self._meters = self._opened.meters
-        self._counters = self._opened.counters
         self._stores = self._membership.group.settings.stores
         self._metrics: MetricsServer | None = None
         self._has_lent = False
-        self._is_closed = False
 
     def open(self) -> None:
         """Become a member; raises what ``Opened.join`` raises, and ``UsageError`` for ``metrics.listen``."""
@@ -85,48 +71,13 @@ class Service:
             log.info("keeper-metrics listen=%s port=%d", self._settings.metrics_listen, self._metrics.port)
         self._opened.join(self._turns.pause)
 
-    def stop_waiting(self) -> None:
-        """The query is gone: whatever waits here goes on at once.  From any thread."""
-        self._turns.gone.set()
-        self._holder.end(None)
-
-    def leave(self) -> bool:
-        """Give everything back, end the session and every thread; True when nothing is left behind."""
-        if self._is_closed:
-            return True
-        self._holder.is_over = True
-        self._membership.control.call(self._holder.let_go)
-        left = not self._opened.is_started or self._membership.leave()
-        return self.abandon() and left
-
     def abandon(self) -> bool:
-        """End the session, which takes owner nodes and registration with it, and every thread: the quickest way out.
-
-        There is nothing to be committed: what had ended was written when it ended.
-        """
-        self._is_closed = True
-        clean = self._membership.close()
+        clean = super().abandon()
         if self._metrics is not None:
             self._metrics.close()
         return clean
 
     # --- the calls ----------------------------------------------------------------------------------------------
-
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
-        self._check()
-        to_write = self._turns.on_group(partial(self._holder.ended, ended), until_ms)
-        if to_write:
-            self._write(to_write, until_ms)
-        self._wait_for_share(min(wait_ms, self._turns.left_ms(until_ms)))
-        self._check()
-        holding = self._turns.on_group(self._lend, until_ms)
-        self._check_hopeless(holding)
-        self._check_alone(holding)
-        return holding
-
-    def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
-        self._check()
-        self._turns.on_group(partial(self._holder.planned, partitions), until_ms)
 
     def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
         self._check()
@@ -171,26 +122,14 @@ class Service:
             refused |= {tp: str(why) for tp, why in not_told.items()}
         return refused
 
-    def brokers(self) -> list[BrokerAddress]:
-        self._check()
-        return self._opened.brokers()
-
-    def observe(self) -> dict[str, int]:
-        """Counters and gauges, by name; works also after the membership has failed."""
-        lending = self._lending
-        gauges = {
-            "owned_partitions": len(lending),
-            "lent_partitions": len(lending.lent),
-            "leaving_partitions": len(lending.leaving),
-            "share_is_whole": int(self._meters.is_whole),
-            "rebalances": self._meters.rebalances,
-        }
-        return self._counters.snapshot() | gauges
+    def has_seen(self, control_version: int | None) -> bool:
+        return self._membership.group.control_version == control_version
 
     # --- steps --------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        self._turns.check()
+    def _check_holding(self, holding: Holding) -> None:
+        self._check_hopeless(holding)
+        self._check_alone(holding)
 
     def _check_hopeless(self, holding: Holding) -> None:
         """What only a person can change is an error, and no query that stands still."""
@@ -204,32 +143,13 @@ class Service:
             raise UsageError(words)
         self._has_lent = self._has_lent or holding.is_settled
 
-    def _wait_for_share(self, timeout_ms: int) -> None:
-        until_ms = self._clock.now_ms() + timeout_ms
-        while not (self._meters.is_whole and self._opened.lease.holds):
-            left_ms = until_ms - self._clock.now_ms()
-            if left_ms <= 0 or self._holder.is_over:
-                return
-            self._holder.wait(lambda: self._meters.is_whole and self._opened.lease.holds, min(left_ms, POLL_MS))
-
     def _lend(self) -> Holding:
         group = self._membership.group
         sizes = group.view.topics if group.view is not None else {}
-        is_settled = self._meters.is_whole and self._opened.lease.holds
         topics = {topic: len(sizes.get(topic, ())) for topic in sorted(group.own_topics)}
-        return Holding(self._holder.lend(), is_settled, self._meters.rebalances, topics)
+        return Holding(self._holder.lend(), self._is_whole(), self._meters.rebalances, topics)
 
-    def _write(self, ended: Mapping[TopicPartition, int], until_ms: int) -> None:
-        """What cannot be written now is written with the next commit, while the partition is ours."""
-        refused = self._membership.commit(ended, self._turns.left_ms(until_ms) - ANSWER_RESERVE_MS)
-        if refused:
-            self._counters.add("spark_offsets_not_written", len(refused))
-            tp, why = next(iter(sorted(refused.items())))
-            log.warning("spark-offsets-not-written partitions=%d first=%s why=%r", len(refused), tp, str(why))
-
-    def _claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
-    ) -> ClaimReport:
+    def _claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
         """What is being claimed is not given back before its last write has its answer, however late that comes."""
 
         def made() -> Procedure[ClaimReport]:
@@ -301,21 +221,6 @@ class Service:
             tp, why = next(iter(sorted(failed.items())))
             raise WorldError(f"the group's coordinator does not tell the offset of {tp}: {why}")
         return dict(answers[0].offsets)
-
-    def _count_claims(self, ranges: Mapping[TopicPartition, Wanted], report: ClaimReport) -> None:
-        refused = {tp: one.why for tp, one in report.answers.items() if isinstance(one, Refused)}
-        taken = {tp: one for tp, one in report.answers.items() if isinstance(one, Taken)}
-        narrowed = [tp for tp, one in taken.items() if (one.first, one.end) != (ranges[tp].first, ranges[tp].end)]
-        self._counters.add("spark_claims_taken", len(taken) - len(narrowed))
-        self._counters.add("spark_claims_narrowed", len(narrowed))
-        self._counters.add("spark_claims_refused", len(refused))
-        self._counters.add("spark_rewinds_ignored", len(report.rewound))
-        for tp in narrowed:
-            log.info("spark-claim-narrowed partition=%s wanted=%s taken=%s", tp, ranges[tp], taken[tp])
-        for tp, why in refused.items():
-            log.info("spark-claim-refused partition=%s why=%r", tp, why)
-        for tp, (found, claimed) in report.rewound.items():
-            log.warning("spark-group-rewound partition=%s found=%d claimed=%d: written over", tp, found, claimed)
 
     # --- takeover -----------------------------------------------------------------------------------------------
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bridge.spark.keeper.opening import Opened
-from zkconsumer.base.clock import Clock
 from zkconsumer.errors import ConnectorClosed, ZkConsumerError, ZkTimeoutException
-from zkconsumer.zk.procedures import Procedure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.lease import Lease
+    from zkconsumer.core.stores import NotWritten
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.procedures import Procedure
+    from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
 
 POLL_MS = 20
 """How often a wait looks whether the query is gone, or the lease has come; everything else tells."""
-
-ANSWER_RESERVE_MS = 500
-"""Of a call's time, kept for its answer."""
 
 WRITE_RESERVE_MS = 3_000
 """Of a claim's time, kept for its writing when the share is waited for."""
@@ -28,10 +32,51 @@ TRY_AGAIN_MS = 200
 CLOSED = "the query's keeper is leaving the group"
 
 
+class Controls(Protocol):
+    """The membership's own thread."""
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Run something there, in its turn."""
+
+
+class Member(Protocol):
+    """A membership, as the calls of a query use it."""
+
+    @property
+    def control(self) -> Controls: ...
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended it, if one did."""
+
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+        """Write these positions of what is ours; gives back what was not written, with the reason."""
+
+    def leave(self) -> bool:
+        """Give everything back and leave the group."""
+
+    def close(self) -> bool:
+        """End everything."""
+
+
+class OpenedGroup(Protocol):
+    """What turns are taken with.  ``store``: the session in which procedures run."""
+
+    group: str
+    store: ZkStore
+    lease: Lease
+
+    @property
+    def membership(self) -> Member: ...
+
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """Run this in that session, or have its requests refused; ``then`` on some thread."""
+
+
 class Turns:
     """Used by the thread of the calls; ``gone`` may be set by any."""
 
-    def __init__(self, opened: Opened, clock: Clock) -> None:
+    def __init__(self, opened: OpenedGroup, clock: Clock) -> None:
         self.gone = threading.Event()
         self._opened = opened
         self._membership = opened.membership
@@ -69,7 +114,7 @@ class Turns:
             box.append(result)
             done.set()
 
-        self._membership.run_procedure(guarded(), self._opened.store.session_id or 0, then)
+        self._opened.run_procedure(guarded(), self._opened.store.session_id or 0, then)
         self.wait_for(done, until_ms, "ZooKeeper")
         if isinstance(box[0], ZkConsumerError):
             raise box[0]

@@ -1,0 +1,203 @@
+"""A claim in a group whose offsets are in Kafka: no transaction spans both stores, so it is written in three steps.
+
+    1  the record: a claim was *begun*                 ZooKeeper, behind a check of our run and of the control znode
+    2  the group's offset := end, with our generation  Kafka; the range claimed in the commit's metadata
+    3  the record: it is claimed; or the refusal       ZooKeeper
+
+Step 2 is the fence: the coordinator takes it from the owner of the partition alone, so nobody else can have read the
+range, and whoever comes later begins behind it.  Steps 1 and 3 are for the batch that is run again: a commit's metadata
+is gone with the next owner's first commit.  Died between 1 and 3, the batch that is run again finds what was begun, and
+where the group stands (row 4 of the judge).  As long as nobody else has committed, the metadata tells whose commit it
+was.
+
+    zkconsumer-spark:1:<query>:<batch>:<first>:<end>          the metadata of a commit that claims
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from bridge.spark.claims.judge import Take
+from bridge.spark.claims.look import FoundOffset, claimed_of, lost_of, read_nodes, record_of
+from bridge.spark.claims.procedure import Claims, version_of
+from bridge.spark.claims.records import Claim, Record
+from bridge.spark.claims.report import ClaimReport
+from bridge.spark.claims.writes import Claimant, Planned, record_op
+from bridge.spark.membership import Refused, Taken, Wanted
+from zkconsumer.errors import GroupMoves, ZkTimeoutException
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.procedures import Procedure, multi_of, packed, words_of
+from zkconsumer.zk.requests import CheckOp, MultiFailed, MultiOk, OneResult, Op, Stat
+
+NOT_HELD = "this query does not hold the partition"
+
+IN_KAFKA = 0
+"""Instead of the version of an offset's znode, which is not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the coordinator keeps of a partition.  ``offset`` None: nothing."""
+
+    offset: int | None
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A claim that Kafka is to be asked for: the record that stands in ZooKeeper, and at which version."""
+
+    claim: Claim
+    record: Record
+    version: int
+    rewound: tuple[int, int] | None = None
+
+
+def metadata_of(query: str, claim: Claim) -> str:
+    """What a commit says that claims."""
+    return f"zkconsumer-spark:1:{query}:{claim.batch}:{claim.first}:{claim.end}"
+
+
+def begin(
+    claimant: Claimant,
+    batch: int,
+    ranges: Mapping[TopicPartition, Wanted],
+    committed: Mapping[TopicPartition, Committed],
+) -> Procedure[tuple[ClaimReport, dict[TopicPartition, Begun], int]]:
+    """Step 1; ``committed`` was read after ``claimant.held`` was ours.
+
+    Gives back what is settled without Kafka, what it is to be asked for, and the version of the run's znode.
+    """
+    begins = _Begins(claimant, batch, ranges, committed)
+    yield from begins.run()
+    return begins.report, begins.begun, begins.runs_version
+
+
+def settle(
+    claimant: Claimant,
+    batch: int,
+    begun: Mapping[TopicPartition, Begun],
+    refused: Mapping[TopicPartition, str],
+    asked_again: Collection[TopicPartition],
+    runs_version: int,
+) -> Procedure[ClaimReport]:
+    """Step 3.  ``refused``: of what Kafka said no, and why; ``asked_again``: of what it said nothing.
+
+    What cannot be written is unknown: claim the same ranges again.
+    """
+    report = ClaimReport(unknown=dict.fromkeys(asked_again, "the group's coordinator did not say whether it took it"))
+    written = {tp: one for tp, one in begun.items() if tp not in report.unknown}
+
+    def record(tp: TopicPartition, one: Begun) -> Record:
+        return one.record.with_refusal(batch) if tp in refused else one.record.with_claim(one.claim)
+
+    ops = [(tp, [record_op(claimant, tp, record(tp, one), one.version)]) for tp, one in written.items()]
+    checks = (CheckOp(paths.claims_of_query(claimant.group, claimant.query), runs_version),)
+    plans = packed(ops, checks, singly=False)
+    answers = (yield [multi_of(plan, checks) for plan in plans]) if plans else []
+    for plan, answer in zip(plans, answers, strict=True):
+        for tp, _ in plan:
+            if not isinstance(answer, MultiOk):
+                why = answer.error if isinstance(answer, MultiFailed) else answer
+                report.unknown[tp] = words_of(why)
+                continue
+            claim, rewound = written[tp].claim, written[tp].rewound
+            report.answers[tp] = Refused(refused[tp]) if tp in refused else Taken(claim.first, claim.end)
+            if rewound is not None and tp not in refused:
+                report.rewound[tp] = rewound
+    return report
+
+
+def claimed_ends(
+    group: str, query: str, partitions: Collection[TopicPartition]
+) -> Procedure[dict[TopicPartition, int | None]]:
+    """The end of the query's latest claim of each; None without one.
+
+    Raises what a record can raise, and ``ZkTimeoutException`` when the connection broke.
+    """
+    wanted = list(partitions)
+    nodes = yield from read_nodes([paths.claims_of_partition(group, query, tp) for tp in wanted])
+    if (lost := lost_of(*nodes)) is not None:
+        raise ZkTimeoutException(f"ZooKeeper did not tell what the query claimed: {words_of(lost)}")
+    records = zip(wanted, nodes, strict=True)
+    return {tp: claimed_of(record_of(node, paths.claims_of_partition(group, query, tp)), 0) for tp, node in records}
+
+
+def answers_of_nobody(
+    claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]
+) -> Procedure[ClaimReport]:
+    """What a batch may read while its query is no member of the group, which is on the move: what it claimed before.
+
+    The rest is refused, which is written down.  A claim that was begun, and not settled, waits for the move to be over.
+    """
+    absent = _Absent(claimant, batch, ranges, dict.fromkeys(ranges, Committed(None)))
+    yield from absent.run()
+    return absent.report
+
+
+class _Begins(Claims):
+    """``begun``: what Kafka is to be asked for."""
+
+    def __init__(
+        self,
+        claimant: Claimant,
+        batch: int,
+        ranges: Mapping[TopicPartition, Wanted],
+        committed: Mapping[TopicPartition, Committed],
+    ) -> None:
+        super().__init__(claimant, batch, ranges)
+        self.begun: dict[TopicPartition, Begun] = {}
+        self._committed = committed
+
+    @property
+    def runs_version(self) -> int:
+        return self._runs_version
+
+    def _is_settled(self, tp: TopicPartition) -> bool:
+        return tp in self.report.answers or tp in self.begun
+
+    def _beside(self, left: list[TopicPartition]) -> list[str]:
+        return []
+
+    def _see(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
+        return FoundOffset(self._committed[tp].offset, IN_KAFKA), "" if tp in self._by.held else NOT_HELD
+
+    def _ops(self, tp: TopicPartition, planned: Planned) -> list[Op]:
+        if not isinstance(planned.verdict, Take):
+            return super()._ops(tp, planned)
+        return [record_op(self._by, tp, self._begun_record(tp, planned, planned.verdict), planned.record_version)]
+
+    def _begun_record(self, tp: TopicPartition, planned: Planned, take: Take) -> Record:
+        by = self._by
+        return planned.record.with_begun(Claim(self._batch, take.first, take.end, by.held[tp], by.wall_ms))
+
+    def _finished(self, tp: TopicPartition) -> None:
+        taken = self.report.answers[tp]
+        assert isinstance(taken, Taken), "what is finished is taken"
+        claim = Claim(self._batch, taken.first, taken.end, 0, 0)
+        if self._committed[tp].metadata != metadata_of(self._by.query, claim):
+            super()._finished(tp)
+
+    def _taken(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
+        record = self._begun_record(tp, planned, take)
+        assert record.begun is not None, "it was just begun"
+        rewound = None
+        if take.rewound_from is not None and planned.claimed is not None:
+            rewound = take.rewound_from, planned.claimed
+        [written] = results
+        self.begun[tp] = Begun(record.begun, record, version_of(written), rewound)
+
+
+class _Absent(_Begins):
+    """Of a query that holds nothing."""
+
+    def _judge(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
+        begun = record_of(record_node, paths.claims_of_partition(self._by.group, self._by.query, tp)).begun
+        if begun is not None and begun.batch == self._batch:
+            raise GroupMoves(
+                f"batch {self._batch} of the query was being claimed of {tp} when the query died, and the group is on "
+                f"the move since: start the query again when that is over (zkconsumer migrate status {self._by.group})"
+            )
+        super()._judge(tp, record_node, *beside)

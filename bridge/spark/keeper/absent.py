@@ -1,0 +1,83 @@
+"""What a keeper has besides its membership, and while it has none: a session that looks at the control znode, keeps
+records of claims, and finds brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.spark.claims import Claimant, OnRewind
+from bridge.spark.claims.in_kafka import answers_of_nobody
+from bridge.spark.keeper.opening import LOOKUP_TIMEOUT_MS
+from bridge.spark.keeper.running import run_here
+from bridge.spark.keeper.watching import ControlWatch, Sight
+from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.security import security_of
+
+if TYPE_CHECKING:
+    from bridge.spark.keeper.opening import MakeStore
+    from bridge.spark.keeper.settings import KeeperSettings
+    from bridge.spark.membership import Claimed, Wanted
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.types import BrokerAddress, TopicPartition
+    from zkconsumer.zk.store import ZkStore
+
+CLOSE_MS = 1_500
+
+
+class Absent:
+    """``start`` first, ``close`` last."""
+
+    def __init__(
+        self,
+        settings: KeeperSettings,
+        clock: Clock,
+        make_store: MakeStore | None,
+        connect: Connect | None,
+        on_change: Callable[[], None],
+    ) -> None:
+        """Raises what the settings raise."""
+        self._settings = settings
+        self._clock = clock
+        self._config = config = settings.config()
+        self._security = security_of(config)
+        make = make_store or partial(KazooStore, security=self._security)
+        self.store: ZkStore = make(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        self._brokers = BrokerAccess.of(config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        self._watch = ControlWatch(self.store, config.group_id, on_change)
+
+    def start(self) -> None:
+        """Connect; raises what ``ZkStore.start`` raises."""
+        self.store.start(self._config.zookeeper_connection_timeout_ms)
+
+    def close(self) -> bool:
+        """End the session."""
+        return self.store.close(CLOSE_MS)
+
+    def look(self) -> Sight:
+        """See ``ControlWatch``."""
+        return self._watch.look(LOOKUP_TIMEOUT_MS)
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where the brokers are now; raises ``WorldError``."""
+        return list(self._brokers.find())
+
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
+    ) -> dict[TopicPartition, Claimed]:
+        """What a batch may read while its query is no member: what it claimed before.
+
+        Raises ``GroupMoves`` when that is not known before the move is over.
+        """
+        session_id = self.store.session_id
+        if session_id is None:
+            raise ZkTimeoutException("there is no session with ZooKeeper at the moment")
+        by = Claimant(
+            self._settings.group, query, self._settings.run, session_id, {}, None,
+            OnRewind(self._settings.on_rewind), {}, self._security.acl, self._clock.wall_ms(),
+        )  # fmt: skip
+        return run_here(self.store, session_id, answers_of_nobody(by, batch, ranges), until_ms, self._clock).result()

@@ -1,0 +1,399 @@
+r"""A query's keeper while its group moves: the side that has the authority, or none.
+
+    control znode --watch--> worker:   ZooKeeper's side  --fencing-->  nowhere  --switched-->  Kafka's side
+                                              ^---undone---  nowhere  <--a rollback waits, returning--'
+
+The worker leaves a side when what is being planned is planned, what is planned is claimed, and (``afterBatch``) what is
+read has ended; for ``FINISH_MS`` at most, because others wait for us to go.  Meanwhile the query's calls go to that
+side.  Between two sides they are told ``GroupMoves``, which ends no query, for ``MOVE_MS_MAX`` at most; only a claim is
+answered, from its record.
+
+The side that is entered begins where the stores stand: both hold every offset when the authority moves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from bridge.client.errors import InconsistentGroupProtocolException
+from bridge.spark.keeper.absent import Absent
+from bridge.spark.keeper.in_kafka import KafkaSide
+from bridge.spark.keeper.metrics import MetricsServer, render
+from bridge.spark.keeper.opening_in_kafka import OpenedInKafka
+from bridge.spark.keeper.place import HOME, Where, place_of
+from bridge.spark.keeper.service import Service
+from bridge.spark.keeper.settings import LISTEN_NOWHERE
+from bridge.spark.keeper.watching import Sight
+from bridge.spark.membership import CommitMode, Holding
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.errors import ConnectorClosed, GroupMoves, MigrationError, UsageError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from bridge.spark.keeper.opening import MakeStore
+    from bridge.spark.keeper.settings import KeeperSettings
+    from bridge.spark.keeper.side import Side
+    from bridge.spark.membership import Claimed, Ended, Stand, Wanted
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.types import BrokerAddress, TopicPartition
+
+T = TypeVar("T")
+
+TICK_MS = 250
+"""How often the worker looks after its side; the control znode tells by itself when it changes."""
+
+TRY_AGAIN_MS = 1_000
+"""Before a group that did not let us in, or servers that did not answer, are tried again."""
+
+LOOK_EVERY_MS = 10_000
+"""How often the control znode is read all the same."""
+
+FINISH_MS = 60_000
+"""How long a side stays for the sake of what the query is doing."""
+
+SIGHT_MS = 3_000
+SIGHT_LOOK_MS = 10
+"""How long a side may take to see a change of the control znode that we have seen, and how often it is asked."""
+
+STILL_MS, STILL_MS_MAX = 500, 2_000
+"""How long a call waits for the move, so that a query that has nothing to do asks less often, and still hears of it."""
+
+MOVE_MS_MAX = 24 * 3_600_000
+"""How long a query stands still: a night and a day, and then it ends and says so."""
+
+log = logging.getLogger("zkconsumer.keeper")
+
+
+class Following:
+    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
+
+    def __init__(
+        self,
+        settings: KeeperSettings,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        make_store: MakeStore | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        """Raises what the settings raise."""
+        self._settings = replace(settings, metrics_listen=LISTEN_NOWHERE)
+        self._listen = settings.metrics_listen
+        self._clock = clock
+        self._make_store = make_store
+        self._connect = connect
+        self._turn = threading.RLock()
+        """Held by a call, and by the worker while it takes a side away."""
+        self._changed = threading.Event()
+        self._gone = threading.Event()
+        self._absent = Absent(self._settings, clock, make_store, connect, self._changed.set)
+        self._sight = Sight()
+        self._looked_ms = 0
+        self._wanted = HOME
+        self._side: Side | None = None
+        self._where = Where.NOWHERE
+        self._why = self._said = ""
+        self._since_ms = clock.now_ms()
+        self._failure: ZkConsumerError | None = None
+        self._is_planning = self._awaits_claim = False
+        self._moves = 0
+        self._has_moved_here = False
+        self._last: Where | None = None
+        """Where it was a member last."""
+        self._before: dict[str, int] = {}
+        """Counted by sides that are left."""
+        self._worker: Worker | None = None
+        self._metrics: MetricsServer | None = None
+
+    def open(self) -> None:
+        """Become a member of whichever group has the authority, or wait for it; raises what stands in the way."""
+        if self._listen != LISTEN_NOWHERE:
+            self._metrics = MetricsServer(self._listen, self._rendered, self._died)
+            log.info("keeper-metrics listen=%s port=%d", self._listen, self._metrics.port)
+        self._absent.start()
+        self._look()
+        if (wanted := self._wanted.where) is not Where.NOWHERE:
+            try:
+                self._enter(wanted)
+            except ZkConsumerError:
+                self._look()
+                if self._wanted.where is wanted:
+                    raise
+        self._tell_waiting()
+        self._worker = spawn("keeper-follow", self._follow, self._died, wake=self._changed.set)
+
+    def stop_waiting(self) -> None:
+        """The query is gone: whatever waits here goes on at once.  From any thread."""
+        self._gone.set()
+        self._changed.set()
+        side = self._side
+        if side is not None:
+            side.stop_waiting()
+
+    def leave(self) -> bool:
+        """Give everything back, end the session and every thread; True when nothing is left behind."""
+        return self._end(lambda side: side.leave())
+
+    def abandon(self) -> bool:
+        """End the sessions and every thread: the quickest way out."""
+        return self._end(lambda side: side.abandon())
+
+    def _end(self, end: Callable[[Side], bool]) -> bool:
+        self.stop_waiting()
+        stopped = self._worker is None or self._worker.stop(FINISH_MS)
+        with self._turn:
+            side, self._side = self._side, None
+            clean = side is None or end(side)
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+        return self._absent.close() and clean and stopped
+
+    # --- the calls ----------------------------------------------------------------------------------------------
+
+    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+        with self._turn:
+            self._awaits_claim = False
+            if self._side is not None and self._is_leaving:
+                side, until = self._side, until_ms
+                self._await_sight(side)
+                self._tried(lambda: side.finish(ended, until))
+                self._tried(lambda: side.planned((), until))
+                self._changed.set()
+            elif self._side is not None and self._failure is None:
+                return self._begun(ended, wait_ms, until_ms)
+        began_ms = self._clock.now_ms()
+        until_ready_ms = min(began_ms + min(max(wait_ms, STILL_MS), STILL_MS_MAX), until_ms)
+        while not self._is_ready:
+            if self._clock.now_ms() >= until_ready_ms or self._gone.wait(TICK_MS / 1000):
+                raise self._moving()
+        with self._turn:
+            if self._side is None or self._is_leaving or self._failure is not None:
+                raise self._moving()
+            return self._begun(ended, max(0, wait_ms - (self._clock.now_ms() - began_ms)), until_ms)
+
+    def _begun(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+        side = self._side
+        assert side is not None, "it was looked at"
+        holding = self._tried(lambda: side.begin_batch(ended, wait_ms, until_ms))
+        knows_nothing = self._has_moved_here and not any(holding.topics.values())
+        if not holding.is_settled and (self._is_leaving or knows_nothing):
+            self._tried(lambda: side.planned((), until_ms))
+            raise self._moving()
+        self._is_planning = bool(holding.partitions)
+        return replace(holding, rebalances=holding.rebalances + self._before.get("rebalances", 0))
+
+    def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
+        with self._turn:
+            if (side := self._side) is not None:
+                self._tried(lambda: side.planned(partitions, until_ms))
+                self._awaits_claim = bool(partitions) and self._settings.mode is CommitMode.CLAIM
+            self._is_planning = False
+
+    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+        return self._asked(lambda side: side.stands(partitions, query, until_ms))
+
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
+    ) -> dict[TopicPartition, Claimed]:
+        with self._turn:
+            try:
+                return self._asked(lambda side: side.claim(query, batch, ranges, until_ms))
+            except GroupMoves:
+                return self._absent.claim(query, batch, ranges, until_ms)
+            finally:
+                self._awaits_claim = False
+
+    def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
+        return self._asked(lambda side: side.seek(offsets, until_ms))
+
+    def brokers(self) -> list[BrokerAddress]:
+        try:
+            return self._asked(lambda side: side.brokers())
+        except GroupMoves:
+            return self._absent.brokers()
+
+    def observe(self) -> dict[str, int]:
+        """Counters and gauges, by name; works also after the membership has failed."""
+        side, found = self._side, dict(self._before)
+        for name, number in ({} if side is None else side.observe()).items():
+            found[name] = found.get(name, 0) + number
+        gauges = {"in_kafka": int(self._where is Where.KAFKA), "waits_for_move": int(self._side is None)}
+        return found | gauges | {"moves": self._moves}
+
+    # --- asking a side ------------------------------------------------------------------------------------------
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._wanted.where is not self._where
+
+    @property
+    def _is_ready(self) -> bool:
+        return (self._side is not None and not self._is_leaving) or self._failure is not None
+
+    def _asked(self, ask: Callable[[Side], T]) -> T:
+        with self._turn:
+            side = self._side
+            if side is None or self._failure is not None:
+                raise self._moving()
+            return self._tried(lambda: ask(side))
+
+    def _tried(self, ask: Callable[[], T]) -> T:
+        """What a side answers; an error of it that comes from the move is ``GroupMoves``."""
+        try:
+            return ask()
+        except ConnectorClosed:
+            raise
+        except ZkConsumerError as error:
+            if not (self._has_moved() or self._is_kept_out(error)):
+                raise
+            raise self._moving() from error
+
+    def _moving(self) -> ZkConsumerError:
+        """What to raise where there is no side; the error that ended everything, if there was one."""
+        if self._failure is not None:
+            return self._failure
+        if self._gone.is_set():
+            return ConnectorClosed("the query's keeper is leaving the group")
+        group = self._settings.group
+        words = f"group {group} is on the move, and nobody reads meanwhile: {self._words()}"
+        if self._clock.now_ms() - self._since_ms > MOVE_MS_MAX:
+            return MigrationError(
+                f"{words}. The query waited for {MOVE_MS_MAX // 3_600_000} hours: finish the migration or take it back "
+                f"(zkconsumer migrate status {group} says how), and start the query again; it goes on where it stands"
+            )
+        return GroupMoves(words)
+
+    def _words(self) -> str:
+        return self._wanted.why or self._why or "the keeper is joining it"
+
+    def _is_kept_out(self, error: ZkConsumerError) -> bool:
+        """Whether the seat of the migration, which is about to be left, is still in the modern group (K5)."""
+        side = self._side
+        return (
+            isinstance(error, InconsistentGroupProtocolException)
+            and isinstance(side, KafkaSide)
+            and not side.has_share
+        )
+
+    # --- the worker ---------------------------------------------------------------------------------------------
+
+    def _follow(self, stop: StopSignal) -> None:
+        while not stop.is_set() and self._failure is None:
+            self._changed.wait(TICK_MS / 1000)
+            if stop.is_set() or self._gone.is_set():
+                return
+            try:
+                if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= LOOK_EVERY_MS:
+                    self._changed.clear()
+                    self._look()
+                self._go(stop)
+            except (UsageError, MigrationError) as error:
+                self._failure = error
+                if self._side is not None:
+                    self._leave_side(self._side.leave)
+            except ZkConsumerError as error:
+                self._say(str(error))
+                stop.wait(TRY_AGAIN_MS)
+                self._changed.set()
+
+    def _go(self, stop: StopSignal) -> None:
+        """One step to where we are wanted."""
+        side = self._side
+        if side is not None and (failure := side.failure) is not None and self._is_kept_out(failure):
+            self._say(f"the modern group does not let the query in yet: {failure}")
+            self._leave_side(lambda: side.abandon())
+            stop.wait(TRY_AGAIN_MS)
+            return
+        if side is not None and self._is_leaving:
+            self._await_rest(side, stop)
+            self._leave_side(side.abandon if side.failure is not None else side.leave)
+        if self._side is None:
+            self._tell_waiting()
+            if self._wanted.where is not Where.NOWHERE and not stop.is_set():
+                self._enter(self._wanted.where)
+
+    def _await_sight(self, side: Side) -> None:
+        """Until the side knows of the change, for a moment at most: before, its last commits would be refused."""
+        until_ms = self._clock.now_ms() + SIGHT_MS
+        while not side.has_seen(self._sight.version) and side.failure is None and self._clock.now_ms() < until_ms:
+            if self._gone.wait(SIGHT_LOOK_MS / 1000):
+                return
+
+    def _await_rest(self, side: Side, stop: StopSignal) -> None:
+        """What the query is doing is finished first."""
+        self._await_sight(side)
+        until_ms = self._clock.now_ms() + FINISH_MS
+        while self._is_planning or self._awaits_claim or side.waits_for_batch:
+            if self._clock.now_ms() >= until_ms or side.failure is not None or stop.wait(TICK_MS // 5):
+                return
+
+    def _leave_side(self, leave: Callable[[], bool]) -> None:
+        with self._turn:
+            side = self._side
+            assert side is not None, "only the worker and the end take it away"
+            clean = leave()
+            for name, number in side.counted().items():
+                self._before[name] = self._before.get(name, 0) + number
+            self._side, self._since_ms = None, self._clock.now_ms()
+            self._is_planning = self._awaits_claim = False
+            log.info("keeper-stepped-aside from=%s clean=%s why=%r", self._where.value, clean, self._words())
+            self._where = Where.NOWHERE
+
+    def _enter(self, where: Where) -> None:
+        side = self._made(where)
+        try:
+            side.open()
+        except BaseException:
+            side.abandon()
+            raise
+        side.is_wanted = lambda: not self._is_leaving
+        self._has_moved_here = self._last is not None or where is Where.KAFKA
+        with self._turn:
+            self._side, self._where, self._why = side, where, ""
+        if self._last not in (None, where):
+            self._moves += 1
+        if self._has_moved_here:
+            log.info("keeper-follows authority=%s", where.value)
+        self._last = where
+
+    def _made(self, where: Where) -> Side:
+        if where is Where.ZOOKEEPER:
+            return Service(self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect)
+        opened = OpenedInKafka(self._settings, self._absent.store, self._clock, self._connect)
+        return KafkaSide(self._settings, opened, self._clock, lambda: self._sight.version)
+
+    def _look(self) -> None:
+        self._looked_ms = self._clock.now_ms()
+        self._sight = self._absent.look()
+        self._wanted = place_of(self._sight.control, is_asked_to_leave=self._sight.is_asked_to_leave)
+
+    def _has_moved(self) -> bool:
+        """Whether the group is wanted elsewhere, read now."""
+        try:
+            self._look()
+        except ZkConsumerError:
+            return False
+        self._changed.set()
+        return self._is_leaving
+
+    def _tell_waiting(self) -> None:
+        if self._side is None and self._wanted.where is Where.NOWHERE:
+            self._say(self._wanted.why)
+
+    def _say(self, why: str) -> None:
+        """Once, and again only when it is another one."""
+        self._why = why
+        if why != self._said:
+            self._said = why
+            log.warning("keeper-waits group=%s why=%r", self._settings.group, why)
+
+    def _died(self, name: str, error: BaseException) -> None:
+        log.error("thread-died thread=%s", name, exc_info=error)
+        self._failure = error if isinstance(error, ZkConsumerError) else MigrationError(f"{name} died: {error!r}")
+
+    def _rendered(self) -> str:
+        return render(self._settings.group, self._settings.consumer_id, self.observe())

@@ -1,0 +1,170 @@
+"""What each call of a query does in a group that has moved to Kafka's coordinator.
+
+The coordinator's generation is the fence here: it takes a commit from the owner of a partition alone.  Records of
+claims stay in ZooKeeper (``bridge.spark.claims.in_kafka``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from bridge.client.events import Offset
+from bridge.client.generation import MemberState
+from bridge.spark.claims import Claimant, ClaimReport, OnRewind
+from bridge.spark.claims.in_kafka import Committed, begin, claimed_ends, metadata_of, settle
+from bridge.spark.keeper.opening_in_kafka import OpenedInKafka
+from bridge.spark.keeper.running import ANSWER_RESERVE_MS, LEAST_MS, run_here
+from bridge.spark.keeper.side import NOT_HELD, Side
+from bridge.spark.keeper.takeover import not_alone
+from bridge.spark.keeper.turns import WRITE_RESERVE_MS
+from bridge.spark.membership import NO_OFFSET, Claimed, CommitMode, Holding, Stand, Wanted
+from zkconsumer.base.clock import Clock
+from zkconsumer.errors import UsageError
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.procedures import Procedure
+
+if TYPE_CHECKING:
+    from bridge.spark.keeper.settings import KeeperSettings
+
+T = TypeVar("T")
+
+
+class KafkaSide(Side):
+    """A member of a coordinator's group.  ``control_version``: that of the control znode, for every write."""
+
+    def __init__(
+        self,
+        settings: KeeperSettings,
+        opened: OpenedInKafka,
+        clock: Clock,
+        control_version: Callable[[], int | None],
+    ) -> None:
+        super().__init__(settings, opened, clock)
+        self._opened = opened
+        self._membership = opened.membership
+        self._control_version = control_version
+        self._has_left = False
+
+    def open(self) -> None:
+        """Become a member; raises what ``OpenedInKafka.join`` raises."""
+        self._opened.join(self._turns.pause)
+
+    def leave(self) -> bool:
+        self._has_left = True
+        return super().leave()
+
+    def abandon(self) -> bool:
+        """A coordinator is told: it would wait for the whole time-out of a member that only falls silent."""
+        if not (self._has_left or self._is_closed) and self._opened.is_started and self.failure is None:
+            return self.leave()
+        return super().abandon()
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it ever had one."""
+        return self._meters.is_whole or len(self._lending) > 0 or self._meters.rebalances > 0
+
+    # --- the calls ----------------------------------------------------------------------------------------------
+
+    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+        self._check()
+        wanted = list(partitions)
+        ends: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
+        if self._settings.mode is CommitMode.CLAIM:
+            # The records before the offsets: only this query writes records, so what lies between is others' alone.
+            look = partial(claimed_ends, self._opened.group, query, wanted)
+            ends = self._turns.again(lambda: self._run(look(), until_ms), until_ms)
+        found = self._committed(wanted, until_ms)
+        return {tp: Stand(NO_OFFSET if (at := found[tp].offset) is None else at, ends[tp]) for tp in wanted}
+
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
+    ) -> dict[TopicPartition, Claimed]:
+        self._check()
+        if self._settings.mode is not CommitMode.CLAIM:
+            raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
+        self._wait_for_share(self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
+        self._check()
+        report = self._turns.again(lambda: self._claim(query, batch, ranges, until_ms), until_ms)
+        self._count_claims(ranges, report)
+        return report.answers
+
+    def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
+        self._check()
+        if self._settings.mode is CommitMode.NONE:
+            return dict.fromkeys(offsets, "group.offsets.commit=none writes nothing")
+        held = self._turns.on_group(
+            lambda: {tp: e for tp, e in self._lending.epochs.items() if tp in offsets}, until_ms
+        )
+        wanted = {tp: offsets[tp] for tp in held}
+        left_ms = self._turns.left_ms(until_ms) - ANSWER_RESERVE_MS
+        not_written = self._membership.commit(wanted, left_ms) if wanted else {}
+        placed = {tp: offset for tp, offset in wanted.items() if tp not in not_written}
+        self._turns.on_group(lambda: self._placed(placed, held), until_ms)
+        refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
+        return refused | {tp: str(why) for tp, why in not_written.items()}
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _is_whole(self) -> bool:
+        """A generation that is ending is none to begin with: what leaves then is in nobody's share."""
+        is_stable = self._membership.machine.state is MemberState.STABLE
+        return super()._is_whole() and is_stable and not self._lending.leaving
+
+    def _lend(self) -> Holding:
+        counts = self._membership.machine.subscriptions.own_counts()
+        topics = {topic: count or 0 for topic, count in sorted(counts.items())}
+        return Holding(self._holder.lend(), self._is_whole(), self._meters.rebalances, topics)
+
+    def _check_holding(self, holding: Holding) -> None:
+        """Whoever takes a whole group over has all of it, or somebody else is there."""
+        missing = sum(holding.topics.values()) - len(holding.partitions)
+        if self._settings.is_takeover and holding.is_settled and missing > 0:
+            raise not_alone(self._opened.group, [f"members that have {missing} partitions"])
+
+    def _claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
+        """What is being claimed is not given back before it is settled, also when the query goes meanwhile: of a claim
+        that was begun and is not settled, the next life could not tell whether others have read it."""
+        held = self._turns.on_group(lambda: self._lending.begin_claim(ranges), until_ms)
+        taken: dict[TopicPartition, int] = {}
+        try:
+            committed = self._committed(list(ranges), until_ms)
+            claimant = Claimant(
+                self._opened.group, query, self._settings.run, self._turns.session_id(), held, self._control_version(),
+                OnRewind(self._settings.on_rewind), {}, self._opened.security.acl, self._clock.wall_ms(),
+            )  # fmt: skip
+            report, begun, runs_version = self._run(begin(claimant, batch, ranges, committed), until_ms)
+            if begun:
+                offsets = {tp: Offset(one.claim.end, -1, metadata_of(query, one.claim)) for tp, one in begun.items()}
+                is_held = lambda tp: self._lending.has(tp, held[tp])  # noqa: E731
+                refused, silent = self._membership.commit_once(offsets, is_held, self._patience_ms(until_ms))
+                taken = {
+                    tp: one.claim.end for tp, one in begun.items() if tp not in {**refused, **dict.fromkeys(silent)}
+                }
+                report.join(self._run(settle(claimant, batch, begun, refused, silent, runs_version), until_ms))
+            report.result()
+            return report
+        finally:
+            self._membership.control.call(lambda: self._end_claim(held, taken))
+
+    def _end_claim(self, held: Mapping[TopicPartition, int], taken: Mapping[TopicPartition, int]) -> None:
+        self._placed(taken, held)
+        self._holder.end_claim(held)
+
+    def _placed(self, offsets: Mapping[TopicPartition, int], held: Mapping[TopicPartition, int]) -> None:
+        for tp, offset in offsets.items():
+            self._lending.stands_at(tp, held[tp], offset)
+
+    def _committed(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, Committed]:
+        if not partitions:
+            return {}
+        found = self._membership.committed(partitions, self._patience_ms(until_ms))
+        return {tp: Committed(None) if at is None else Committed(at.offset, at.metadata) for tp, at in found.items()}
+
+    def _patience_ms(self, until_ms: int) -> int:
+        return max(LEAST_MS, self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
+
+    def _run(self, procedure: Procedure[T], until_ms: int) -> T:
+        return run_here(self._opened.store, self._turns.session_id(), procedure, until_ms, self._clock)

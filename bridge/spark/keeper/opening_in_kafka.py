@@ -1,0 +1,157 @@
+"""Becoming a member of a coordinator's group, for a query whose group has moved there."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from bridge.client.assignors import ASSIGNORS
+from bridge.client.config import GroupConfig
+from bridge.client.handing import Limits
+from bridge.client.membership import CoordinatorMembership, MembershipSettings
+from bridge.client.spread import Spread
+from bridge.spark.keeper.holder import LendingHolder
+from bridge.spark.keeper.lending import Lending
+from bridge.spark.keeper.metrics import KeeperMeters
+from bridge.spark.keeper.opening import LOOKUP_TIMEOUT_MS, Counting
+from bridge.spark.membership import CommitMode
+from zkconsumer.base.lease import Lease
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import Bug, UsageError, WorldError
+from zkconsumer.runtime.brokers import BrokerAccess
+from zkconsumer.zk.security import ZkSecurity, security_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.spark.keeper.settings import KeeperSettings
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.core import commands as do
+    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.types import BrokerAddress
+    from zkconsumer.zk.procedures import Procedure
+    from zkconsumer.zk.store import ZkStore
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_MS = 10_000
+"""As long as brokers of every release grant it (0.9: 30 s at most), and short: a machine that is gone is waited for."""
+
+HEARTBEAT_MS = 1_000
+"""How soon a query hears that others wait for partitions."""
+
+KAFKA_EPOCHS = 1 << 62
+"""Epochs from here on are a coordinator's; ZooKeeper's transactions do not come this far."""
+
+_GENERATION_BITS = 32
+_LIFE_BITS = 29
+
+
+class KafkaHolder(LendingHolder):
+    """Generations begin anew when a group was forgotten, and other lives of a query had the same: so an epoch names the
+    life of this membership as well."""
+
+    def __init__(self, lending: Lending, lease: Lease, membership: CoordinatorMembership) -> None:
+        super().__init__(lending, lease, membership.inbox)
+        life = uuid.uuid4().int % (1 << _LIFE_BITS)
+        self._base = KAFKA_EPOCHS | life << _GENERATION_BITS
+
+    def start_fetching(self, command: do.StartFetching) -> None:
+        super().start_fetching(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
+
+    def move_thread(self, command: do.MoveThread) -> None:
+        super().move_thread(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
+
+    def _named(self, generation: int) -> int:
+        return self._base | generation % (1 << _GENERATION_BITS)
+
+
+class OpenedInKafka:
+    """One query's membership with what it needs; ``store``: a session for records of claims, and for nothing else."""
+
+    def __init__(self, settings: KeeperSettings, store: ZkStore, clock: Clock, connect: Connect | None = None) -> None:
+        """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
+        self.settings = settings
+        self.config = with_brokers(settings.config(), store, clock, connect)
+        self.group = self.config.group_id
+        self.store = store
+        self.security: ZkSecurity = security_of(self.config)
+        self.is_started = False
+        self.lease = Lease(clock)
+        self.meters = KeeperMeters(clock, lambda: self.holder.tell(), lambda: self.holder.assignment)
+        self._brokers = BrokerAccess.of(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, Counting()
+        strategy = config.partition_assignment_strategy
+        self.membership = CoordinatorMembership(
+            GroupConfig(
+                {
+                    "group.id": self.group,
+                    "session.timeout.ms": SESSION_TIMEOUT_MS,
+                    "heartbeat.interval.ms": HEARTBEAT_MS,
+                    "enable.auto.commit": is_after_batch,
+                    "auto.commit.interval.ms": config.auto_commit_interval_ms,
+                }
+            ),
+            [ASSIGNORS[strategy]()],
+            MembershipSettings(
+                settings.consumer_id,
+                config.client_id,
+                config.socket_timeout_ms,
+                Limits(
+                    drain_ms=config.rebalance_drain_timeout_ms,
+                    listener_ms=config.rebalance_listener_timeout_ms,
+                    positions_ms=config.rebalance_backoff_ms,
+                    new_from_beginning=config.new_partitions_from_beginning,
+                ),
+            ),
+            Spread(settings.consumer_id, strategy, exclude_internal_topics=config.exclude_internal_topics),
+            brokers=self._brokers,
+            clock=clock,
+            lease=self.lease,
+            meters=self.meters,
+            hooks=counting,
+        )
+        self.counters = counting.counters = self.membership.counters
+        self.holder = KafkaHolder(Lending(waits=is_after_batch), self.lease, self.membership)
+        self.membership.run_with(self.holder)
+
+    def join(self, pause: Callable[[int], bool]) -> None:
+        """Connect and become a member; it has one thread, since a coordinator counts members and no threads.
+
+        Raises ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException``.
+        """
+        self.membership.start(self.config.zookeeper_connection_timeout_ms)
+        self.is_started = True
+        self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where the brokers are now; raises ``WorldError``."""
+        return list(self._brokers.find())
+
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """Nothing of this membership is in ZooKeeper: ``KafkaSide`` runs what it needs itself."""
+        raise Bug("a coordinator's group has no procedures")
+
+
+def with_brokers(config: ConsumerConfig, store: ZkStore, clock: Clock, connect: Connect | None) -> ConsumerConfig:
+    """The configuration with ``bootstrap.servers``: as given, or the brokers that are registered in ZooKeeper.
+
+    Raises ``UsageError`` when nobody says where brokers are, ``InvalidConfigException`` for what has changed since.
+    """
+    if config.bootstrap_servers is not None:
+        return config
+    try:
+        found = BrokerAccess.of(config, store, LOOKUP_TIMEOUT_MS, clock, connect=connect).find()
+        why = ""
+    except WorldError as error:
+        found, why = [], f" ({error})"
+    if not found:
+        raise UsageError(
+            f"group {config.group_id} has moved to Kafka's coordinator, and ZooKeeper does not tell of a broker for "
+            f"security.protocol={config.security_protocol}{why}: give the query kafka.bootstrap.servers, and start it "
+            "again; it goes on where it stands"
+        )
+    servers = ",".join(f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}" for one in found)
+    given = {key: config.values[key] for key in config.given}
+    return ConsumerConfig.from_properties({**given, "bootstrap.servers": servers})

@@ -1,0 +1,74 @@
+"""Where a keeper's membership is to be while its group moves.  Pure: the control znode, as a table.
+
+    copy      planned, undone                                              ZooKeeper
+              fencing, fenced, copied, verified, undoing                   nowhere: old members are locked out
+              switched, completed                                          Kafka
+              switched, and a rollback waits for modern members to leave   nowhere
+              returning, returned                                          nowhere: modern members are locked out
+    dual      planned, undone                                              ZooKeeper
+              completed                                                    Kafka
+              all others                                                   nowhere
+
+*Nowhere* is no membership at all: nothing is read, and the group's offsets stand.  In a ``dual`` migration a member has
+duties in both worlds at once (``bridge.migration.member.duty``).  A keeper takes them not: who is no member has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from bridge.migration.control import phase_of, strategy_of
+from bridge.migration.phases import Phase
+from zkconsumer.errors import MigrationError
+
+if TYPE_CHECKING:
+    from zkconsumer.zk.znodes import Control
+
+
+class Where(Enum):
+    """Whose group the keeper is a member of."""
+
+    ZOOKEEPER = "zookeeper"
+    KAFKA = "kafka"
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``why``: what is waited for, for whoever reads a log; empty where the keeper is a member."""
+
+    where: Where
+    why: str = ""
+
+
+HOME = Place(Where.ZOOKEEPER)
+
+_KAFKA = {"copy": (Phase.SWITCHED, Phase.COMPLETED), "dual": (Phase.COMPLETED,)}
+_BACK = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
+
+
+def place_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Place:
+    """The table above; ``is_asked_to_leave``: a rollback waits.
+
+    Raises ``MigrationError`` for a phase or a strategy that this release does not know.
+    """
+    if control is None:
+        return HOME
+    try:
+        strategy, phase = strategy_of(control), phase_of(control)
+    except ValueError as error:
+        raise MigrationError(
+            f"the group's migration {control.migration_id} is in phase {control.phase!r} ({control.strategy}), which "
+            "this release does not know: run the release that moves the group, here too"
+        ) from error
+    if phase in (Phase.PLANNED, Phase.UNDONE):
+        return HOME
+    if phase in _KAFKA[strategy] and not is_asked_to_leave:
+        return Place(Where.KAFKA)
+    goal = "undone" if phase in _BACK or is_asked_to_leave else _KAFKA[strategy][0].value
+    return Place(
+        Where.NOWHERE,
+        f"migration {control.migration_id} ({strategy}) is in phase {phase.value}, and it goes on at {goal}",
+    )

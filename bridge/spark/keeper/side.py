@@ -1,0 +1,219 @@
+"""One side of a query's keeper: a membership in one store's group, the holder that lends, and what is the same in both.
+
+Calls come one after the other on the keeper's main thread.  What touches the group runs on the membership's own thread
+(``Turns``), so that a step of a call is whole: nothing of the group can happen in its middle.  Every wait ends at the
+call's deadline (``until_ms``), or when the query is gone.
+
+    service.py       a group in ZooKeeper
+    in_kafka.py      a group of Kafka's coordinator
+    following.py     which of the two, while a group moves
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from bridge.spark.keeper.running import ANSWER_RESERVE_MS
+from bridge.spark.keeper.settings import KeeperSettings
+from bridge.spark.keeper.turns import POLL_MS, OpenedGroup, Turns
+from bridge.spark.membership import Claimed, Ended, Holding, Refused, Stand, Taken, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.spark.claims import ClaimReport
+    from bridge.spark.keeper.holder import LendingHolder
+    from bridge.spark.keeper.metrics import KeeperMeters
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.errors import ZkConsumerError
+    from zkconsumer.observe.counters import Counters
+    from zkconsumer.types import BrokerAddress, TopicPartition
+
+NOT_HELD = "this query does not hold the partition"
+
+log = logging.getLogger("zkconsumer.keeper")
+
+
+class Opening(OpenedGroup, Protocol):
+    """One query's membership with what it needs; nothing is connected before ``join``."""
+
+    meters: KeeperMeters
+    counters: Counters
+    is_started: bool
+
+    @property
+    def holder(self) -> LendingHolder: ...
+
+    def join(self, pause: Callable[[int], bool]) -> None:
+        """Connect and become a member; ``pause`` waits so many ms, and says whether to give up."""
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where the brokers are now; raises ``WorldError``."""
+
+
+class Side(ABC):
+    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
+
+    def __init__(self, settings: KeeperSettings, opened: Opening, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._group_name = opened.group
+        self._opening = opened
+        self._holder = opened.holder
+        self._turns = Turns(opened, clock)
+        self._lending = self._holder.lending
+        self._meters = opened.meters
+        self._counters = opened.counters
+        self._is_closed = False
+        self.is_wanted: Callable[[], bool] = lambda: True
+        """Whether a share is worth waiting for: not when the group moves."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Become a member; raises what stands in the way."""
+
+    def stop_waiting(self) -> None:
+        """The query is gone: whatever waits here goes on at once.  From any thread."""
+        self._turns.gone.set()
+        self._holder.end(None)
+
+    def leave(self) -> bool:
+        """Give everything back, end the session and every thread; True when nothing is left behind."""
+        if self._is_closed:
+            return True
+        self._holder.is_over = True
+        self._opening.membership.control.call(self._holder.let_go)
+        left = not self._opening.is_started or self._opening.membership.leave()
+        return self.abandon() and left
+
+    def abandon(self) -> bool:
+        """End the session, which takes owner nodes and registration with it, and every thread: the quickest way out.
+
+        There is nothing to be committed: what had ended was written when it ended.
+        """
+        self._is_closed = True
+        return self._opening.membership.close()
+
+    # --- the calls ----------------------------------------------------------------------------------------------
+
+    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+        self.finish(ended, until_ms)
+        self._wait_for_share(min(wait_ms, self._turns.left_ms(until_ms)))
+        self._check()
+        holding = self._turns.on_group(self._lend, until_ms)
+        self._check_holding(holding)
+        return holding
+
+    def finish(self, ended: Mapping[TopicPartition, Ended], until_ms: int) -> None:
+        """The batch that ``ended`` is over: write its offsets, and give back what others wait for."""
+        self._check()
+        to_write = self._turns.on_group(partial(self._holder.ended, ended), until_ms)
+        if to_write:
+            self._write(to_write, until_ms)
+
+    def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
+        self._check()
+        self._turns.on_group(partial(self._holder.planned, partitions), until_ms)
+
+    @abstractmethod
+    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+        """See ``GroupMembership``."""
+
+    @abstractmethod
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
+    ) -> dict[TopicPartition, Claimed]:
+        """See ``GroupMembership``."""
+
+    @abstractmethod
+    def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
+        """See ``GroupMembership``."""
+
+    def brokers(self) -> list[BrokerAddress]:
+        self._check()
+        return self._opening.brokers()
+
+    def observe(self) -> dict[str, int]:
+        """Counters and gauges, by name; works also after the membership has failed."""
+        lending = self._lending
+        gauges = {
+            "owned_partitions": len(lending),
+            "lent_partitions": len(lending.lent),
+            "leaving_partitions": len(lending.leaving),
+            "share_is_whole": int(self._meters.is_whole),
+            "rebalances": self._meters.rebalances,
+        }
+        return self._counters.snapshot() | gauges
+
+    def counted(self) -> dict[str, int]:
+        """What goes on being counted by the side after this one."""
+        return self._counters.snapshot() | {"rebalances": self._meters.rebalances}
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended the membership, if one did."""
+        return self._opening.membership.failure
+
+    def has_seen(self, control_version: int | None) -> bool:
+        """Whether what it writes from now on is bound to this version of the control znode."""
+        return True
+
+    @property
+    def waits_for_batch(self) -> bool:
+        """Whether something that is ours would be given back without the end of the batch that reads it."""
+        return self._lending.waits and bool(self._lending.lent)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._turns.check()
+
+    @abstractmethod
+    def _lend(self) -> Holding:
+        """What may be planned now; on the group's thread."""
+
+    @abstractmethod
+    def _check_holding(self, holding: Holding) -> None:
+        """What only a person can change is an error, and no query that stands still."""
+
+    def _is_whole(self) -> bool:
+        """Whether the whole share is held, for certain."""
+        return self._meters.is_whole and self._opening.lease.holds
+
+    def _wait_for_share(self, timeout_ms: int) -> None:
+        until_ms = self._clock.now_ms() + timeout_ms
+        while not self._is_whole():
+            left_ms = until_ms - self._clock.now_ms()
+            if left_ms <= 0 or self._holder.is_over or not self.is_wanted():
+                return
+            self._holder.wait(self._is_whole, min(left_ms, POLL_MS))
+
+    def _write(self, ended: Mapping[TopicPartition, int], until_ms: int) -> None:
+        """What cannot be written now is written with the next commit, while the partition is ours."""
+        refused = self._opening.membership.commit(ended, self._turns.left_ms(until_ms) - ANSWER_RESERVE_MS)
+        if refused:
+            self._counters.add("spark_offsets_not_written", len(refused))
+            tp, why = next(iter(sorted(refused.items())))
+            log.warning("spark-offsets-not-written partitions=%d first=%s why=%r", len(refused), tp, str(why))
+
+    def _count_claims(self, ranges: Mapping[TopicPartition, Wanted], report: ClaimReport) -> None:
+        refused = {tp: one.why for tp, one in report.answers.items() if isinstance(one, Refused)}
+        taken = {tp: one for tp, one in report.answers.items() if isinstance(one, Taken)}
+        narrowed = [tp for tp, one in taken.items() if (one.first, one.end) != (ranges[tp].first, ranges[tp].end)]
+        self._counters.add("spark_claims_taken", len(taken) - len(narrowed))
+        self._counters.add("spark_claims_narrowed", len(narrowed))
+        self._counters.add("spark_claims_refused", len(refused))
+        self._counters.add("spark_rewinds_ignored", len(report.rewound))
+        self._counters.add("spark_claims_unsure", len(report.unsure))
+        for tp in narrowed:
+            log.info("spark-claim-narrowed partition=%s wanted=%s taken=%s", tp, ranges[tp], taken[tp])
+        for tp, why in refused.items():
+            log.info("spark-claim-refused partition=%s why=%r", tp, why)
+        for tp, (found, claimed) in report.rewound.items():
+            log.warning("spark-group-rewound partition=%s found=%d claimed=%d: written over", tp, found, claimed)
+        for tp in report.unsure:
+            log.warning("spark-claim-unsure partition=%s taken=%s: others may have read it too", tp, taken.get(tp))
