@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from zkconsumer.base.garbage import seldom_searched
 from zkconsumer.cli.lazy import LazyGroup
 
 LATER = {
@@ -29,4 +28,7 @@ def migrate(context: click.Context) -> None:
     In this order: inspect, plan, apply, and complete when nobody wants to go back any more; rollback until then. status
     says at any time where a group stands, and which command comes next.
     """
+    # Not loaded for a list of commands.
+    from zkconsumer.base.garbage import seldom_searched
+
     context.with_resource(seldom_searched())
