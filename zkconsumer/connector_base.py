@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
 
 OFFSET_MAX = 2**63 - 1
+PASSING_MS = 20
+"""How soon a commit is tried again that only waits for the group to move: whoever calls reads nothing meanwhile."""
 
 log = logging.getLogger("zkconsumer.connector")
 
@@ -287,7 +289,8 @@ class ConsumerConnector(Generic[M]):
 
         ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
         apart, where another try can help, for partitions that stayed ours, in the same stream, and were not reset:
-        after that an offset of before may be one of other records.  (Documented so in the original, and turned round
+        after that an offset of before may be one of other records.  What only waits for the group to move, or to form
+        anew, is tried again at once and for as long.  (Documented so in the original, and turned round
         since 0.9.)
 
         Raises ``OffsetsNotCommitted``, with the store and the reason for each partition, when something was not
@@ -299,11 +302,15 @@ class ConsumerConnector(Generic[M]):
         positions = self._consumed() if offsets is None else _checked_offsets(offsets)
         timeout_ms = self._commit_timeout_ms
         refused = self._member.commit(positions, timeout_ms)
-        for _ in range(self.config.offsets_commit_max_retries if retry_on_failure else 0):
-            if not self._to_try_again(refused, ownerships):
+        retries = self.config.offsets_commit_max_retries if retry_on_failure else 0
+        waited_ms = 0
+        while refused_now := self._to_try_again(refused, ownerships):
+            backoff_ms = max(1, self.config.offsets_channel_backoff_ms)
+            is_passing = all(refused[tp].is_passing for tp in refused_now)
+            pause_ms = min(PASSING_MS, backoff_ms) if is_passing else backoff_ms
+            if waited_ms >= retries * backoff_ms or self._closing.wait(pause_ms / 1000):
                 break
-            if self._closing.wait(self.config.offsets_channel_backoff_ms / 1000):
-                break
+            waited_ms += pause_ms
             again = {tp: positions[tp] for tp in self._to_try_again(refused, ownerships)}
             if not again:
                 break

@@ -73,9 +73,7 @@ class CommitCalls:
             refused = dict.fromkeys(call.offsets.keys() - call.refused.keys(), command.error)
             if not isinstance(command.error, NOT_COMMITTED):
                 call.unknown |= refused.keys()
-        call.refused.update(
-            {tp: NotWritten(str(why), KAFKA, is_final=isinstance(why, UsageError)) for tp, why in refused.items()}
-        )
+        call.refused.update({tp: _not_written(why) for tp, why in refused.items()})
         call.done.set()
 
     def end(self) -> None:
@@ -84,6 +82,10 @@ class CommitCalls:
             calls, self._open = list(self._open.values()), {}
         for call in calls:
             call.done.set()
+
+
+def _not_written(why: Exception) -> NotWritten:
+    return NotWritten(str(why), KAFKA, isinstance(why, UsageError), isinstance(why, RebalanceInProgressException))
 
 
 def commit_said(

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.client import commands as do
 from bridge.client import events as ev
+from bridge.client.commit_calls import CommitCalls
 from bridge.client.commits import WAITING_MAX
 from bridge.client.errors import (
     CommitFailedException,
@@ -19,7 +20,7 @@ from bridge.client.errors import (
 from bridge.client.events import Failure, Offset
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from tests.coordinator.client_member import Member, T, every, only
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
@@ -509,3 +510,16 @@ def test_positions_of_what_was_lost_meanwhile_are_not_committed() -> None:
     member.wait(5000)
     member.hear(ev.PositionsCollected({T[0]: Offset(9), T[1]: Offset(9)}))
     assert [row.partition_index for row in member.sent(OFFSET_COMMIT).topics[0].partitions] == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_passing"), [(RebalanceInProgressException("27"), True), (CommitFailedException("22"), False)]
+)
+def test_a_commit_that_the_group_refuses_while_it_forms_anew_passes_for_whoever_waits(
+    error: ZkConsumerError, is_passing: bool
+) -> None:
+    """``commit_offsets()`` tries such a one again at once."""
+    calls = CommitCalls()
+    call = calls.open({T[0]: 5})
+    calls.done(do.CommitDone(call.number, error, {}))
+    assert call.refused[T[0]].is_passing is is_passing

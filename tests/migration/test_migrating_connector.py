@@ -11,10 +11,13 @@ import pytest
 
 from bridge.client.errors import GroupAuthorizationException
 from bridge.migration.connector.connector import MigratingConsumerConnector
+from bridge.migration.member.duty import Order
 from bridge.migration.provenance import parse_provenance
 from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
 from zkconsumer import ConsumerConfig, TopicPartition, Whitelist
 from zkconsumer.base.threads import live_threads
+from zkconsumer.core.commits import NOT_OURS
+from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidConfigException,
@@ -104,6 +107,35 @@ def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: 
     assert started(member) == infos, "nothing was started anew"
     assert member.stance == "alone"
     assert member.counters["offsets_mirrored"] == 1
+
+
+def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka took it, and the owner node is gone before ZooKeeper is asked: the next try goes by the new order."""
+    dual.fill(10)
+    member = dual.member("a")
+    stream = streams_of(member)
+    read(stream, 60)
+    for phase in ("planned", "armed", "ready", "locked", "copied"):
+        dual.move(phase)
+    side = member._member.membership.zookeeper
+    waited: list[float] = []
+
+    class Pause:
+        def wait(self, seconds: float) -> bool:
+            waited.append(seconds)
+            return False
+
+    def overtaken(offsets: Mapping[TopicPartition, int], _: int) -> dict[TopicPartition, NotWritten]:
+        dual.say("switched")
+        wait_until(lambda: member._member.membership.machine.duty.order is Order.KAFKA, "it goes by the switch")
+        return dict.fromkeys(offsets, NOT_OURS)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(side, "commit", overtaken)
+        patch.setattr(member, "_closing", Pause())
+        member.commit_offsets()
+    assert set(waited) == {0.02}
+    assert {number: offset for number, (offset, _) in dual.in_kafka().items()} == dict.fromkeys(range(6), 10)
 
 
 def test_after_the_end_it_is_a_member_of_the_coordinators_group_alone(dual: Dual) -> None:

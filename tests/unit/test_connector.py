@@ -23,6 +23,7 @@ from tests.fix_world import (
 )
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import (
     ChrootMissing,
     ConnectorClosed,
@@ -851,6 +852,34 @@ def test_a_failed_commit_is_tried_again_as_often_as_the_settings_say(world: Fake
         connector.commit_offsets({tp: 5}, retry_on_failure=False)
     assert connector.counters["commits_failed"] == 5
     assert connector.assignment, "it is held and read on"
+
+
+@pytest.mark.parametrize(("is_passing", "pause_s"), [(True, 0.02), (False, 1.0)])
+def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_for_as_long(
+    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, is_passing: bool, pause_s: float
+) -> None:
+    """Whoever commits reads nothing meanwhile."""
+    world.create_topic(TOPIC, 1)
+    tp = TopicPartition(TOPIC, 0)
+    connector = connect(group_id=GROUP, offsets_commit_max_retries=3)
+    streams_of(connector)
+    waited: list[float] = []
+
+    class Pause:
+        def wait(self, seconds: float) -> bool:
+            waited.append(seconds)
+            return False
+
+    def refuse(positions: dict[TopicPartition, int], _: int) -> dict[TopicPartition, NotWritten]:
+        return dict.fromkeys(positions, NotWritten("the group moves", is_passing=is_passing))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connector, "_closing", Pause())
+        patch.setattr(connector._member, "commit", refuse)
+        with pytest.raises(OffsetsNotCommitted, match="the group moves"):
+            connector.commit_offsets({tp: 5})
+    assert set(waited) == {pause_s}
+    assert sum(waited) == pytest.approx(3.0), "offsets.commit.max.retries times offsets.channel.backoff.ms"
 
 
 @pytest.mark.parametrize("happens", ["reset", "lost and won again"])

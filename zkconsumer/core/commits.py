@@ -176,7 +176,7 @@ class Commits:
                 if held is not None:
                     held.wrote_to_kafka(offset, self.in_flight[tp])
                 continue
-            now.refused[tp] = NotWritten(written.why, KAFKA, written.is_final)
+            now.refused[tp] = NotWritten(written.why, KAFKA, written.is_final, written.why == CONTROL_CHANGED)
             if written.outcome is Outcome.NOT_OURS:
                 lost.append(tp)
             else:
@@ -238,7 +238,7 @@ class Commits:
         return out
 
     def _not_in_zookeeper(self, why: str) -> NotWritten:
-        return NotWritten(why, ZOOKEEPER if self._stores.in_kafka else "")
+        return NotWritten(why, ZOOKEEPER if self._stores.in_kafka else "", is_passing=why == CONTROL_CHANGED)
 
     def _tell_kafka(self, now: _Round) -> list[Command]:
         now.in_kafka = True

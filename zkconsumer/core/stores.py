@@ -44,12 +44,14 @@ class Source(Enum):
 class NotWritten:
     """Why an offset was not written.  ``store`` is empty when that has nothing to do with a store.
 
-    ``is_final``: another try cannot help while things are as they are.
+    ``is_final``: another try cannot help while things are as they are.  ``is_passing``: it helps in a moment, as the
+    group moves or forms anew just now.
     """
 
     why: str
     store: str = ""
     is_final: bool = False
+    is_passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.store}: {self.why}" if self.store else self.why

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
@@ -66,7 +66,11 @@ class CommitDesk:
             self._open.pop(call.number, None)
             return dict.fromkeys(positions, NotWritten(f"the control thread did not answer within {timeout_ms} ms"))
         try:
-            return self._make(call, until_ms)
+            refused = self._make(call, until_ms)
+            if member.machine.duty.order is call.order:
+                return refused
+            # The phase is another one by now, and so is the order: another try goes by that.
+            return {tp: replace(why, is_passing=not why.is_final) for tp, why in refused.items()}
         finally:
             member.zookeeper.control.call(lambda: self._end(call))
 
