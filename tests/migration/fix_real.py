@@ -19,6 +19,7 @@ from zkconsumer.testing.sandbox import Sandbox, ScalaMember, wait_until
 from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.member import MemberProcess
 from zkconsumer.testing.sandbox.modern_member import ModernMember
+from zkconsumer.testing.sandbox.python_member import MIGRATING, PythonMember
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, GetAcl, Stat
@@ -131,6 +132,17 @@ class RealGroup:
         self.sandbox.members.append(member)
         self.stages.setdefault(stage, []).append(member)
         member.start(wait=wait)
+        return member
+
+    def dual(self, stage: str, name: str, settings: Mapping[str, str] | None = None, **more: Any) -> PythonMember:
+        """A member that can be moved, as a process."""
+        member = PythonMember(
+            self.sandbox.zookeeper, self.group, {self.topic: 1}, chroot=self.sandbox.chroot, program=MIGRATING,
+            name=f"{self.group}-{name}", consumer_id=name, history_name=name,
+            settings={"bootstrap.servers": self.sandbox.bootstrap, **(settings or {})}, **more,
+        )  # fmt: skip
+        self.stages.setdefault(stage, []).append(member)
+        member.start(wait=False)
         return member
 
     def modern(self, stage: str, name: str, client: str, settings: Mapping[str, str] | None = None) -> ModernMember:

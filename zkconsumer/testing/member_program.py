@@ -24,13 +24,14 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import ConsumerTimeoutException, OffsetsNotCommitted, ZkConsumerError
+from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.testing.checker import (
     Claimed,
     CommitCalled,
@@ -49,12 +50,17 @@ from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import CreateOp, DeleteOp, Multi, MultiOk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from zkconsumer.connector_base import ConsumerConnector
     from zkconsumer.streams import KafkaStream
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Request, Result, StoreEvent
     from zkconsumer.zk.store import ZkStore
+
+Settings: TypeAlias = "Mapping[str, str]"
+Connect: TypeAlias = "Callable[[Settings, Diary], ConsumerConnector[Any]]"
+"""Make the connector; it writes claims down if it knows them."""
 
 EXIT_FAILED = 3
 EXIT_ORPHANED = 137
@@ -179,25 +185,36 @@ class Filtered(NamedTuple):
     streams: int
 
 
+def in_zookeeper(settings: Settings, diary: Diary) -> ConsumerConnector[Any]:
+    """A member of ZooKeeper's group, whose claims are written down."""
+    config = ConsumerConfig.from_properties(settings)
+
+    def make_store(hosts: str, timeout_ms: int) -> ZkStore:
+        return DiaryStore(KazooStore(hosts, timeout_ms), diary, config.group_id)
+
+    return ZookeeperConsumerConnector(config, store=make_store)
+
+
 class Program:
     """The member: its connector, a thread a stream, and one that obeys."""
 
-    def __init__(self, diary: Diary, *, handle_ms: int, commit_every: int | None) -> None:
+    def __init__(self, diary: Diary, connect: Connect, *, handle_ms: int, commit_every: int | None) -> None:
         self._diary = diary
+        self._connect = connect
         self._handle_ms = handle_ms
         self._commit_every = commit_every
         # A pipe and not an event: a signal is handled in the main thread, which may hold the event's lock just then.
         self._waits, self._wakes = os.pipe()
         self._failed = False
-        self._connector: ZookeeperConsumerConnector | None = None
+        self._connector: ConsumerConnector[Any] | None = None
 
-    def run(self, config: ConsumerConfig, wanted: dict[str, int] | Filtered) -> int:
+    def run(self, settings: Settings, wanted: dict[str, int] | Filtered) -> int:
         """Join, read until told to stop, leave; gives the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
         spawn("member-input", self._obey, self._died)
         try:
-            readers = self._start(config, wanted)
+            readers = self._start(settings, wanted)
         except ZkConsumerError as error:
             self._fail(error)
             return EXIT_FAILED
@@ -205,11 +222,8 @@ class Program:
         self._stop(readers)
         return EXIT_FAILED if self._failed else 0
 
-    def _start(self, config: ConsumerConfig, wanted: dict[str, int] | Filtered) -> list[Worker]:
-        def make_store(hosts: str, timeout_ms: int) -> ZkStore:
-            return DiaryStore(KazooStore(hosts, timeout_ms), self._diary, config.group_id)
-
-        connector = self._connector = ZookeeperConsumerConnector(config, store=make_store)
+    def _start(self, settings: Settings, wanted: dict[str, int] | Filtered) -> list[Worker]:
+        connector = self._connector = self._connect(settings, self._diary)
         count = wanted.streams if isinstance(wanted, Filtered) else sum(wanted.values())
         self._diary.known(connector.consumer_id, max(1, count))
         self._diary.note(CONNECTED, connector.consumer_id)
@@ -290,8 +304,8 @@ def parse_topic(text: str) -> tuple[str, int]:
     return (name, int(threads)) if colon else (text, 1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The program; gives its exit code."""
+def main(arguments: Sequence[str] | None = None, connect: Connect = in_zookeeper) -> int:
+    """The program with this connector; gives its exit code."""
     parser = argparse.ArgumentParser(prog="member_program", description="A member of a group that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
     wanted = parser.add_mutually_exclusive_group(required=True)
@@ -314,10 +328,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faulthandler.register(signal.SIGUSR1)
     with HistoryWriter(given.history) as writer:
         diary = Diary(given.name, writer)
-        program = Program(diary, handle_ms=given.handle_ms, commit_every=given.commit_every)
+        program = Program(diary, connect, handle_ms=given.handle_ms, commit_every=given.commit_every)
         topic_filter = given.whitelist or given.blacklist
         subscription = dict(given.topic) if given.topic else Filtered(topic_filter, given.streams)
-        return program.run(ConsumerConfig.from_properties(given.file), subscription)
+        return program.run(parse_properties(decode_properties(given.file.read_bytes())), subscription)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, prop
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
 PROGRAM = "zkconsumer.testing.member_program"
+MIGRATING = "bridge.testing.migrating_program"
+"""The same of a member that can be moved: started by its name, nothing of it is imported here."""
 
 # The program writes a history for the checker; these are the words of the Scala member's program for the same.
 WORDS = {"joined": "started", "leaving": "stopping", "left": "stopped"}
@@ -32,7 +34,7 @@ class PythonMember(ZooKeeperMember):
 
     ``handle_ms`` is the time that one message takes, ``commit_every`` calls ``commit_offsets()`` after so many
     messages of a stream.  ``out.log`` in its folder is a history that ``zkconsumer check`` reads; the member is called
-    ``history_name`` there.
+    ``history_name`` there.  ``program``: whose member it is.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class PythonMember(ZooKeeperMember):
         settings: Mapping[str, str] | None = None,
         handle_ms: int = 0,
         commit_every: int | None = None,
+        program: str = PROGRAM,
     ) -> None:
         super().__init__(zookeeper, group, chroot, name)
         assert (topics is not None) + (whitelist is not None) + (blacklist is not None) == 1, "what is to be consumed?"
@@ -68,6 +71,7 @@ class PythonMember(ZooKeeperMember):
         self._history_name = history_name or name
         self._handle_ms = handle_ms
         self._commit_every = commit_every
+        self._program = program
 
     def log_lines(self, word: str) -> list[str]:
         """The lines of its log that hold this word (an event's name, as a rule)."""
@@ -78,7 +82,7 @@ class PythonMember(ZooKeeperMember):
         arguments = [str(config), *self._wanted, "--name", self._history_name, "--handle-ms", str(self._handle_ms)]
         if self._commit_every is not None:
             arguments += ["--commit-every", str(self._commit_every)]
-        return PythonProcess(self.zookeeper.run, "member", self.name, PROGRAM, arguments)
+        return PythonProcess(self.zookeeper.run, "member", self.name, self._program, arguments)
 
     def _understand(self, line: Event) -> Event:
         return understood(line)

@@ -1,0 +1,32 @@
+"""``MigratingConsumerConnector`` as a process of its own that writes down what it does, for ``testing.checker``.
+
+    python -m bridge.testing.migrating_program FILE.properties --topic clicks:1 [--name ours]
+
+``zkconsumer.testing.member_program`` with another connector, and all its words; settings of the coordinator's group
+stand in the same file.  Claims are not written down: which world gives the share changes while the group moves.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from bridge.client.config import SAID_BY_THE_OLD, SETTINGS
+from bridge.migration.connector.connector import MigratingConsumerConnector
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.testing.member_program import main
+
+if TYPE_CHECKING:
+    from zkconsumer.connector_base import ConsumerConnector
+    from zkconsumer.testing.member_program import Diary, Settings
+
+
+def migrating(settings: Settings, _: Diary) -> ConsumerConnector[Any]:
+    """A member of both worlds."""
+    group = {key: value for key, value in settings.items() if key in SETTINGS and key not in SAID_BY_THE_OLD}
+    old = {key: value for key, value in settings.items() if key not in group}
+    return MigratingConsumerConnector(ConsumerConfig.from_properties(old), group)
+
+
+if __name__ == "__main__":
+    sys.exit(main(connect=migrating))
