@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.dual.roster import Roster, followers_of, waited_for
+from bridge.migration.fences.behind_switch import BEHIND_SWITCH
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
-from bridge.migration.phases import FORWARD, Phase
+from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.words import count_of
@@ -170,7 +171,7 @@ class NobodyElseClaims:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(*_BEHIND)
+        held = self.authority.stands(*BEHIND_SWITCH)
         if isinstance(held, Refused):
             return held
         if held is None:
@@ -184,10 +185,9 @@ class NobodyElseClaims:
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not behind the switch."""
-        self.authority.require(*_BEHIND)
+        self.authority.require(*BEHIND_SWITCH)
 
 
-_BEHIND = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
 
 
 def _consumer(node: Node) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridge.migration.authority import Held
     from zkconsumer.types import TopicPartition
 
-_BEHIND = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
+BEHIND_SWITCH = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class FenceWhatIsFree:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(*_BEHIND)
+        held = self.authority.stands(*BEHIND_SWITCH)
         if isinstance(held, Refused):
             return held
         if held is None:

@@ -19,9 +19,8 @@ from bridge.spark.keeper.running import ANSWER_RESERVE_MS, LEAST_MS, run_here
 from bridge.spark.keeper.side import NOT_HELD, Side
 from bridge.spark.keeper.takeover import not_alone
 from bridge.spark.keeper.turns import WRITE_RESERVE_MS
-from bridge.spark.membership import NO_OFFSET, Claimed, CommitMode, Holding, Stand, Wanted
+from bridge.spark.membership import NO_OFFSET, CommitMode, Holding, Stand, Wanted
 from zkconsumer.base.clock import Clock
-from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.procedures import Procedure
 
@@ -79,18 +78,6 @@ class KafkaSide(Side):
         found = self._committed(wanted, until_ms)
         return {tp: Stand(NO_OFFSET if (at := found[tp].offset) is None else at, ends[tp]) for tp in wanted}
 
-    def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
-    ) -> dict[TopicPartition, Claimed]:
-        self._check()
-        if self._settings.mode is not CommitMode.CLAIM:
-            raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
-        self._wait_for_share(self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
-        self._check()
-        report = self._turns.again(lambda: self._claim(query, batch, ranges, until_ms), until_ms)
-        self._count_claims(ranges, report)
-        return report.answers
-
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         self._check()
         if self._settings.mode is CommitMode.NONE:
@@ -123,6 +110,9 @@ class KafkaSide(Side):
         missing = sum(holding.topics.values()) - len(holding.partitions)
         if self._settings.is_takeover and holding.is_settled and missing > 0:
             raise not_alone(self._opened.group, [f"members that have {missing} partitions"])
+
+    def _claimed(self, report: ClaimReport, until_ms: int) -> None:
+        """Nothing: Kafka took them before they counted."""
 
     def _claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
         """What is being claimed is not given back before it is settled, also when the query goes meanwhile: of a claim

@@ -15,10 +15,8 @@ from bridge.spark.keeper.seek import seek
 from bridge.spark.keeper.settings import LISTEN_NOWHERE, KeeperSettings
 from bridge.spark.keeper.side import NOT_HELD, Side
 from bridge.spark.keeper.takeover import not_alone, threads_for
-from bridge.spark.keeper.turns import WRITE_RESERVE_MS
 from bridge.spark.membership import (
     NO_OFFSET,
-    Claimed,
     CommitMode,
     Holding,
     Stand,
@@ -92,22 +90,6 @@ class Service(Side):
             found = {tp: Stand(max(stand.offset, in_kafka[tp]), stand.claimed) for tp, stand in found.items()}
         return found
 
-    def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
-    ) -> dict[TopicPartition, Claimed]:
-        self._check()
-        if self._settings.mode is not CommitMode.CLAIM:
-            raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
-        self._wait_for_share(self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
-        self._check()
-        report = self._turns.again(lambda: self._claim(query, batch, ranges, until_ms), until_ms)
-        self._count_claims(ranges, report)
-        if self._stores is Stores.BOTH:
-            held = self._turns.on_group(lambda: set(self._lending.epochs), until_ms)
-            taken = {tp: one.end for tp, one in report.answers.items() if isinstance(one, Taken) and tp in held}
-            self._membership.commit_later(taken)
-        return report.answers
-
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         self._check()
         if self._settings.mode is CommitMode.NONE:
@@ -148,6 +130,13 @@ class Service(Side):
         sizes = group.view.topics if group.view is not None else {}
         topics = {topic: len(sizes.get(topic, ())) for topic in sorted(group.own_topics)}
         return Holding(self._holder.lend(), self._is_whole(), self._meters.rebalances, topics)
+
+    def _claimed(self, report: ClaimReport, until_ms: int) -> None:
+        """Kafka is told too, where both stores count."""
+        if self._stores is Stores.BOTH:
+            held = self._turns.on_group(lambda: set(self._lending.epochs), until_ms)
+            taken = {tp: one.end for tp, one in report.answers.items() if isinstance(one, Taken) and tp in held}
+            self._membership.commit_later(taken)
 
     def _claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
         """What is being claimed is not given back before its last write has its answer, however late that comes."""

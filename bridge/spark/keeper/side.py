@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from bridge.spark.keeper.running import ANSWER_RESERVE_MS
 from bridge.spark.keeper.settings import KeeperSettings
-from bridge.spark.keeper.turns import POLL_MS, OpenedGroup, Turns
-from bridge.spark.membership import Claimed, Ended, Holding, Refused, Stand, Taken, Wanted
+from bridge.spark.keeper.turns import POLL_MS, WRITE_RESERVE_MS, OpenedGroup, Turns
+from bridge.spark.membership import Claimed, CommitMode, Ended, Holding, Refused, Stand, Taken, Wanted
+from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,11 +124,19 @@ class Side(ABC):
     def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
         """See ``GroupMembership``."""
 
-    @abstractmethod
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
     ) -> dict[TopicPartition, Claimed]:
         """See ``GroupMembership``."""
+        self._check()
+        if self._settings.mode is not CommitMode.CLAIM:
+            raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
+        self._wait_for_share(self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
+        self._check()
+        report = self._turns.again(lambda: self._claim(query, batch, ranges, until_ms), until_ms)
+        self._count_claims(ranges, report)
+        self._claimed(report, until_ms)
+        return report.answers
 
     @abstractmethod
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
@@ -179,6 +188,16 @@ class Side(ABC):
     @abstractmethod
     def _check_holding(self, holding: Holding) -> None:
         """What only a person can change is an error, and no query that stands still."""
+
+    @abstractmethod
+    def _claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
+    ) -> ClaimReport:
+        """Write the claims; may be tried again as a whole."""
+
+    @abstractmethod
+    def _claimed(self, report: ClaimReport, until_ms: int) -> None:
+        """What else is to be written of claims that were taken."""
 
     def _is_whole(self) -> bool:
         """Whether the whole share is held, for certain."""
