@@ -85,7 +85,7 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
     settings = ReadSettings(
         fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms
     )
-    security, client_id = security_of(options.config), options.config.client_id
+    security, client_id = security_of(options.config).told_of(brokers), options.config.client_id
     wanted = cut_into_tasks(found.ranges.values(), options.min_partitions, options.max_records_per_partition)
     return [RangePartition(each, brokers, columns, settings, security, client_id) for each in wanted]
 

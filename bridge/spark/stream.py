@@ -103,7 +103,8 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
         settings = ReadSettings(
             fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms
         )
-        brokers, security = tuple(self._planner.brokers()), security_of(config)
+        brokers = tuple(self._planner.brokers())
+        security = security_of(config).told_of(brokers)
         return [
             RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks
         ]

@@ -8,11 +8,12 @@ from tests.fix_world import PATIENT, MakeConnector, MakeWorld, take
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka import unasked, versions
 from zkconsumer.kafka.connection import Connection
-from zkconsumer.kafka.security import SecureConnect, security_of
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnect, security_of
 from zkconsumer.kafka.unasked import ADDRESSES_MAX, REMEMBERED_MS, UNASKED, Unasked
 from zkconsumer.kafka.versions import ASSUMED_OF_0_9, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import LIST_OFFSETS
 
 TIMEOUT_MS = 5_000
@@ -88,6 +89,14 @@ def test_nobody_is_asked_where_the_configuration_says_so() -> None:
     connect = SecureConnect(security_of(config), socket=cluster.transport)
     assert negotiate(connect(host, port), TIMEOUT_MS) is ASSUMED_OF_0_9
     assert times_asked(cluster) == 0
+
+
+def test_another_process_is_told() -> None:
+    known, other = BrokerAddress(0, "old", 9092), BrokerAddress(1, "new", 9092)
+    UNASKED.remember(known.host, known.port)
+    assert not BrokerSecurity().told_of([other, known]).asks_versions
+    assert BrokerSecurity().told_of([other]).asks_versions
+    assert not BrokerSecurity(asks_versions=False).told_of([other]).asks_versions
 
 
 def test_members_learn_it_from_zookeeper(make_world: MakeWorld, connect: MakeConnector) -> None:

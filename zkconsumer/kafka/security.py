@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -45,9 +45,10 @@ from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from zkconsumer.config import ConsumerConfig
+    from zkconsumer.types import BrokerAddress
 
 DIAGNOSIS_TIMEOUT_MS = 2_000
 """How long each of at most four questions to a port may take, once nothing else has come of it."""
@@ -74,6 +75,11 @@ class BrokerSecurity:
     def has_sasl(self) -> bool:
         """Whether connections begin with a login."""
         return self.protocol.startswith("SASL_")
+
+    def told_of(self, brokers: Iterable[BrokerAddress]) -> BrokerSecurity:
+        """For another process, which need not find out what this one knows of these brokers (``unasked``)."""
+        asks = self.asks_versions and not any(UNASKED.has(broker.host, broker.port) for broker in brokers)
+        return self if asks == self.asks_versions else replace(self, asks_versions=asks)
 
 
 def security_of(config: ConsumerConfig, oauth_token: Callable[[], str] | None = None) -> BrokerSecurity:
