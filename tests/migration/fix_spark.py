@@ -8,6 +8,8 @@ from typing import Any
 
 from bridge import CoordinatorConsumerConnector
 from bridge.migration.control import LEAVE
+from bridge.migration.pieces import read_plan
+from bridge.migration.plan_file import plan_of
 from bridge.spark.doors import Doors, keeper_settings, open_logs
 from bridge.spark.faults import Faults
 from bridge.spark.keeper.following import Following
@@ -164,7 +166,7 @@ def move(lab: Lab, query: Query, *, resume: bool = False, **options: Any) -> Non
     """``migrate apply``, while the query goes on."""
     lab.on_pause = lambda: step_aside(lab, query)
     with lab.process() as session:
-        plan = lab.kept(session, query.group) if resume else lab.plan(query.group, DECISIONS)
+        plan = plan_of(read_plan(session, query.group)) if resume else lab.plan(query.group, DECISIONS)
         lab.apply(session, plan, accept_drift=True, **options)
     lab.on_pause = lambda: None
 
