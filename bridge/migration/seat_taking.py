@@ -117,19 +117,22 @@ class Taking:
                 return self._joined(answer.member_id, is_static=False)
             case Reaction.FIND_COORDINATOR:
                 self._at.line.lost()
-            case Reaction.RAISE:
-                self._step_down(answer.error_code, is_static=is_static)
+            case Reaction.RAISE if self._steps_down(answer.error_code, is_static=is_static):
+                return self._joined(member_id, is_static=is_static and self._has_static_members)
         return f"JoinGroup was answered by {error_code(answer.error_code)}"
 
-    def _step_down(self, code: int, *, is_static: bool) -> None:
-        """Ask for less next time; raises when there is nothing less."""
+    def _steps_down(self, code: int, *, is_static: bool) -> bool:
+        """Whether there is less to ask for, at once; raises when there is nothing less."""
         if code == INVALID_SESSION_TIMEOUT and len(self._session_timeouts_ms) > 1:
             del self._session_timeouts_ms[0]
         elif code == UNSUPPORTED_VERSION and is_static:
             # Brokers from 2.3 on whose inter.broker.protocol.version is older have no static members.
             self._has_static_members = False
-        elif code != INCONSISTENT_GROUP_PROTOCOL:  # that is another member, and the next look names it
+        elif code == INCONSISTENT_GROUP_PROTOCOL:
+            return False  # that is another member, and the next look names it
+        else:
             self._at.refuse(error_code(code), "JoinGroup")
+        return True
 
     def _synced(self, joined: JoinGroupResponse, config: GroupConfig, sent_at_ms: int) -> str:
         if joined.leader != joined.member_id:

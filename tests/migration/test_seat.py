@@ -62,6 +62,17 @@ def committed(desk: Desk, partition: int = 0) -> int:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_a_broker_that_allows_less_is_asked_again_at_once(make_desk: MakeDesk, release: str) -> None:
+    desk = make_desk(release)
+    with desk.process() as session:
+        desk.seat(session).sit()
+        desk.seat(session).leave()
+        desk.pauses.clear()  # until there was a coordinator
+        desk.seat(session).sit()
+    assert desk.pauses == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
 def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, release: str) -> None:
     desk = make_desk(release)
     with desk.process() as session, talk(desk) as stock:
