@@ -59,8 +59,6 @@ class Sides:
         """Kafka is being told of these for another reason; ZooKeeper's side hears that they are at rest behind that."""
         self._collected: dict[int, Mapping[TopicPartition, int]] = {}
         """Kafka is told of these, and then ZooKeeper's side that they were collected."""
-        self._unread: set[TopicPartition] = set()
-        """On the way back: what Kafka was asked for and has not told yet."""
         self._commits: dict[int, Order] = {}
         self._gave: tuple[Share, dict[TopicPartition, str]] = (Share.COMPUTED, {})
         self._out: list[Command] = []
@@ -286,9 +284,7 @@ class Sides:
                 self._following = self._write(late)
 
     def _kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Where those stand that the coordinator's side has: what nobody works on begins there, and on the way back
-        ZooKeeper is brought up to it."""
-        self._unread.difference_update(offsets)
+        """Where those stand that the coordinator's side has, and nobody worked on when it began to hold."""
         known = {tp: at for tp, at in sorted(offsets.items()) if tp in self.given}
         if not known or self.duty.holds is not COORDINATOR:
             return
@@ -296,8 +292,7 @@ class Sides:
         threads = {tp: self.given[tp] for tp in known}
         sources = {tp: Source.KAFKA if at >= 0 else Source.NEITHER for tp, at in known.items()}
         self._start(do.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
-        self.stores.was_told(known)
-        self._follow()
+        self.stores.took(known)
 
     # --- small things ---------------------------------------------------------------------------------------------
 

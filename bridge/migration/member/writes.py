@@ -31,10 +31,6 @@ class Stores:
         """Kafka has these."""
         self.in_kafka.update({tp: offset for tp, offset in offsets.items() if offset >= 0})
 
-    def was_told(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Kafka said so when it was asked; what it took meanwhile is newer."""
-        self.took({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
-
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are not ours any more: others write them."""
         for tp in partitions:
