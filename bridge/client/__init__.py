@@ -7,6 +7,7 @@
 ``events`` and ``commands`` are all that crosses the border of the machine; names of its methods are Kafka's own.
 
     connector.py     CoordinatorConsumerConnector: what a program sees
+    from_config.py   what the old configuration says of a member
     membership.py    machine, threads and whoever waits, put together
       runtime.py       the control thread: events in, commands out, the lease
       commit_calls.py  who waits for a commit

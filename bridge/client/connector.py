@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from bridge.client.assignors import ASSIGNORS
 from bridge.client.config import SAID_BY_THE_OLD, GroupConfig
-from bridge.client.handing import Limits
-from bridge.client.membership import CoordinatorMembership, MembershipSettings
-from bridge.client.spread import Spread
+from bridge.client.from_config import membership_settings_of, spread_of
+from bridge.client.membership import CoordinatorMembership
 from bridge.client.taken_settings import without_effect
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
@@ -83,22 +82,6 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         brokers = BrokerAccess.of(
             config, None, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
-        settings = MembershipSettings(
-            member=consumer_id,
-            client_id=config.client_id,
-            socket_timeout_ms=config.socket_timeout_ms,
-            limits=Limits(
-                drain_ms=config.rebalance_drain_timeout_ms,
-                listener_ms=config.rebalance_listener_timeout_ms,
-                positions_ms=config.rebalance_backoff_ms,
-                new_from_beginning=config.new_partitions_from_beginning,
-            ),
-        )
-        spread = Spread(
-            consumer_id,
-            config.partition_assignment_strategy,
-            exclude_internal_topics=config.exclude_internal_topics,
-        )
         member = StreamsMember(
             consumer_id,
             config.group_id,
@@ -107,7 +90,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
             brokers,
             clock,
             lambda lease, meters: CoordinatorMembership(
-                self.group_config, chosen, settings, spread,
+                self.group_config, chosen, membership_settings_of(config, consumer_id), spread_of(config, consumer_id),
                 brokers=brokers, clock=clock, lease=lease, meters=meters, hooks=hooks,
             ),
         )  # fmt: skip

@@ -20,9 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.client.connector import COMMIT_GRACE_MS, group_config_of
-from bridge.client.handing import Limits
-from bridge.client.membership import MembershipSettings
-from bridge.client.spread import Spread
+from bridge.client.from_config import membership_settings_of, spread_of
 from bridge.migration.connector.membership import MigratingMembership
 from bridge.migration.member.duty import Side
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -91,25 +89,7 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         brokers = BrokerAccess.of(
             config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
-        modern = (
-            self.group_config,
-            MembershipSettings(
-                member=consumer_id,
-                client_id=config.client_id,
-                socket_timeout_ms=config.socket_timeout_ms,
-                limits=Limits(
-                    drain_ms=config.rebalance_drain_timeout_ms,
-                    listener_ms=config.rebalance_listener_timeout_ms,
-                    positions_ms=config.rebalance_backoff_ms,
-                    new_from_beginning=config.new_partitions_from_beginning,
-                ),
-            ),
-            Spread(
-                consumer_id,
-                config.partition_assignment_strategy,
-                exclude_internal_topics=config.exclude_internal_topics,
-            ),
-        )
+        modern = self.group_config, membership_settings_of(config, consumer_id), spread_of(config, consumer_id)
         member = StreamsMember(
             consumer_id,
             config.group_id,

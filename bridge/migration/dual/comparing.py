@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bridge.migration.authority import Held
 from bridge.migration.copies import Difference, words_of
 from bridge.migration.dual.following import read_partitions
 from bridge.migration.errors import VerificationFailed
@@ -138,10 +139,8 @@ class CompareStores:
     def check(self) -> Standing:
         """See ``Step``."""
         held = self.moving.authority.stands(self.phase)
-        if isinstance(held, Refused):
-            return held
-        if held is None:
-            return Todo()
+        if not isinstance(held, Held):
+            return held or Todo()
         wanted, differ = self.look(held.control.epoch)
         left = [tp for tp in wanted.partitions if tp not in self._agreed]
         if not left:

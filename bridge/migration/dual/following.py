@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.authority import Held
 from bridge.migration.dual.roster import Roster, followers_of, waited_for
 from bridge.migration.fences.behind_switch import BEHIND_SWITCH
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from bridge.migration.step import Done, Standing, Todo, Waiting
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.words import count_of
 from zkconsumer.types import TopicPartition
@@ -19,7 +20,7 @@ from zkconsumer.zk.procedures import owner_words
 from zkconsumer.zk.znodes import consumer_of
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority, Held
+    from bridge.migration.authority import Authority
     from bridge.migration.mover import Stores
     from zkconsumer.admin.groups import GroupState
     from zkconsumer.zk.requests import Node
@@ -93,10 +94,8 @@ class MembersFollow:
     def check(self) -> Standing:
         """See ``Step``."""
         held = self.authority.stands(self.phase)
-        if isinstance(held, Refused):
-            return held
-        if held is None:
-            return Todo()
+        if not isinstance(held, Held):
+            return held or Todo()
         words = waited_for(look_at_roster(self.authority, self.stores, held))
         return Waiting(words_of_wait(words)) if words else Done()
 
@@ -129,10 +128,8 @@ class MembersHold:
     def check(self) -> Standing:
         """See ``Step``."""
         held = self.authority.stands(self.phase)
-        if isinstance(held, Refused):
-            return held
-        if held is None:
-            return Todo()
+        if not isinstance(held, Held):
+            return held or Todo()
         session, group = self.authority.session, self.authority.group
         state = read_group(session, group)
         if state is None:
@@ -172,10 +169,8 @@ class NobodyElseClaims:
     def check(self) -> Standing:
         """See ``Step``."""
         held = self.authority.stands(*BEHIND_SWITCH)
-        if isinstance(held, Refused):
-            return held
-        if held is None:
-            return Todo()
+        if not isinstance(held, Held):
+            return held or Todo()
         nodes = read_owner_nodes(self.authority.session, self.authority.group)
         claims = {tp: node for tp, node in sorted(nodes.items()) if parse_mark(node.data) is None}
         if not claims:

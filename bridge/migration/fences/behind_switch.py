@@ -11,19 +11,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.authority import TRIES_MAX, Authority, Held
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.mark import Mark, parse_mark
 from bridge.migration.fences.owner_nodes import CONTROL_CHECK, names_of, partitions_now, read_owners_of, why_not
 from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, fence_ops, mend_ops
 from bridge.migration.phases import FORWARD, Phase
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.step import Done, Standing, Todo
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import packed
 from zkconsumer.zk.requests import Create, MultiFailed, MultiOk, NoAuth, NoNode, Op
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Held
     from zkconsumer.types import TopicPartition
 
 BEHIND_SWITCH = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
@@ -50,10 +49,8 @@ class FenceWhatIsFree:
     def check(self) -> Standing:
         """See ``Step``."""
         held = self.authority.stands(*BEHIND_SWITCH)
-        if isinstance(held, Refused):
-            return held
-        if held is None:
-            return Todo()
+        if not isinstance(held, Held):
+            return held or Todo()
         is_over = self._is_done or held.phase is not Phase.SWITCHED
         return Done() if is_over or not self.left(held) else Todo()
 

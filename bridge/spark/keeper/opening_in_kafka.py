@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bridge.client.assignors import ASSIGNORS
 from bridge.client.config import GroupConfig
-from bridge.client.handing import Limits
-from bridge.client.membership import CoordinatorMembership, MembershipSettings
-from bridge.client.spread import Spread
+from bridge.client.from_config import membership_settings_of, spread_of
+from bridge.client.membership import CoordinatorMembership
 from bridge.spark.keeper.holder import LendingHolder
 from bridge.spark.keeper.lending import Lending
 from bridge.spark.keeper.metrics import KeeperMeters
@@ -94,18 +93,8 @@ class OpenedInKafka:
                 }
             ),
             [ASSIGNORS[strategy]()],
-            MembershipSettings(
-                settings.consumer_id,
-                config.client_id,
-                config.socket_timeout_ms,
-                Limits(
-                    drain_ms=config.rebalance_drain_timeout_ms,
-                    listener_ms=config.rebalance_listener_timeout_ms,
-                    positions_ms=config.rebalance_backoff_ms,
-                    new_from_beginning=config.new_partitions_from_beginning,
-                ),
-            ),
-            Spread(settings.consumer_id, strategy, exclude_internal_topics=config.exclude_internal_topics),
+            membership_settings_of(config, settings.consumer_id),
+            spread_of(config, settings.consumer_id),
             brokers=self._brokers,
             clock=clock,
             lease=self.lease,
