@@ -1,7 +1,13 @@
 """Columns as Arrow record batches with the schema of Spark's ``format("kafka")``; narrowed to what was asked for.
 
-One Arrow array is laid over the whole buffer, whose cuts are the beginnings and ends of all keys and values; the
-columns are taken out of it, which copies every byte once and makes no object a record.
+No object is made for a record, and every byte is copied once.  There are two ways to have it copied:
+
+    long fields    16 bytes a row say where each lies (Arrow's binary view); a cast puts them behind each other
+    short ones     one array is laid over the buffer, cut where each begins and ends, and theirs are taken out of it
+
+A cast sums the lengths first and takes exactly the memory that it needs.  ``take`` guesses, grows and shrinks, and
+copies what it has each time: with values of 1 KB several times as much as there is.  A view holds up to 12 bytes in
+itself, which would have to be gathered: where most are that short, ``take`` is the faster of the two.
 """
 
 from __future__ import annotations
@@ -26,6 +32,12 @@ and gains nothing."""
 
 CONSTANTS_KEPT = 64
 """Columns of a topic's name or a partition's number that are kept for the next batch."""
+
+INLINE_BYTES_MAX = 12
+"""What an Arrow view holds in itself."""
+
+LONG_BYTES = 32
+"""Fields that are longer than this in the mean are cast, others taken: near it both take the same time."""
 
 INT32_MAX = 2**31 - 1
 MS_MAX = (2**63 - 1) // 1000
@@ -71,10 +83,14 @@ def record_batches(
 
 def _record_batch(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
     names = schema.names
-    made = dict(_byte_columns(columns, [name for name in ("key", "value") if name in names]))
+    made: dict[str, pa.Array] = {}
     rows = len(columns)
     for name in names:
-        if name == "topic":
+        if name == "key":
+            made[name] = _binary(columns.data, columns.key)
+        elif name == "value":
+            made[name] = _binary(columns.data, columns.value)
+        elif name == "topic":
             made[name] = _repeated(topic, rows)
         elif name == "partition":
             made[name] = _repeated(partition, rows)
@@ -107,44 +123,49 @@ def _micros(ms: Ints) -> Ints:
     return np.clip(ms, -MS_MAX, MS_MAX) * 1000
 
 
-def _byte_columns(columns: Columns, names: list[str]) -> Iterator[tuple[str, pa.Array]]:
-    spans = [columns.key if name == "key" else columns.value for name in names]
-    return zip(names, _taken(columns.data, spans), strict=True)
-
-
-def _taken(data: Raw, spans: list[Spans]) -> list[pa.Array]:
-    """Spans that follow each other in ``data`` as binary arrays: first all that are first, and so on."""
-    if not spans:
-        return []
-    rows, kinds = len(spans[0].start), len(spans)
+def _binary(data: Raw, span: Spans) -> pa.Array:
+    """Spans that follow each other in ``data``, as a binary array."""
+    rows = len(span.start)
     if not rows:
-        return [pa.array([], pa.binary()) for _ in spans]
-    cuts = np.empty((rows, 2 * kinds), np.int64)
-    for kind, span in enumerate(spans):
-        cuts[:, 2 * kind] = span.start
-        cuts[:, 2 * kind + 1] = span.start + np.maximum(span.length, 0)
-    flat = cuts.reshape(-1)
-    low, high = int(flat[0]), int(flat[-1])
-    assert high - low <= INT32_MAX, "a piece is smaller than that"
-    offsets = pa.py_buffer((flat - low).astype(np.int32))
-    over = pa.Array.from_buffers(pa.binary(), len(flat) - 1, [None, offsets, pa.py_buffer(data).slice(low)])
-    first = np.arange(0, len(flat), 2 * kinds, dtype=np.int32)
-    return [
-        pc.take(over, _indices(first + 2 * kind, span), boundscheck=False, memory_pool=POOL)
-        for kind, span in enumerate(spans)
-    ]
+        return pa.array([], pa.binary())
+    length, is_null = np.maximum(span.length, 0), span.length < 0
+    low = int(span.start[0])
+    start = span.start - low
+    assert start[-1] + length[-1] <= INT32_MAX, "a piece is smaller than that"
+    make = _cast if int(length.sum()) > LONG_BYTES * rows else _taken
+    return make(pa.py_buffer(data).slice(low), start, length, is_null if is_null.any() else None)
 
 
-def _indices(index: NDArray[np.int32], span: Spans) -> pa.Array:
-    is_null = span.length < 0
-    return pa.array(index, mask=is_null) if is_null.any() else pa.array(index)
+def _cast(data: pa.Buffer, start: Ints, length: Ints, is_null: NDArray[np.bool_] | None) -> pa.Array:
+    """By way of views: length, and either the first four bytes, the buffer's number and the offset in it, or the bytes
+    themselves, up to ``INLINE_BYTES_MAX``.  A cast does not look at the four bytes, and they are left at 0."""
+    views = np.zeros((len(start), 4), np.int32)
+    views[:, 0] = length
+    views[:, 3] = start
+    is_short = length <= INLINE_BYTES_MAX
+    if is_short.any():
+        inside = np.minimum(start[is_short, None] + np.arange(INLINE_BYTES_MAX), data.size - 1)
+        views[is_short, 1:] = np.frombuffer(data, np.uint8)[inside].view(np.int32)
+    valid = None if is_null is None else pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    array = pa.Array.from_buffers(pa.binary_view(), len(start), [valid, pa.py_buffer(views), data])
+    return pc.cast(array, pa.binary(), memory_pool=POOL)
+
+
+def _taken(data: pa.Buffer, start: Ints, length: Ints, is_null: NDArray[np.bool_] | None) -> pa.Array:
+    """Out of one array that is cut where each begins and ends."""
+    cuts = np.empty((len(start), 2), np.int32)
+    cuts[:, 0] = start
+    cuts[:, 1] = start + length
+    over = pa.Array.from_buffers(pa.binary(), cuts.size - 1, [None, pa.py_buffer(cuts), data])
+    index = pa.array(np.arange(0, cuts.size, 2, dtype=np.int32), mask=is_null)
+    return pc.take(over, index, boundscheck=False, memory_pool=POOL)
 
 
 def _headers(data: Raw, headers: Headers) -> pa.Array:
     """A record without headers has null, as in Spark's own source."""
     if not len(headers.name.start):
         return pa.nulls(len(headers.count), HEADERS)
-    names, values = _taken(data, [headers.name, headers.value])
+    names, values = _binary(data, headers.name), _binary(data, headers.value)
     struct = pa.StructArray.from_arrays([_texts(names), values], fields=list(HEADERS.value_type))
     ends: Ints = np.cumsum(headers.count)
     offsets = np.concatenate([[0], ends]).astype(np.int32)

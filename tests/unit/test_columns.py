@@ -194,6 +194,22 @@ def test_arrow_batches_are_bounded_by_bytes(magic: int, codec: int, monkeypatch:
     assert [batch.num_rows for batch in record_batches(piece, "t", 0, NO_HEADERS, 40)] == [40, 40, RECORDS - 80]
 
 
+@pytest.mark.parametrize("long_bytes", [0, 1 << 30], ids=["cast", "taken"])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_fields_of_every_length_come_out_both_ways(
+    magic: int, long_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Null, empty, what a view holds in itself and what it does not, also at the end of the buffer."""
+    monkeypatch.setattr(arrow, "LONG_BYTES", long_bytes)
+    lengths = [0, 1, 11, 12, 13, 300, None, 4]
+    fields = [None if length is None else bytes(range(length % 256)) + b"x" * (length // 256) for length in lengths]
+    pairs = itertools.product(fields, fields)
+    records = [Record(n, 10**12, 0, key, value) for n, (key, value) in enumerate(pairs)]
+    for end in range(1, len(records) + 1, 5):
+        record_set = build_record_set(records[:end], magic, compression.NONE)
+        assert rows(record_set) == list(iter_records(record_set))
+
+
 def test_a_record_of_more_headers_than_are_read_is_refused_at_once() -> None:
     """A kilobyte may stand for a hundred million, and each would be a step and some numbers."""
     headers = (("", None),) * 100_001

@@ -22,7 +22,7 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 import numpy as np
 
 from bridge.spark import batch, batches, columns, rest
-from bridge.spark.arrow import SCHEMA, record_batches
+from bridge.spark.arrow import POOL, SCHEMA, record_batches
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import read_columns
 from bridge.spark.datasource import ZkConsumerDataSource
@@ -158,6 +158,17 @@ def test_what_was_fetched_is_not_copied_before_it_is_arrow(magic: int) -> None:
     received = memoryview(record_set(magic, compression.NONE)).toreadonly()
     [columns] = read_columns(received)
     assert np.shares_memory(np.frombuffer(columns.data, np.uint8), np.frombuffer(received, np.uint8))
+
+
+def test_long_values_are_copied_once() -> None:
+    """Memory is taken once and as much as there is: what grows or shrinks is copied each time."""
+    records = [Record(n, 0, 0, b"8 bytes!", b"x" * (512 + n * 37 % 1024)) for n in range(1_000)]
+    [columns] = read_columns(build_record_set(records, 2, compression.NONE))
+    schema = SCHEMA.empty_table().select(["value"]).schema
+    schema = SCHEMA.empty_table().select(["value"]).schema
+    before = POOL.num_allocations()
+    [batch] = record_batches(columns, TP.topic, 0, schema)
+    assert POOL.num_allocations() - before <= len(batch.column("value").buffers())
 
 
 def test_a_column_that_was_not_asked_for_is_not_made() -> None:
