@@ -16,6 +16,7 @@ Nothing here raises: what does not fit together gives None, and the record reade
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,15 +239,19 @@ def _following(at: Ints, follows: Ints) -> slice | Ints:
     breaks = np.flatnonzero(follows[:-1] != at[1:])
     if not len(breaks):
         return slice(None)
-    chosen = []
-    low = 0
-    while True:
-        place = int(np.searchsorted(breaks, low))
-        high = int(breaks[place]) if place < len(breaks) else len(at) - 1
-        chosen.append(np.arange(low, high + 1))
-        low = int(np.searchsorted(at, follows[high]))
-        if low <= high or low >= len(at) or at[low] != follows[high]:
-            return np.concatenate(chosen)
+    behind = np.searchsorted(at, follows[breaks])
+    is_place = at.take(behind, mode="clip") == follows[breaks]
+    last_of_pieces, leads_to = breaks.tolist(), np.where(is_place, behind, -1).tolist()
+    is_chosen = np.zeros(len(at), bool)
+    low = piece = 0
+    while low >= 0:
+        piece = bisect_left(last_of_pieces, low, piece)
+        if piece == len(last_of_pieces):
+            is_chosen[low:] = True
+            break
+        is_chosen[low : last_of_pieces[piece] + 1] = True
+        low = leads_to[piece] if leads_to[piece] > last_of_pieces[piece] else -1
+    return np.flatnonzero(is_chosen)
 
 
 # --- what stands in them ------------------------------------------------------------------------------------------
