@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.accepting import AcceptDrift, PlanHolds
+from bridge.migration.clusters import SameClusters
 from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, NothingElseMoves
 from bridge.migration.copies import copies_of
 from bridge.migration.fences.acls import AclFence
@@ -70,6 +71,7 @@ def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
 
 def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
     authority, acl_fence = moving.authority, moving.plan.changes_lists
+    yield SameClusters(moving)
     if moving.phase is None:
         if acl_fence:
             yield MayChangeLists(authority.session, moving.group, moving.topics)

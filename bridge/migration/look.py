@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridge.migration.clusters import clusters_of
 from bridge.migration.look_brokers import look_at_brokers
 from bridge.migration.look_logs import last_entries
 from bridge.migration.look_rights import access_lists, lacking_rights
@@ -86,6 +87,7 @@ def look_at_group(
         strategy_in_use=_strategy(state),
         legacy_kafka_commits=_legacy(session, state, partitions, modern),
         last_writers=_last_writers(session, group),
+        clusters=clusters_of(session),
         filters=_filters(state),
     )
 

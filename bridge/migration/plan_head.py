@@ -17,7 +17,7 @@ from bridge.migration.json_members import Json, Members, Wrong, as_list, as_numb
 from bridge.migration.phases import Strategy
 from bridge.migration.plan import Plan
 from bridge.migration.provenance import check_migration_id
-from bridge.migration.seen import Seen
+from bridge.migration.seen import Clusters, Seen
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Head:
 def written_head(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: Iterable[str]) -> dict[str, Json]:
     """The members of the first line; the nodes ``elsewhere`` have their list in a line of their own."""
     seen, own = plan.seen, set(elsewhere)
+    clusters = {"kafka_cluster": seen.clusters.kafka, "zookeeper_cluster": seen.clusters.zookeeper}
     return {
         "schema": SCHEMA,
         "digest": plan.digest,
@@ -78,6 +79,8 @@ def written_head(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: It
         "legacy_kafka_commits": seen.legacy_kafka_commits,
         "last_writers": list(seen.last_writers),
         "filters": list(seen.filters),
+        # Left out where nobody told: such a plan has the same digest as one of a release that did not ask.
+        **{name: known for name, known in clusters.items() if known},
         "partitions": len(plan.partitions),
     }
 
@@ -117,6 +120,9 @@ def read_head(members: Members) -> Head:
         strategy_in_use=members.text("strategy_in_use", NAME_CHARS_MAX),
         legacy_kafka_commits=members.text("legacy_kafka_commits"),
         last_writers=members.texts("last_writers"),
+        clusters=Clusters(
+            members.optional("kafka_cluster", members.text, ""), members.optional("zookeeper_cluster", members.text, "")
+        ),
         filters=members.texts("filters"),
     )
     plan = Plan(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.clusters import SameClusters
 from bridge.migration.control_steps import ControlTo, HoldRun
 from bridge.migration.dual.back import has_others, is_for_members, returning_steps
 from bridge.migration.dual.following import MembersFollow
@@ -76,6 +77,7 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
         )
     if phase is None or phase is Phase.UNDONE:
         return
+    yield SameClusters(moving)
     yield HoldRun(authority, moving.who)
     is_dual = moving.plan.strategy == "dual"
     if phase in _BEHIND and is_for_members(moving):

@@ -102,6 +102,14 @@ class SeenBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class Clusters:
+    """The ids of the Kafka cluster and of the cluster that ZooKeeper is of; empty where nobody tells."""
+
+    kafka: str = ""
+    zookeeper: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Everything that a plan is made from and compared with.
 
@@ -114,6 +122,7 @@ class Seen:
     ``strategy_in_use`` is the assignment that the owners show: ``range``, a roundrobin, or several ones in words;
     ``none`` while nothing is owned, ``?`` when they show neither.  ``legacy_kafka_commits``: evidence that old members
     store offsets in Kafka; ``last_writers``: znodes that only clients make which store the *last* offset.
+    ``clusters``: of whom both sides are.
     """
 
     group: str
@@ -138,6 +147,7 @@ class Seen:
     strategy_in_use: str = "none"
     legacy_kafka_commits: str = ""
     last_writers: tuple[str, ...] = ()
+    clusters: Clusters = Clusters()
     filters: tuple[str, ...] = ()
     """The subscriptions by regular expression, as text: topics may appear during the move."""
 

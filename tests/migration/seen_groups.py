@@ -7,7 +7,16 @@ from typing import Any
 
 from bridge.migration.decisions import Decisions
 from bridge.migration.plan import Plan
-from bridge.migration.seen import KafkaValue, LastEntry, Seen, SeenBroker, SeenMember, SeenOwner, SeenPartition
+from bridge.migration.seen import (
+    Clusters,
+    KafkaValue,
+    LastEntry,
+    Seen,
+    SeenBroker,
+    SeenMember,
+    SeenOwner,
+    SeenPartition,
+)
 from bridge.migration.targets import make_plan
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
@@ -94,5 +103,6 @@ def rich_plan() -> Plan:
         legacy_kafka_commits="it shows",
         last_writers=(f"{root}/api/rebalance",),
         filters=("white_list 'clicks|views'",),
+        clusters=Clusters("kafka-id", "zookeeper-id"),
         decisions=Decisions(offsets={tp(4): 50}, use_older=True, acl_fence=False),
     )

@@ -111,6 +111,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
     again = explained(lab, plan)
     assert not again.would_change
     assert {one.name: one.standing for one in again.steps} == {
+        "these are the servers of the plan": "done",
         "control znode: planned": "done",
         "nobody else runs": "to do",
         "leave the seat in the modern group": "done",

@@ -105,7 +105,9 @@ def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     dry = migrate("apply", str(file))
     assert dry.exit_code == 3
-    assert dry.stdout.startswith("1. the right to change the access lists (done)\n")
+    assert dry.stdout.startswith(
+        "1. these are the servers of the plan (done)\n2. the right to change the access lists (done)\n"
+    )
     assert f"     write {paths.control(group)}: migration m{group}, phase planned, authority zookeeper\n" in dry.stdout
     assert "     commit 3 offsets of group" in dry.stdout
     again = f"zkconsumer migrate apply {file} --execute --zookeeper {ADDRESS}"

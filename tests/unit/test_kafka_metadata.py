@@ -10,9 +10,9 @@ from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.error_codes import ERROR_CODES, BrokerError, ErrorCode, error_code
-from zkconsumer.kafka.metadata import fetch_leaders, list_offset, list_offsets
+from zkconsumer.kafka.metadata import fetch_cluster_id, fetch_leaders, list_offset, list_offsets
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
-from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.fake_faults import PartitionError
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
@@ -54,6 +54,12 @@ def test_leaders(cluster: FakeCluster, connection: Connection, version: int) -> 
     assert dict(leaders.brokers) == {1: one, 2: two}
     assert leaders.led == dict(leaders.partitions) == {T0: one, T1: two}
     assert dict(leaders.topics) == {}
+
+
+@metadata_versions
+def test_the_id_of_a_cluster(connection: Connection, version: int) -> None:
+    """No broker before 0.10.1 has one."""
+    assert fetch_cluster_id(connection, only(version), TIMEOUT_MS) == (CLUSTER_ID if version >= 2 else None)
 
 
 @metadata_versions

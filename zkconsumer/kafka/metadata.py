@@ -43,6 +43,9 @@ MAY_FORBID_CREATION_FROM = 4
 ALL_TOPICS_IS_NULL_FROM = 1
 """The Metadata version from which an empty list of topics means none of them, and null all."""
 
+CLUSTER_ID_FROM = 2
+"""The Metadata version from which a broker names its cluster (0.10.1)."""
+
 NO_OFFSET = -1
 
 Leader: TypeAlias = BrokerAddress | ErrorCode
@@ -106,6 +109,18 @@ def _leader(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) 
     if partition.error_code != NONE.code:
         return error_code(partition.error_code)
     return LEADER_NOT_AVAILABLE
+
+
+def fetch_cluster_id(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> str | None:
+    """The id of the broker's cluster; None: it tells none, as no broker before 0.10.1 does (KIP-78).
+
+    No topic is asked for.  Raises what ``Connection.request`` raises.
+    """
+    version = ranges.pick(METADATA)
+    if version < CLUSTER_ID_FROM:
+        return None
+    body = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    return connection.request(METADATA, version, body, timeout_ms).cluster_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from zkconsumer.types import TopicPartition
 CONSUMERS = "/consumers"
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
+CLUSTER_ID = "/cluster/id"
 CONTROL_GROUPS = "/zkconsumer/groups"
 SPARK_CLAIMS = "/zkconsumer/spark"
 

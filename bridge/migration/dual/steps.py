@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.clusters import SameClusters
 from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
 from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.following import MembersFollow, MembersHold, NobodyElse, NobodyElseClaims
@@ -60,6 +61,7 @@ def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
     Each is carried out before the next is asked for.
     """
     authority = moving.authority
+    yield SameClusters(moving)
     if moving.phase is None:
         yield NobodyElse(authority)
         yield NoModernMembers(moving.seat)

@@ -1,0 +1,108 @@
+"""Which Kafka cluster, and which ZooKeeper, a plan was made with; and that it is carried out with no other ones.
+
+    brokers      Metadata, from 0.10.1 on                         either "" where nobody tells: brokers before 0.10.1
+    ZooKeeper    /cluster/id below the chroot, of such brokers    have no id, nor has a ZooKeeper without brokers
+
+Topics of the same names, and groups, are in many clusters.  What a plan does not know is not held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import PlanIsStale
+from bridge.migration.seen import Clusters
+from bridge.migration.step import Done, Refused, Standing
+from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.errors import MayNotRead, PreconditionFailed
+from zkconsumer.kafka.metadata import fetch_cluster_id
+from zkconsumer.strict_json import read_json_object
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.moving import Moving
+    from zkconsumer.admin.session import AdminSession
+
+ID_CHARS_MAX = 200
+"""An id of Kafka's own has 22."""
+
+
+def clusters_of(session: AdminSession) -> Clusters:
+    """Both ids.  Raises ``WorldError`` when ZooKeeper does not answer; brokers that do not, tell nothing."""
+    try:
+        kafka = kafka_cluster(session)
+    except PeerTrouble:
+        kafka = ""
+    return Clusters(kafka, zookeeper_cluster(session))
+
+
+def kafka_cluster(session: AdminSession) -> str:
+    """What the first broker says that has an id; empty: none has.
+
+    Raises what the last silent broker's silence raised, where none told.
+    """
+    trouble: Exception | None = None
+    for broker in session.brokers.all():
+        try:
+            found = session.brokers.ask(broker, lambda on, ranges: fetch_cluster_id(on, ranges, REQUEST_TIMEOUT_MS))
+        except PeerTrouble as error:
+            trouble = error
+            continue
+        if found:
+            return found[:ID_CHARS_MAX]
+    if trouble is not None:
+        raise trouble
+    return ""
+
+
+def zookeeper_cluster(session: AdminSession) -> str:
+    """What brokers wrote below this chroot; empty where there is nothing of theirs, or nothing that we may read."""
+    try:
+        node = session.get(paths.CLUSTER_ID)
+        found = None if node is None else read_json_object(node.data.decode()).get("id")
+    except (MayNotRead, ValueError):
+        return ""
+    return found[:ID_CHARS_MAX] if isinstance(found, str) and found.isprintable() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SameClusters:
+    """The servers are those that the plan was made with, as far as it knows."""
+
+    moving: Moving
+
+    name = "these are the servers of the plan"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["look whether the brokers and ZooKeeper have the ids that the plan saw"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        session, planned = self.moving.session, self.moving.plan.seen.clusters
+        others = []
+        if planned.zookeeper:
+            others += _other("ZooKeeper of cluster", planned.zookeeper, zookeeper_cluster(session))
+        if planned.kafka:
+            others += _other("brokers of cluster", planned.kafka, kafka_cluster(session))
+        return Refused(self._refusal(", and ".join(others))) if others else Done()
+
+    def _refusal(self, others: str) -> PreconditionFailed:
+        moving = self.moving
+        words = f"the plan of group {moving.group} was made with {others}. Name the servers of the plan"
+        if moving.phase is not None:
+            return PreconditionFailed(f"{words} (--zookeeper, --bootstrap-server): its migration is under way there")
+        return PlanIsStale(
+            f"{words} (--zookeeper, --bootstrap-server), or plan again for these: zkconsumer migrate plan "
+            f"{moving.group}"
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+def _other(what: str, planned: str, found: str) -> list[str]:
+    whose = f"of {found}" if found else "without an id"
+    return [] if found == planned else [f"{what} {planned}, and these are {whose}"]

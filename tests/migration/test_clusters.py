@@ -1,0 +1,140 @@
+"""A plan is carried out with the servers that it was made with, and with no other ones of the same topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bridge.migration.errors import PlanIsStale
+from bridge.migration.plan_file import plan_bytes, plan_of, read_plan
+from bridge.migration.seen import Clusters
+from bridge.testing import EmbeddedBroker
+from tests.migration.fix_move import DECISIONS, Lab, lab
+from tests.migration.seen_groups import partition, plan, rich_plan
+from zkconsumer.admin.session import Doors
+from zkconsumer.cli.main import main
+from zkconsumer.errors import BrokerUnreachable, PreconditionFailed
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.world import ADDRESS
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl
+from zkconsumer.zk.security import Digest
+
+__all__ = ["lab"]
+
+KAFKA, ZOOKEEPER = "brokers of cluster", "ZooKeeper of cluster"
+
+
+def id_is(lab: Lab, data: bytes | None) -> None:
+    lab.zookeeper.remove(paths.CLUSTER_ID)
+    if data is not None:
+        lab.zookeeper.ensure(paths.CLUSTER_ID, data)
+
+
+@pytest.fixture
+def named(lab: Lab) -> Iterator[Lab]:
+    """With brokers' id in ZooKeeper."""
+    lab.zookeeper.ensure(paths.CLUSTER_ID, b'{"version":"1","id":"here"}')
+    yield lab
+    id_is(lab, None)
+
+
+def test_a_plan_knows_where_it_was_made(named: Lab) -> None:
+    made = named.plan(named.new_group(), DECISIONS)
+    assert made.seen.clusters.zookeeper == "here"
+    assert len(made.seen.clusters.kafka) == 22, "the broker's own"
+    assert plan_of(plan_bytes(made)) == made
+
+
+def test_a_plan_of_a_release_that_did_not_ask_is_read_as_before() -> None:
+    old = plan(partition(0, 42))
+    assert b"_cluster" not in plan_bytes(old)
+    assert old.digest == "ca3e5e6fd0dc52af27fc28d9ffaa6b7edc12815ccb0080ce7c736d8ddcb6b421"
+    assert plan_of(plan_bytes(old)).seen.clusters == Clusters()
+    assert b'"kafka_cluster":"kafka-id","zookeeper_cluster":"zookeeper-id"' in plan_bytes(rich_plan())
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [(b'{"version":"1","id":"there"}', "of there"), (b"\xff", "without an id"), (None, "without an id")],
+)
+def test_another_zookeeper_is_refused_and_nothing_is_changed(named: Lab, data: bytes | None, found: str) -> None:
+    made = named.plan(named.new_group(), DECISIONS)
+    id_is(named, data)
+    with named.process() as session:
+        with pytest.raises(PlanIsStale, match=f"{ZOOKEEPER} here, and these are {found}\\. Name the serv") as it:
+            named.apply(session, made)
+        assert it.value.exit_code == 4
+    assert named.control(made.group) is None
+
+
+def test_an_id_that_nobody_may_read_is_none(named: Lab) -> None:
+    named.zookeeper.set_acl(paths.CLUSTER_ID, (Acl(PERM_ALL & ~PERM_READ, "world", "anyone"),))
+    assert named.plan(named.new_group(), DECISIONS).seen.clusters.zookeeper == ""
+
+
+def test_what_a_plan_does_not_know_is_not_held_against_it(named: Lab) -> None:
+    made = named.plan(named.new_group(), DECISIONS)
+    made = replace(made, seen=replace(made.seen, clusters=Clusters()))
+    with named.process() as session:
+        named.apply(session, made)
+    assert named.stands(made.group) == ("switched", "kafka")
+
+
+def test_on_its_way_a_migration_is_not_carried_on_with_other_brokers(lab: Lab) -> None:
+    """Nor back: what another cluster has for the group would become its offsets."""
+    made = lab.plan(lab.new_group(), DECISIONS)
+    ours = made.seen.clusters.kafka
+    with lab.process() as session:
+        lab.apply(session, made)
+    elsewhere = replace(made, seen=replace(made.seen, clusters=Clusters("elsewhere")))
+    for carry_out in (lab.apply, lab.rollback):
+        with lab.process() as session:
+            with pytest.raises(PreconditionFailed, match=f"{KAFKA} elsewhere, and these are of {ours}") as it:
+                carry_out(session, elsewhere)
+            assert not isinstance(it.value, PlanIsStale), "a new plan is no way out here"
+    assert lab.stands(made.group) == ("switched", "kafka")
+    with lab.process() as session:
+        lab.rollback(session, made)
+    assert lab.stands(made.group) == ("undone", "zookeeper")
+
+
+def test_brokers_that_do_not_answer_are_no_other_cluster(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = lab.plan(lab.new_group(), DECISIONS)
+    with lab.process() as session, monkeypatch.context() as patched:
+        patched.setattr(session.brokers, "ask", _away)
+        with pytest.raises(BrokerUnreachable):  # which a run waits for
+            lab.apply(session, made)
+    assert lab.control(made.group) is None
+
+
+def _away(*_: object) -> None:
+    raise BrokerUnreachable("nobody answers")
+
+
+def test_the_command_says_whose_plan_it_is(tmp_path: Path, lab: Lab) -> None:
+    """Two clusters with a topic of the same name, and one ZooKeeper."""
+    group, file = lab.new_group(), tmp_path / "p.json"
+
+    def run(broker: EmbeddedBroker, *words: str) -> Result:
+        doors = Doors(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, Digest("operator", "secret")))
+        where = ("--zookeeper", ADDRESS, "--bootstrap-server", broker.bootstrap)
+        return CliRunner().invoke(main, ["migrate", *words, *where], obj=doors)
+
+    with EmbeddedBroker() as other:
+        other.create_topic("t", 3)
+        for number in range(3):
+            other.append("t", number, [b"x"] * 50)
+        words = ("--offset-convention", "next", "--missing", "earliest")
+        assert run(lab.broker, "plan", group, "-f", str(file), *words).exit_code == 0
+        planned = read_plan(file).seen.clusters.kafka
+        for execute in ((), ("--execute",)):
+            done = run(other, "apply", str(file), *execute)
+            assert done.exit_code == 4
+            assert f"{KAFKA} {planned}, and these are of " in done.stdout + done.stderr
+        assert lab.control(group) is None
+        assert run(lab.broker, "apply", str(file), "--execute").exit_code == 0
