@@ -4,7 +4,7 @@
     fencing    nobody is registered · access lists (K9) · nobody owns · owner fences (K2) · the seat (K5)
     fenced     the fences stand · offsets as planned, or drift accepted · committed to Kafka with provenance (K6)
     copied     read back and compared by value, ZooKeeper's unmoved
-    verified   hooks before the cut-over · looked at once more
+    verified   hooks before the cut-over · looked at once more, the seat last
     switched   the commit point: one conditional write · the seat is left · hooks after it
 
 Each phase ends with one write of the control znode.  The steps are derived from where the migration stands when they
@@ -31,7 +31,7 @@ from bridge.migration.mover import CopyToKafka
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import KeepPlan
-from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
+from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, SeatHolds, TakeSeat
 from bridge.migration.verify import VerifyCopy
 from zkconsumer.zk import paths
 
@@ -125,6 +125,8 @@ def _carrying_over(moving: Moving, options: CopyOptions, *, has_sat: bool) -> It
         # Programs take their time: it is looked at once more.
         yield VerifyCopy(stores, copies, known)
     yield _fences_stand(moving)
+    # Behind every look: whoever got in and committed since the offsets were compared has taken the seat from us.
+    yield SeatHolds(moving.seat)
     yield ControlTo(authority, Phase.SWITCHED)
 
 

@@ -129,6 +129,34 @@ class TakeSeat:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatHolds:
+    """The coordinator hears us, and has let nobody in since we sat down: asked now, however lately it was."""
+
+    seat: Seat
+
+    name = "the seat holds"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"ask the coordinator whether the seat in the modern group {self.seat.group} is still ours"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        if self.seat.sitting is None:  # in a dry run nobody sits
+            return Todo()
+        try:
+            self.seat.beat()
+        except (VerificationFailed, PartlyDone) as error:
+            return Refused(error)
+        return Done()
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do.  ``Bug``: we do not sit."""
+        self.seat.beat()
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveSeat:
     """No seat of this migration is in the modern group."""
 

@@ -20,6 +20,7 @@ from bridge.migration.errors import (
     PlanIsStale,
     VerificationFailed,
 )
+from bridge.migration.fences.standing import FencesStand
 from bridge.migration.moving import kept_plan
 from bridge.migration.performers import Explain
 from bridge.migration.phases import Phase
@@ -93,6 +94,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         "read the offsets back from Kafka, and compare",
         "control znode: verified",
         "the fences stand",
+        "the seat holds",
         "control znode: switched",
     ]
     member = registered(lab, group)
@@ -104,7 +106,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         told = lab.apply(session, plan)
     done = [line.removesuffix(" …") for line in told]
     looks = {"owner fences of what came later", "the offsets are what the plan saw"}
-    looks |= {"the fences stand", "read the offsets back from Kafka, and compare"}
+    looks |= {"the fences stand", "the seat holds", "read the offsets back from Kafka, and compare"}
     assert [name for name in done if name in planned] == [name for name in planned if name not in looks], (
         "what is done is what was said, in its order"
     )
@@ -204,6 +206,24 @@ def test_a_foreign_value_after_the_seat_ended_is_found_and_not_written_over(lab:
     assert it.value.exit_code == 5
     assert lab.kafka(group)[T0] == (44, "")
     assert lab.stands(group) == ("copied", "zookeeper")
+
+
+def test_a_seat_that_is_lost_behind_the_last_comparison_stops_the_switch(lab: Lab) -> None:
+    """No clock moves here, so no heartbeat is due; and a commit of somebody else must not be passed over."""
+    group = lab.new_group()
+    plan = lab.plan(group, DECISIONS)
+    with lab.process() as session, lab.process() as elsewhere:
+        moving = lab.moving(session, plan)
+        with pytest.raises(PartlyDone, match=r"the seat in group .* was lost .* compares every offset before") as it:
+            for step in copy_steps(moving, CopyOptions(plan_bytes(plan))):
+                if isinstance(step, FencesStand) and moving.phase is Phase.VERIFIED:
+                    lab.moving(elsewhere, plan).seat.leave()  # as when the session of a seat ends
+                    assert lab.commit_first(group, 0, 44) == 0
+                lab.carry_out(moving, iter([step]))
+        assert it.value.exit_code == 6
+    assert lab.stands(group) == ("verified", "zookeeper")
+    with lab.process() as session, pytest.raises(VerificationFailed, match="Kafka had none and has 44"):
+        lab.apply(session, plan)
 
 
 def test_a_group_that_somebody_deleted_behind_the_fence_is_told_with_where_its_offsets_are(lab: Lab) -> None:

@@ -10,6 +10,7 @@ from bridge.migration.archive import read_archive
 from bridge.migration.complete import complete_steps
 from bridge.migration.control_steps import request_abort
 from bridge.migration.decisions import Decisions, Fallback, OffsetConvention
+from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.errors import GaveUpWaiting, HookVetoed, PartlyDone, PlanIsStale, VerificationFailed
 from bridge.migration.fences.mark import parse_mark
@@ -125,7 +126,8 @@ def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
         "every member acts by armed", "control znode: ready",
         "every member acts by ready", "control znode: locked",
         "every member acts by locked", "members hold every partition", "compare both stores", "control znode: copied",
-        "every member acts by copied", "members hold every partition", "compare both stores", "control znode: switched",
+        "every member acts by copied", "members hold every partition", "compare both stores",
+        "every member acts by copied", "control znode: switched",
         "every member acts by switched", "owner fences where nobody claims", "nobody claims in ZooKeeper",
         "owner fences where nobody claims",
     ]  # fmt: skip
@@ -352,6 +354,23 @@ def test_an_abort_stops_it_between_two_steps(dual: DualLab) -> None:
     with dual.process() as session, pytest.raises(PartlyDone, match="somebody aborted it"):
         dual.move(session, plan)
     dual.on_pause = crowd.acts
+    with dual.process() as session:
+        dual.move(session, plan)
+    assert dual.stands(crowd.group) == ("switched", "kafka")
+
+
+def test_who_comes_while_the_stores_are_compared_stops_the_switch(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        moving = dual.moving(session, plan)
+        with pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+            for step in dual_steps(moving, DualOptions(plan_bytes(plan))):
+                dual.carry_out(moving, iter([step]), 60_000)
+                if isinstance(step, CompareStores) and moving.phase is Phase.COPIED:
+                    scala = original(dual, crowd.group)
+    assert dual.stands(crowd.group) == ("copied", "zookeeper")
+    dual.zookeeper.expire(scala, reconnects=False)
     with dual.process() as session:
         dual.move(session, plan)
     assert dual.stands(crowd.group) == ("switched", "kafka")

@@ -5,7 +5,7 @@
     ready      all are in it
     locked     members take what the coordinator gives them, and read it while they own it in ZooKeeper too;
                each commit goes to ZooKeeper, then to Kafka
-    copied     each goes to Kafka, then to ZooKeeper · hooks before the cut-over · compared once more
+    copied     each goes to Kafka, then to ZooKeeper · hooks before the cut-over · compared once more · all there still
     switched   the commit point: one conditional write · claims are given back, and fenced · hooks after it
 
 A phase is told by one write of the control znode, and begins a piece of work of the members'.  It is followed by the
@@ -108,3 +108,5 @@ def _before_switch(moving: Moving, options: DualOptions) -> Iterator[Step]:
     if options.hooks_dir is not None:
         # Programs take their time: it is looked at once more.
         yield from _in_phase(moving, Phase.COPIED)
+    # To compare takes its time too, and whoever came meanwhile has not acknowledged.
+    yield MembersFollow(moving.authority, moving.stores, Phase.COPIED)
