@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.migration.fences.lists import read_lists
+from bridge.migration.fences.lists import is_fence, read_lists
 from bridge.migration.needed_rights import RIGHT_WORDS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ADMIN, Acl
 from zkconsumer.zk.security import Login, SaslGssapi, identities, login_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.migration.needed_rights import Nodes
     from zkconsumer.admin.groups import GroupState
     from zkconsumer.admin.session import AdminSession
@@ -33,7 +35,8 @@ def access_lists(
 ) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
     """Path → list of the nodes that are there, and the paths whose list we may not change.
 
-    A question a node.  Raises ``WorldError`` when ZooKeeper does not tell.
+    A question a node.
+    Raises ``WorldError`` when ZooKeeper does not tell.
     """
     lists = read_lists(session, _fenced(state))
     login = login_of(session.config)
@@ -43,9 +46,12 @@ def access_lists(
     return found, tuple(sorted(forbidden))
 
 
-def lacking_rights(session: AdminSession, nodes: Nodes) -> tuple[str, ...]:
+def lacking_rights(
+    session: AdminSession, nodes: Nodes, before: Mapping[str, tuple[Acl, ...]] | None = None
+) -> tuple[str, ...]:
     """The nodes on which we lack a right, each with which: ``/consumers/g/ids (create, delete)``.
 
+    ``before``: lists that come back before the rights are needed, of nodes that have a fence's list now.
     Raises ``WorldError`` when ZooKeeper does not tell.
     """
     lists = read_lists(session, nodes.all)
@@ -56,6 +62,8 @@ def lacking_rights(session: AdminSession, nodes: Nodes) -> tuple[str, ...]:
         acl = lists[path]
         if acl is None:  # we may not even look at it: told elsewhere
             continue
+        if is_fence(acl):
+            acl = (before or {}).get(path, acl)
         lacking = []
         for perm in (perm for perm in RIGHT_WORDS if perms & perm):
             if (acl, perm) not in known:

@@ -75,7 +75,7 @@ class Moving:
     def nodes(self) -> Nodes:
         """Those that the steps have to do with."""
         offsets = [row.tp for row in self.plan.partitions if row.version != MISSING]
-        return Nodes(self.group, self.topics, offsets, self.plan.decisions.acl_fence)
+        return Nodes(self.group, self.topics, offsets, self.plan.changes_lists)
 
     @property
     def nodes_before(self) -> frozenset[str]:

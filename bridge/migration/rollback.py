@@ -2,9 +2,10 @@
 
     before switched   offsets that somebody deleted come back · undoing · the seat is left · owner fences away ·
                       access lists back · nudge · undone
-    after it          Spark queries are asked to leave · nobody is in the modern group · returning · the nodes are this
-                      run's · nobody is registered · owner fences · the seat · Kafka -> ZooKeeper · compared · returned
-                      (the authority moves) · the seat is left · owner fences away · access lists back · nudge · undone
+    after it          we have the rights · Spark queries are asked to leave · nobody is in the modern group · returning
+                      · the nodes are this run's · nobody is registered · owner fences · the seat · Kafka -> ZooKeeper ·
+                      compared · returned (the authority moves) · the seat is left · owner fences away · access lists
+                      back · nudge · undone
 
 The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
 off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
@@ -24,13 +25,14 @@ from bridge.migration.dual.back import has_others, is_for_members, returning_ste
 from bridge.migration.dual.following import MembersFollow
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.acls import AclFence, RestoreLists
+from bridge.migration.fences.late_lists import lists_before
 from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.fences.lists import OURS, READ_ONLY, is_fence, read_lists
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.nudge import Nudge, OffsetsMove
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.fences.owners import LateOwnerFences, owner_fences
-from bridge.migration.fences.rights import fenced_levels
+from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, fenced_levels
 from bridge.migration.fences.standing import NobodyRegistered
 from bridge.migration.mover import COPYING, ReturnToZooKeeper
 from bridge.migration.moving import WriteDown
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.migration.authority import Authority
+    from bridge.migration.fences.lists import AccessList
     from bridge.migration.moving import Moving
     from bridge.migration.step import Step
     from zkconsumer.types import TopicPartition
@@ -78,6 +81,13 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     if phase is None or phase is Phase.UNDONE:
         return
     yield SameClusters(moving)
+    if phase is Phase.SWITCHED:
+        # Told while modern members still work: a way back that stops half-way would keep them from it.
+        before: Mapping[str, AccessList] = {}
+        if moving.plan.changes_lists:
+            before = lists_before(authority, moving.plan.seen.acls)
+            yield MayChangeLists(authority.session, moving.group, moving.topics)
+        yield MayCarryOut(authority.session, moving.nodes, before)
     yield HoldRun(authority, moving.who)
     is_dual = moving.plan.strategy == "dual"
     if phase in _BEHIND and is_for_members(moving):

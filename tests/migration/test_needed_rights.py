@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.rights import MayCarryOut
 from bridge.migration.look import look_at_group
 from bridge.migration.needed_rights import Nodes
+from bridge.migration.plan_file import plan_bytes
 from bridge.migration.preflight import next_of
 from bridge.migration.step import Done, Refused
-from tests.migration.fix_move import DECISIONS, Lab, lab
+from tests.migration.fix_crowd import DualLab, dual
+from tests.migration.fix_move import DECISIONS, Cuts, Lab, lab
 from tests.migration.seen_groups import plan
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ADMIN, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_READ, PERM_WRITE, Acl
 
-__all__ = ["lab"]
+__all__ = ["dual", "lab"]
 
 T = [TopicPartition("t", number) for number in range(2)]
 MAKE = PERM_CREATE | PERM_DELETE
@@ -109,6 +112,58 @@ def test_whoever_applies_it_has_them_or_changes_nothing(lab: Lab, acl_fence: boo
             lab.apply(session, made)
         assert it.value.exit_code == 4
     assert lab.control(group) is None
+
+
+def test_whoever_moves_a_group_with_its_members_has_them_or_changes_nothing(dual: DualLab) -> None:
+    crowd = dual.crowd(is_loaded=False)
+    made, cuts = dual.dual_plan(crowd), Cuts()
+    dual.zookeeper.set_acl(paths.owners_of_topic(crowd.group, "t"), (Acl(PERM_READ | PERM_ADMIN, "world", "anyone"),))
+    with dual.process(cuts) as session:
+        with pytest.raises(PreconditionFailed, match=r"1 node: \S+/owners/t \(create, delete\)\. Log in") as it:
+            dual.move(session, made)
+        assert it.value.exit_code == 4
+    assert dual.control(crowd.group) is None
+    assert not cuts.seen
+
+
+@pytest.mark.parametrize("lacking", ["offsets/t", "ids"])
+def test_whoever_takes_a_group_back_has_them_while_modern_members_still_work(lab: Lab, lacking: str) -> None:
+    group = lab.new_group()
+    made = lab.plan(group, Decisions(DECISIONS.convention, DECISIONS.missing, acl_fence=False))
+    with lab.process() as session:
+        lab.apply(session, made)
+    path = f"{paths.group_root(group)}/{lacking}"
+    lab.zookeeper.set_acl(path, world_but(PERM_CREATE))
+    cuts = Cuts()
+    with lab.process(cuts) as session:
+        with pytest.raises(PreconditionFailed, match=rf"1 node: {path} \(create\)\. Log in") as it:
+            lab.rollback(session, made)
+        assert it.value.exit_code == 4
+    assert lab.stands(group) == ("switched", "kafka")
+    assert not cuts.seen
+    lab.zookeeper.set_acl(path, (Acl(PERM_ALL, "world", "anyone"),))
+    with lab.process() as session:
+        lab.rollback(session, made)
+    assert lab.stands(group) == ("undone", "zookeeper")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_behind_the_fence_the_lists_count_that_come_back(lab: Lab, is_late: bool) -> None:
+    """Those that the plan saw, and those that were there when the fence was set; whoever set it had the rights."""
+    group = lab.new_group()
+    ids = paths.ids(group)
+    if not is_late:
+        lab.zookeeper.set_acl(ids, world_but(PERM_DELETE))
+    made = lab.plan(group, DECISIONS)
+    lab.zookeeper.set_acl(ids, world_but(PERM_DELETE))
+    with lab.process() as session:
+        moving = lab.moving(session, made)
+        for step in copy_steps(moving, CopyOptions(plan_bytes(made))):
+            if not isinstance(step, MayCarryOut):
+                lab.carry_out(moving, iter([step]))
+    with lab.process() as session, pytest.raises(PreconditionFailed, match=rf"1 node: {ids} \(delete\)\. Log in"):
+        lab.rollback(session, made)
+    assert lab.stands(group) == ("switched", "kafka")
 
 
 def test_one_look_says_it(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """``dual``: the members stay, and go from one world to the other as the control znode says; nothing stands still.
 
-    planned    nobody else is there · control znode · the run · the plan · what no member carries over, to Kafka
+    planned    we have the rights · nobody else is there · control znode · the run · the plan ·
+               what no member carries over, to Kafka
     armed      members join the coordinator's group, by a protocol that nobody else has
     ready      all are in it
     locked     members take what the coordinator gives them, and read it while they own it in ZooKeeper too;
@@ -25,6 +26,7 @@ from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.following import MembersFollow, MembersHold, NobodyElse, NobodyElseClaims
 from bridge.migration.dual.unheld import UnheldAsPlanned, copies_now
 from bridge.migration.fences.behind_switch import FenceWhatIsFree
+from bridge.migration.fences.rights import MayCarryOut
 from bridge.migration.hooks import AFTER, BEFORE, RunHooks
 from bridge.migration.mover import CopyToKafka
 from bridge.migration.moving import WriteDown
@@ -63,6 +65,7 @@ def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
     authority = moving.authority
     yield SameClusters(moving)
     if moving.phase is None:
+        yield MayCarryOut(authority.session, moving.nodes)
         yield NobodyElse(authority)
         yield NoModernMembers(moving.seat)
         yield UnheldAsPlanned(moving)

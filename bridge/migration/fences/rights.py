@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.migration.fences.lists import AccessList, read_lists
@@ -113,10 +113,14 @@ class MayChangeLists:
 
 @dataclass(frozen=True, slots=True)
 class MayCarryOut:
-    """We have the rights that the steps need, as whoever this run is logged in as; before anything is changed."""
+    """We have the rights that the steps need, as whoever this run is logged in as; before anything is changed.
+
+    ``before``: the lists of before a fence, for the way back from behind it.
+    """
 
     session: AdminSession
     nodes: Nodes
+    before: Mapping[str, AccessList] = field(default_factory=dict)
 
     name = "the rights that the steps need"
     changes = False
@@ -125,7 +129,7 @@ class MayCarryOut:
         return ["look whether nodes may be made, written and deleted"]
 
     def check(self) -> Standing:
-        lacking = lacking_rights(self.session, self.nodes)
+        lacking = lacking_rights(self.session, self.nodes, self.before)
         return Refused(PreconditionFailed(words_of_rights(lacking))) if lacking else Done()
 
     def do(self) -> None:
