@@ -24,8 +24,8 @@ from bridge.migration.mover import COPYING
 from bridge.migration.moving import accepted_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import read_plan as read_kept_text
-from bridge.migration.plan_file import plan_bytes, plan_of, read_plan
-from zkconsumer.errors import PreconditionFailed, UsageError
+from bridge.migration.plan_file import BadPlanFile, plan_bytes, plan_of, read_plan
+from zkconsumer.errors import PreconditionFailed, UnsafeName, UsageError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def apply(
     if (file is None) == (resume is None):
         raise UsageError("name the plan's file, or --resume GROUP")
     check_hooks(hooks_dir)
-    given = None if file is None else read_plan(file)
+    given = None if file is None else _read(file)
     if resume is not None:
         paths.check_group(resume)
     session = open_session(
@@ -120,6 +120,25 @@ def apply(
         ]
 
     execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+
+
+def _read(file: Path) -> Plan:
+    try:
+        return read_plan(file)
+    except BadPlanFile as error:
+        if file.exists() or not _is_group(str(file)):
+            raise
+        raise BadPlanFile(
+            f"{error}. If {file} is a group that is on the move, go on with the plan that it keeps: zkconsumer migrate "
+            f"apply --resume {file}"
+        ) from error
+
+
+def _is_group(text: str) -> bool:
+    try:
+        return bool(paths.check_group(text))
+    except UnsafeName:
+        return False
 
 
 def _check(plan: Plan, *, no_acl_fence: bool) -> None:

@@ -18,7 +18,7 @@ from bridge.commands.migrate_running import (
     running_options,
 )
 from bridge.commands.migrate_words import MigrateCommand, command_words
-from bridge.migration.complete import complete_steps
+from bridge.migration.complete import check_can_be_completed, complete_steps
 from bridge.migration.moving import kept_plan, open_moving, whoami
 from zkconsumer.zk import paths
 
@@ -59,6 +59,7 @@ def complete(
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
     held = held_now(session, group)
+    check_can_be_completed(group, held.control.migration_id, held.phase)  # before that the plan may not be kept yet
     moving = open_moving(session, kept_plan(session, group), whoami())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
     steps = partial(complete_steps, moving, file, keep_fence=keep_fence)

@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from bridge.migration.step import Step
 
 
+def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -> None:
+    """Raises ``PreconditionFailed`` in any phase but ``switched`` and ``completed``."""
+    if phase not in (Phase.SWITCHED, Phase.COMPLETED):
+        where = "has not begun" if phase is None else f"is in phase {phase.value}"
+        raise PreconditionFailed(
+            f"migration {migration_id} of group {group} {where}, and only one that is switched can be completed. What "
+            f"comes next: zkconsumer migrate status {group}"
+        )
+
+
 def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterator[Step]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
     authority, phase = moving.authority, moving.phase
@@ -38,12 +48,7 @@ def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterat
         if is_dual:
             yield MembersFollow(authority, moving.stores, Phase.COMPLETED)
         return
-    if phase is not Phase.SWITCHED:
-        where = "has not begun" if phase is None else f"is in phase {phase.value}"
-        raise PreconditionFailed(
-            f"migration {authority.migration_id} of group {moving.group} {where}, and only one that is switched can be "
-            f"completed. See: zkconsumer migrate status {moving.group}"
-        )
+    check_can_be_completed(moving.group, authority.migration_id, phase)
     yield HoldRun(authority, moving.who)
     yield LeaveSeat(moving.seat)
     if is_dual:

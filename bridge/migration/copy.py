@@ -26,7 +26,7 @@ from bridge.migration.fences.acls import AclFence
 from bridge.migration.fences.owners import LateOwnerFences, owner_fences
 from bridge.migration.fences.rights import MayCarryOut, MayChangeLists
 from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
-from bridge.migration.hooks import AFTER, BEFORE, RunHooks
+from bridge.migration.hooks import AFTER, BEFORE, hook_steps
 from bridge.migration.mover import CopyToKafka
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
@@ -91,7 +91,7 @@ def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
             yield from _fencing(moving)
         yield from _carrying_over(moving, options, has_sat=has_sat)
     yield LeaveSeat(moving.seat)
-    yield RunHooks(moving, options.hooks_dir, AFTER)
+    yield from hook_steps(moving, options.hooks_dir, AFTER)
 
 
 def _fencing(moving: Moving) -> Iterator[Step]:
@@ -120,7 +120,7 @@ def _carrying_over(moving: Moving, options: CopyOptions, *, has_sat: bool) -> It
     yield ControlTo(authority, Phase.COPIED)
     yield VerifyCopy(stores, copies, known)
     yield ControlTo(authority, Phase.VERIFIED)
-    yield RunHooks(moving, options.hooks_dir, BEFORE)
+    yield from hook_steps(moving, options.hooks_dir, BEFORE)
     if options.hooks_dir is not None:
         # Programs take their time: it is looked at once more.
         yield VerifyCopy(stores, copies, known)

@@ -25,7 +25,7 @@ from bridge.migration.step import Done, Refused, Standing, Todo
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from bridge.migration.moving import Moving
@@ -59,6 +59,13 @@ def hooks_of(folder: Path | None, event: str) -> list[Path]:
         if not os.access(path, os.X_OK):
             raise PreconditionFailed(f"{path} cannot be run: make it executable, or take it away")
     return found
+
+
+def hook_steps(moving: Moving, folder: Path | None, event: str) -> Iterator[RunHooks]:
+    """The step that runs the programs for an event; none where there are none."""
+    step = RunHooks(moving, folder, event)
+    if isinstance(step.check(), Todo | Refused):
+        yield step
 
 
 @dataclass(slots=True)

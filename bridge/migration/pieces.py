@@ -77,8 +77,17 @@ def _is_piece(name: str, prefix: str) -> bool:
 def read_plan(session: AdminSession, group: str) -> bytes:
     """The text of the plan that is kept.  Raises ``PreconditionFailed`` when there is none that is whole."""
     pieces = read_pieces(session, group, PLAN_PIECES)
+    if not pieces and session.get(paths.control(group)) is None:
+        raise PreconditionFailed(
+            f"group {group} is not on the move, so {paths.control(group)} keeps no plan. Make one: zkconsumer migrate "
+            f"plan {group}"
+        )
     if not pieces:
-        raise PreconditionFailed(f"{paths.control(group)} keeps no plan; make one: zkconsumer migrate plan {group}")
+        raise PreconditionFailed(
+            f"{paths.control(group)} keeps no plan: the first run was cut off before it wrote it, or somebody deleted "
+            "it. Go on with the plan's file: zkconsumer migrate apply FILE --execute. Or undo it: zkconsumer migrate "
+            f"rollback {group} --execute"
+        )
     try:
         return unpack(list(pieces.values()))
     except Damaged as error:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held, RunOf
-from bridge.migration.control import ABORT
+from bridge.migration.control import ABORT, PLAN_PIECES
 from bridge.migration.dual.roster import Roster, followers_of, waited_for
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.journal import Entry, read_journal
 from bridge.migration.phases import ENDED, FORWARD, Phase
+from bridge.migration.pieces import read_pieces
 from bridge.migration.seat import Seat
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.kafka_offsets import KafkaStore
@@ -59,6 +60,8 @@ class Status:
     modern_problem: str = ""
     roster: Roster | None = None
     """Of ``dual``: who acknowledged what."""
+    keeps_plan: bool = True
+    """False: the first run was cut off before the plan was beside the control znode; only its file has it."""
     journal: tuple[Entry, ...] = ()
     journal_problem: str = ""
 
@@ -87,6 +90,8 @@ class Status:
             return [f"zkconsumer migrate status {self.group} --watch", f"zkconsumer migrate abort {self.group}"]
         if phase is Phase.SWITCHED:
             return [f"zkconsumer migrate complete {self.group}", back]
+        if not self.keeps_plan:
+            return ["zkconsumer migrate apply FILE --execute", back]
         if phase in FORWARD[self.held.strategy]:
             return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
         return [back]
@@ -122,6 +127,7 @@ def look_at_status(session: AdminSession, group: str) -> Status:
         modern_members=others,
         modern_problem=problem,
         roster=roster,
+        keeps_plan=held.phase is not Phase.PLANNED or bool(read_pieces(session, group, PLAN_PIECES)),
         journal=entries.entries,
         journal_problem=entries.problem,
     )

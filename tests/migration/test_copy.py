@@ -117,7 +117,6 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         "control znode: planned": "done",
         "nobody else runs": "to do",
         "leave the seat in the modern group": "done",
-        "hook zkconsumer-on-after-cut-over": "done",
     }
 
 

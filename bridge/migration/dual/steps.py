@@ -27,7 +27,7 @@ from bridge.migration.dual.following import MembersFollow, MembersHold, NobodyEl
 from bridge.migration.dual.unheld import UnheldAsPlanned, copies_now
 from bridge.migration.fences.behind_switch import FenceWhatIsFree
 from bridge.migration.fences.rights import MayCarryOut
-from bridge.migration.hooks import AFTER, BEFORE, RunHooks
+from bridge.migration.hooks import AFTER, BEFORE, hook_steps
 from bridge.migration.mover import CopyToKafka
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import FORWARD, Phase
@@ -84,7 +84,7 @@ def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
             return
         if phase is Phase.COPIED:
             yield from _before_switch(moving, options)
-    yield RunHooks(moving, options.hooks_dir, AFTER)
+    yield from hook_steps(moving, options.hooks_dir, AFTER)
 
 
 def _in_phase(moving: Moving, phase: Phase) -> Iterator[Step]:
@@ -107,7 +107,7 @@ def _in_phase(moving: Moving, phase: Phase) -> Iterator[Step]:
 
 
 def _before_switch(moving: Moving, options: DualOptions) -> Iterator[Step]:
-    yield RunHooks(moving, options.hooks_dir, BEFORE)
+    yield from hook_steps(moving, options.hooks_dir, BEFORE)
     if options.hooks_dir is not None:
         # Programs take their time: it is looked at once more.
         yield from _in_phase(moving, Phase.COPIED)
