@@ -15,6 +15,7 @@ from bridge.migration.plan import Plan
 from tests.migration.fix_crowd import Crowd, DualLab, Member
 from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, Ground, Way
 from tests.migration.fix_move import DECISIONS
+from tests.migration.fix_order import judge_order
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing import checker as h
 from zkconsumer.types import TopicPartition
@@ -101,8 +102,17 @@ class Dual(Way):
 
     def go_on(self, ground: Ground) -> None:
         assert isinstance(ground, DualGround)
-        assert ground.people.positions == dict.fromkeys(PARTITIONS, LOG_END), "members work, and come to the end"
-        ground.people.close()
+        judge_order(ground.recorder.events)
+        people, control = ground.people, ground.control(GROUP)
+        assert people.positions == dict.fromkeys(PARTITIONS, LOG_END), "members work, and come to the end"
+        fenced = {tp for tp in PARTITIONS if ground.zookeeper.data(paths.fence_child(GROUP, tp)) is not None}
+        assert fenced == (set(PARTITIONS) if control is not None and control.phase == "switched" else set())
+        if control is not None and control.authority == "kafka":
+            assert {tp: offset for tp, (offset, _) in ground.stored().items()} == people.positions
+        else:
+            assert set().union(*(member.owned for member in people.members)) == set(PARTITIONS)
+            assert ground.offsets(GROUP) == people.positions
+        people.close()
 
 
 class Forth(Dual):
