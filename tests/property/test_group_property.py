@@ -15,8 +15,8 @@ from tests.property.group_model.weather import CALM, Weather, storm
 from tests.property.group_model.world import World
 from zkconsumer.core.stores import Stores
 
-STORMY_SEEDS, CALM_SEEDS = 320, 80
-KAFKA_SEEDS, CALM_KAFKA_SEEDS = 100, 20
+STORMY_SEEDS, CALM_SEEDS, NIGHTLY_SEEDS = 200, 40, 2_000
+KAFKA_SEEDS, CALM_KAFKA_SEEDS = 60, 10
 STORM_MS = 12_000
 STEP_MS = 250
 CHANGE_A_STEP = 0.15
@@ -83,6 +83,14 @@ def test_a_stormy_group_with_offsets_in_kafka_is_safe_and_settles(stores: Stores
 def test_without_faults_nothing_is_handed_out_twice(stores: Stores) -> None:
     for seed in seeds(CALM_SEEDS if stores is Stores.ZOOKEEPER else CALM_KAFKA_SEEDS):
         live(seed, CALM, stores)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("stores", list(Stores))
+def test_ten_times_as_many_groups_are_safe_and_settle(stores: Stores) -> None:
+    for seed in seeds(NIGHTLY_SEEDS):
+        live(seed, storm(seed) if seed % 5 else CALM, stores)
 
 
 def test_the_same_seed_is_the_same_history() -> None:

@@ -26,7 +26,7 @@ NEARLY = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(groups=GROUPS, format_=st.sampled_from(Format), windows=st.booleans(), marked=st.booleans())
 def test_what_is_written_is_read_again(
     groups: dict[str, dict[TopicPartition, int]], format_: Format, windows: bool, marked: bool

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.generate_docs import (
     REFERENCE,
     ROOT,
     WHO_ACTS,
+    LogLine,
     counted_names,
     logged_lines,
     loggers,
@@ -365,12 +367,19 @@ def test_the_errors_of_both_packages_are_on_the_page() -> None:
         assert named - shown <= {BASE, *WHO_ACTS}, f"{home.__name__} has more"
 
 
-def test_the_log_lines_are_those_of_the_code() -> None:
+@cache
+def lines_of_the_code() -> tuple[frozenset[LogLine], frozenset[LogLine], frozenset[LogLine]]:
+    """What is told, logged and noted; reading it out of the sources takes a second."""
     files = sources_that_log()
-    told = {(line.name, line.level) for line in told_lines(files)}
-    logger_of = loggers(files)
-    logged = {(line.name, line.level, logger_of[line.path]) for line in logged_lines(files)}
-    logged |= {(line.name, line.level, "zkconsumer.member") for line in noted_lines(files)}
+    return frozenset(told_lines(files)), frozenset(logged_lines(files)), frozenset(noted_lines(files))
+
+
+def test_the_log_lines_are_those_of_the_code() -> None:
+    all_told, all_logged, all_noted = lines_of_the_code()
+    told = {(line.name, line.level) for line in all_told}
+    logger_of = loggers(sources_that_log())
+    logged = {(line.name, line.level, logger_of[line.path]) for line in all_logged}
+    logged |= {(line.name, line.level, "zkconsumer.member") for line in all_noted}
     shown_told, shown_logged = set(), set()
     for event, levels, third, _ in table_rows(REFERENCE / "log-lines.md", 4):
         for name in code_in(event):
@@ -385,7 +394,8 @@ def test_the_log_lines_are_those_of_the_code() -> None:
 
 def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
     files = sources_that_log()
-    logged, told = logged_lines(files) | noted_lines(files), told_lines(files)
+    told, logged, noted = lines_of_the_code()
+    logged |= noted
     for event, _, third, fourth in table_rows(REFERENCE / "log-lines.md", 4):
         is_logged = third.startswith("`zkconsumer.")
         for name in code_in(event):
@@ -400,8 +410,9 @@ def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
 def test_each_line_that_the_group_tells_is_explained() -> None:
     page = HOW_TO / "when-a-member-has-no-share.md"
     explained = {code for cells in table_rows(page, 4) for code in code_in(cells[0])}
-    assert {line.name for line in told_lines(sources_that_log())} - explained == set()
-    known = {line.name for line in told_lines(sources_that_log()) | logged_lines(sources_that_log())}
+    told, logged, _ = lines_of_the_code()
+    assert {line.name for line in told} - explained == set()
+    known = {line.name for line in told | logged}
     assert explained - known == set(), "there are no such lines"
 
 
