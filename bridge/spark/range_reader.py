@@ -23,8 +23,7 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import closing
 
-import numpy as np
-
+from bridge.spark.answer_memory import ANSWER_MEMORY
 from bridge.spark.cluster import Cluster
 from bridge.spark.columns import Columns, Scanned, read_columns, scan
 from bridge.spark.ranges import FETCH_BYTES, DataLost, OffsetRange, ReadSettings
@@ -120,11 +119,6 @@ def read_range(
                 pause(BACKOFF_MS)
 
 
-def _unfilled(size: int) -> memoryview:
-    """Memory for an answer as the allocator gives it, without a pass over it that writes zeros."""
-    return np.empty(size, np.uint8).data
-
-
 class _OutOfReach(BrokerUnreachable):
     """The log ends before the position, now; a replica that lags may have become the leader."""
 
@@ -205,7 +199,7 @@ class _Reader:
     def _receive(self, connection: Connection, pending: Pending[FetchResponse]) -> FetchResponse:
         answer = connection.receive(
             pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
-            new_buffer=_unfilled,
+            new_buffer=ANSWER_MEMORY.new,
         )  # fmt: skip
         if answer.error_code != NONE.code:
             raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")

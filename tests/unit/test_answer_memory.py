@@ -1,0 +1,81 @@
+"""Memory for answers is used again, and never while somebody looks at it."""
+
+from __future__ import annotations
+
+import mmap
+
+import pytest
+
+pytest.importorskip("numpy", reason="the columnar reader needs the extra [spark]")
+
+import numpy as np
+
+from bridge.spark import answer_memory
+from bridge.spark.answer_memory import KEPT_MAX, SLOT_BYTES, SMALL_BYTES, AnswerMemory
+
+
+def address(answer: memoryview) -> int:
+    return int(np.frombuffer(answer, np.uint8).ctypes.data)
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALL_BYTES - 1, SMALL_BYTES, SLOT_BYTES, SLOT_BYTES + 1])
+def test_an_answer_has_its_size_and_can_be_written(size: int) -> None:
+    answer = AnswerMemory().new(size)
+    assert len(answer) == size
+    assert not answer.readonly
+    answer[:] = b"x" * size
+    assert bytes(answer[-1:]) == b"x" * min(size, 1)
+
+
+def test_what_nobody_looks_at_any_more_is_used_again() -> None:
+    memory = AnswerMemory()
+    first, second = memory.new(SMALL_BYTES), memory.new(SMALL_BYTES)
+    places = {address(first), address(second)}
+    assert len(places) == 2
+    del first
+    third = memory.new(2 * SMALL_BYTES)
+    assert address(third) in places
+    del second, third
+    assert all(address(memory.new(SMALL_BYTES)) in places for _ in range(3))
+
+
+def test_a_part_that_is_still_looked_at_is_not_written_over() -> None:
+    memory = AnswerMemory()
+    answer = memory.new(SMALL_BYTES)
+    answer[:] = b"a" * SMALL_BYTES
+    part = np.frombuffer(answer[10:20].toreadonly(), np.uint8)
+    del answer
+    later = memory.new(SMALL_BYTES)
+    later[:] = b"b" * SMALL_BYTES
+    assert part.tobytes() == b"a" * 10
+
+
+def test_no_more_is_kept_than_a_reader_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[mmap.mmap] = []
+    new_slot = answer_memory._new_slot
+
+    def counted() -> mmap.mmap:
+        made.append(new_slot())
+        return made[-1]
+
+    monkeypatch.setattr(answer_memory, "_new_slot", counted)
+    memory = AnswerMemory()
+    for _ in range(2):
+        held = [memory.new(SMALL_BYTES) for _ in range(KEPT_MAX + 1)]
+        del held
+    assert len(made) == KEPT_MAX + 2
+
+
+def test_memory_begins_where_a_huge_page_does() -> None:
+    assert address(AnswerMemory().new(SMALL_BYTES)) % answer_memory.HUGE_PAGE_BYTES == 0
+
+
+def test_a_system_that_knows_no_huge_pages_gives_ordinary_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(mmap.mmap):
+        def madvise(self, *_: int) -> None:
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", Plain)
+    assert len(AnswerMemory().new(SMALL_BYTES)) == SMALL_BYTES
+    monkeypatch.delattr(mmap, "MADV_HUGEPAGE")
+    assert len(AnswerMemory().new(SMALL_BYTES)) == SMALL_BYTES
