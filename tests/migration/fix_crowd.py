@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from bridge.migration.control import MEMBERS, phase_of
+from bridge.migration.control import MEMBERS
 from bridge.migration.decisions import Decisions
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.look import look_at_group
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from bridge.migration.member.duty import DUTIES, PRIVATE, Duty, Order, Share, Side, stance_of
-from bridge.migration.phases import authority_of, following
 from bridge.migration.plan import Plan
 from bridge.migration.plan_file import plan_bytes
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.targets import make_plan
+from bridge.testing import HistoryRecorder
 from tests.broker.fix_talk import Talk
-from tests.migration.fix_move import DECISIONS, Lab, Moment, lab
+from tests.migration.fix_move import DECISIONS, Lab, lab
 from zkconsumer.admin.session import AdminSession
+from zkconsumer.testing import checker as h
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
@@ -188,7 +188,6 @@ class Member:
         code = self.talk.ask(OFFSET_COMMIT, 2, body).topics[0].partitions[0].error_code
         if code == 0:
             self.in_kafka[tp] = offset
-            self.crowd.lab.history.committed(self.group, tp, offset)
         return not code
 
     def acknowledges(self) -> None:
@@ -241,6 +240,8 @@ class Crowd:
     members: list[Member] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Partition -> what was accepted last."""
+    recorder: HistoryRecorder = field(init=False)
+    """What both stores accept of the group from its beginning on."""
     looks: int = 0
     _protocols: tuple[str, ...] = ()
 
@@ -349,6 +350,11 @@ class DualLab(Lab):
         crowd = Crowd(self, self.new_group(), is_loaded)
         if stored:
             self.zookeeper.ensure(paths.offset(crowd.group, PARTITIONS[2]), b"5")
+        crowd.recorder = HistoryRecorder(crowd.group)
+        for tp, offset in self.offsets(crowd.group).items():
+            crowd.recorder.add(h.Committed, *tp, offset, store="zookeeper")
+        self.zookeeper.on_changes = crowd.recorder.of_zookeeper(self.zookeeper)
+        self.broker.listen(crowd.recorder.of_kafka(lambda call, body: None))
         self.crowds[crowd.group] = crowd
         self.on_pause = crowd.acts
         for number in range(count):
@@ -374,29 +380,6 @@ class DualLab(Lab):
         told: list[str] = []
         steps = rollback_steps(moving, RollbackOptions(told.append, 1_000))
         return self.carry_out(moving, steps, timeout_ms) + told
-
-
-def judge_dual(moments: Sequence[Moment]) -> None:
-    """M3, M4 and the order rule, over everything that was written."""
-    for before, now in pairwise([Moment("", None, {}, {}, 0), *moments]):
-        for tp, offset in before.zookeeper.items():
-            assert now.zookeeper.get(tp, -1) >= offset, f"{tp} went back in ZooKeeper"
-        if now.control is None or now.control == before.control:
-            continue
-        assert now.control.authority == authority_of(phase_of(now.control))
-        if before.control is None:
-            assert now.control.phase == "planned"
-            continue
-        assert phase_of(now.control) in following("dual", phase_of(before.control)), "phases follow each other"
-        assert now.control.epoch >= before.control.epoch, "epochs grow"
-        if now.control.authority != before.control.authority:
-            assert now.control.epoch == before.control.epoch + 1
-            known = now.zookeeper if now.control.authority == "kafka" else now.kafka
-            assert known, "there is something to compare"
-            for tp in known:
-                assert now.kafka[tp] == now.zookeeper[tp], f"{tp}: B equals A when the authority moves"
-        if now.control.phase in ("ready", "locked", "copied", "switched"):
-            assert now.fences == 0, "members hold everything, so nothing is fenced"
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.status import Status, look_at_status
 from bridge.migration.step import Run
 from tests.broker.fix_talk import Talk
-from tests.migration.fix_crowd import PARTITIONS, Crowd, DualLab, dual, judge_dual, lab
+from tests.migration.fix_crowd import PARTITIONS, Crowd, DualLab, dual, lab
 from tests.migration.fix_move import Cuts
+from tests.migration.fix_order import judge_order
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -87,7 +88,7 @@ def test_there_and_back_under_load(dual: DualLab) -> None:
     assert dual.offsets(crowd.group) == crowd.positions
     assert all(member.generation < 0 for member in crowd.members), "nobody is in the coordinator's group any more"
     assert not fenced(dual, crowd)
-    judge_dual(dual.history.moments[crowd.group])
+    judge_order(crowd.recorder.events)
 
 
 def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> None:
@@ -142,7 +143,7 @@ def test_held_behind_a_phase_everybody_acts_by_it_and_the_next_run_goes_on(dual:
     with dual.process() as session:
         dual.move(session, plan)
     assert dual.stands(crowd.group) == ("switched", "kafka")
-    judge_dual(dual.history.moments[crowd.group])
+    judge_order(crowd.recorder.events)
 
 
 # --- who stops it -----------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def test_a_member_that_dies_is_not_waited_for_and_one_that_comes_is(dual: DualLa
     with dual.process() as session:
         dual.move(session, plan)
     assert dual.stands(crowd.group) == ("switched", "kafka")
-    judge_dual(dual.history.moments[crowd.group])
+    judge_order(crowd.recorder.events)
 
 
 def test_an_original_member_that_comes_late_stops_the_next_step_and_is_named(dual: DualLab) -> None:
@@ -408,7 +409,7 @@ def test_back_when_every_member_has_stopped_is_the_way_of_a_copy(dual: DualLab) 
         dual.take_back(session, plan)
     assert dual.stands(crowd.group) == ("undone", "zookeeper")
     assert dual.offsets(crowd.group) == positions
-    judge_dual(dual.history.moments[crowd.group])
+    judge_order(crowd.recorder.events)
 
 
 def test_back_with_members_that_came_only_then(dual: DualLab) -> None:
