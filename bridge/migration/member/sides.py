@@ -58,7 +58,9 @@ class Sides:
         self._queued: dict[int, dict[TopicPartition, int]] = {}
         """Kafka is being told of these for another reason; ZooKeeper's side hears that they are at rest behind that."""
         self._collected: dict[int, Mapping[TopicPartition, int]] = {}
-        """Kafka is told of these, and then ZooKeeper's side that they were collected."""
+        """Kafka is told of these, one write at a time, and then ZooKeeper's side that they were collected."""
+        self._collects_again = False
+        """Whether more was collected while Kafka was told: it is collected anew once Kafka has answered."""
         self._commits: dict[int, Order] = {}
         self._gave: tuple[Share, dict[TopicPartition, str]] = (Share.COMPUTED, {})
         self._out: list[Command] = []
@@ -230,10 +232,14 @@ class Sides:
                 self._collected_for(side, {})
             return
         fresh = {tp: at for tp, at in sorted(positions.items()) if self._is_for_kafka_first(tp, at)}
-        if fresh:
-            self._collected[self._write(fresh)] = positions
-        else:
+        if not fresh:
             self._collected_for(side, positions)
+        elif self._collected:
+            # A coordinator that is slower than the timer would have a queue, and the last write before a rebalance its
+            # end: the whole group would wait for it.
+            self._collects_again = True
+        else:
+            self._collected[self._write(fresh)] = positions
 
     def _collected_for(self, side: Side, positions: Mapping[TopicPartition, int]) -> None:
         self._say(val.Say(side, ev.PositionsCollected(dict(positions))))
@@ -261,6 +267,10 @@ class Sides:
         collected = {tp: at for tp, at in self._collected.pop(number, {}).items() if tp not in refused}
         if collected and self.duty.holds is ZOOKEEPER:
             self._collected_for(ZOOKEEPER, collected)
+        if self._collects_again and not self._collected:
+            self._collects_again = False
+            if self.duty.holds is ZOOKEEPER:
+                self._collect(ZOOKEEPER)
 
     def _kafka_took(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The program's commits, and those that the coordinator's side makes by itself while it holds."""
