@@ -190,7 +190,9 @@ class ConsumerCoordinator(ConsumerRebalance):
                 self._advance_exit()
 
     def _at(self) -> tuple[object, ...]:
-        return self.step, self.state, self.exit, self.outbox.said, self.hand_back is None
+        # Of a hand-back of nothing nothing is said: its step alone tells that it is through.
+        handing = None if self.hand_back is None else self.hand_back.step
+        return self.step, self.state, self.exit, self.outbox.said, handing
 
     def _commits_by_itself(self) -> bool:
         if not self.config.enable_auto_commit or self.exit is not Exit.NONE or self.failure is not None:

@@ -19,7 +19,7 @@ from bridge.client.errors import (
 )
 from bridge.client.events import Failure, Offset
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from tests.coordinator.client_member import Member, T, every, only
+from tests.coordinator.client_member import CooperativeDealer, Member, T, every, only
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH
@@ -348,6 +348,15 @@ def test_the_interval_begins_with_a_generation() -> None:
         if member.has_open(HEARTBEAT):
             member.beat()
     assert member.now_ms - start == 5000
+
+
+def test_a_member_that_has_nothing_to_commit_and_keeps_what_it_has_joins_at_once() -> None:
+    """It waited for whatever happened next: a heartbeat's time, and all the others with it."""
+    member = Member(CooperativeDealer(), auto_commit=True)
+    member.join(T[:1])
+    member.beat(REBALANCE)
+    member.hear(ev.PositionsCollected({}))
+    assert member.has_open(JOIN_GROUP)
 
 
 def test_an_automatic_commit_that_fails_is_made_again_soon() -> None:
