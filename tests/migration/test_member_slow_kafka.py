@@ -1,7 +1,7 @@
 """A coordinator that is slower than its members' commits: how many it is told at once, what a rebalance waits for.
 
-The member's machine and the one in the coordinator's group, put together as ``bridge.migration.connector`` does; a clock
-that is moved by hand, and a coordinator that answers when it is told to.
+The member's machine and the one in the coordinator's group, put together as ``bridge.migration.connector`` does it; a
+clock that is moved by hand, and a coordinator that answers when it is told to.
 """
 
 from __future__ import annotations

@@ -74,8 +74,9 @@ class MigratingMember(Sides):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the phase is acknowledged, and no partition is behind."""
-        return self._acknowledged is not None and self._acknowledged.behind == 0
+        """Whether the phase is acknowledged, no partition is behind, and nothing is to be written to ZooKeeper."""
+        is_on_its_way = self.duty.holds is COORDINATOR and self.stores.is_on_its_way(self.locked)
+        return self._acknowledged is not None and self._acknowledged.behind == 0 and not is_on_its_way
 
     # --- the phase ----------------------------------------------------------------------------------------------
 
@@ -136,11 +137,12 @@ class MigratingMember(Sides):
         """How many partitions are not yet as the phase wants them."""
         if not self._gives:
             return 0
-        is_late = self.stores.for_kafka(self.duty.order)
         if self.duty.holds is COORDINATOR:
-            is_late = self.stores.for_zookeeper(self.locked)
+            is_late = self.stores.behind_in_zookeeper(self.locked)
+        else:
+            is_late = set(self.stores.for_kafka(self.duty.order))
         unknown = {tp for tp in self.locked if not self.stores.is_known(tp)}
-        return len((self.given.keys() - self.locked) | unknown | is_late.keys())
+        return len((self.given.keys() - self.locked) | unknown | is_late)
 
 
 def _only(command: do.StartFetching, tp: TopicPartition) -> do.StartFetching:
