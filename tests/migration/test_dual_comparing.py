@@ -60,7 +60,35 @@ def test_what_agrees(
     assert (tp in agree, len(differ)) == (agrees, 0 if agrees else 1)
 
 
-@pytest.mark.parametrize("behind", [node(READ, 5, version=2), node(READ, 5, czxid=2), None])
+@pytest.mark.parametrize("phase", [Phase.LOCKED, Phase.COPIED, Phase.RETURNING])
+@pytest.mark.parametrize("value", [5, 7, 9])
+def test_what_is_committed_more_often_than_one_can_look_agrees_when_zookeeper_came_past_what_kafka_has(
+    phase: Phase, value: int
+) -> None:
+    kept = Kept({READ: node(READ, 5)}, {READ: ours(value)}, {READ: node(READ, 9, version=4)})
+    assert compared(Wanted(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == ({READ}, [])
+
+
+@pytest.mark.parametrize("value", [ours(4), ours(10), None])
+def test_what_moved_and_did_not_come_past_it_is_looked_at_again(value: KafkaValue | None) -> None:
+    """Kafka has not what ZooKeeper had before, or on the way back ZooKeeper has not come to it yet."""
+    kept = Kept({READ: node(READ, 5)}, {} if value is None else {READ: value}, {READ: node(READ, 9, version=4)})
+    for phase in (Phase.LOCKED, Phase.RETURNING):
+        assert compared(Wanted(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == (set(), [])
+
+
+def test_somebody_elses_value_that_it_came_past_is_told() -> None:
+    kept = Kept({READ: node(READ, 5)}, {READ: KafkaValue(7)}, {READ: node(READ, 9, version=4)})
+    agree, [differ] = compared(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH)
+    assert (agree, differ.tp) == (set(), READ)
+
+
+def test_what_no_member_carries_over_and_moves_is_looked_at_again() -> None:
+    kept = Kept({UNREAD: node(UNREAD, 5)}, {UNREAD: ours(5)}, {UNREAD: node(UNREAD, 9, version=4)})
+    assert compared(Wanted(frozenset(), {UNREAD: 5}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])
+
+
+@pytest.mark.parametrize("behind", [node(READ, 4, version=2), node(READ, 5, czxid=2), None])
 def test_what_moved_while_it_was_looked_at_is_looked_at_again(behind: OffsetNode | None) -> None:
     kept = Kept({READ: node(READ, 5)}, {READ: ours(5)}, {} if behind is None else {READ: behind})
     assert compared(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])

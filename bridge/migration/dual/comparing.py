@@ -1,8 +1,9 @@
 """Both stores, compared by value while members commit to them.
 
-A partition is compared when ZooKeeper was read before Kafka and behind it, and had not moved in between.  Members write
-one store and then the other, so a partition that differs at one look may agree at the next: it has to be seen to agree
-once in a phase, and what never does is named.  What no member carries over does not move, and has to agree at once.
+ZooKeeper is read before Kafka and behind it.  Members write one store and then the other, so a partition that differs
+at one look may agree at the next: it has to be seen to agree once in a phase, and what never does is named.  One that
+moved in between, and had what Kafka has on its way, agrees: what is committed more often than one can look never stands
+still.  What no member carries over does not move, and has to agree at once.
 
     ZooKeeper has an offset      Kafka has the same, and up to the switch with this migration's provenance
     it has none, one is planned  Kafka has the planned one, of this migration
@@ -61,14 +62,17 @@ class Kept:
 def compared(
     wanted: Wanted, kept: Kept, phase: Phase, migration_id: str, epoch: int
 ) -> tuple[set[TopicPartition], list[Difference]]:
-    """Which partitions agree, and in what the others differ; those that moved in between are among neither."""
+    """Which partitions agree, and in what the others differ; those that moved past each other are among neither."""
     agree: set[TopicPartition] = set()
     differ: list[Difference] = []
     for tp in wanted.partitions:
         before, behind, value = kept.before.get(tp), kept.behind.get(tp), kept.kafka.get(tp)
-        if _version(before) != _version(behind):
-            continue
         stored = None if behind is None else behind.offset
+        if _version(before) != _version(behind):
+            if tp not in wanted.read or not _came_past(before, value, behind):
+                continue
+            assert value is not None, "ZooKeeper came past what Kafka has"
+            stored = value.offset
         should = wanted.targets.get(tp) if stored is None else stored
         found = None if value is None else value.offset
         if phase is Phase.RETURNING:
@@ -111,6 +115,14 @@ def _is_ours(value: KafkaValue | None, is_carried: bool, phase: Phase, migration
 def _version(node: OffsetNode | None) -> tuple[int, int] | None:
     """A node that was deleted and made anew has the old version again, and another birth."""
     return None if node is None else (node.stat.version, node.stat.czxid)
+
+
+def _came_past(before: OffsetNode | None, value: KafkaValue | None, behind: OffsetNode | None) -> bool:
+    """Whether ZooKeeper went on from one look to the next, and Kafka in between had something between the two."""
+    if before is None or before.offset is None or value is None or behind is None or behind.offset is None:
+        return False
+    is_one_node = before.stat.czxid == behind.stat.czxid
+    return is_one_node and before.offset <= value.offset <= behind.offset
 
 
 def _words(offset: int | None) -> str:
