@@ -9,7 +9,9 @@ from contextlib import suppress
 
 import pytest
 
+from bridge.client.commands import Send
 from bridge.client.errors import GroupAuthorizationException
+from bridge.migration.connector import readings
 from bridge.migration.connector.connector import MigratingConsumerConnector
 from bridge.migration.member.duty import Order
 from bridge.migration.provenance import parse_provenance
@@ -29,6 +31,7 @@ from zkconsumer.errors import (
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import Hooks
+from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.zk.security import OPEN
 from zkconsumer.zk.znodes import Control, format_control
 
@@ -136,6 +139,37 @@ def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, m
         member.commit_offsets()
     assert set(waited) == {0.02}
     assert {number: offset for number, (offset, _) in dual.in_kafka().items()} == dict.fromkeys(range(6), 10)
+
+
+def test_on_the_way_back_what_could_not_be_mirrored_is_asked_for_until_kafka_has_told(
+    dual: Dual, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody commits it again, and the first answer is lost."""
+    dual.fill(10)
+    member = dual.member("a")
+    stream = streams_of(member)
+    read(stream, 60)
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
+        dual.move(phase)
+    membership = member._member.membership
+    side = membership.coordinator
+    assert side is not None
+    monkeypatch.setattr(membership._mirror, "put", lambda _: None)
+    member.commit_offsets()
+    assert dual.in_zookeeper() != dict.fromkeys(ALL, 10)
+    monkeypatch.setattr(readings, "ANSWER_MS", 100)
+    perform, lost = side._network.perform, list[object]()
+
+    def lose(command: Send) -> None:
+        if isinstance(command, Send) and command.api_key == OFFSET_FETCH.key and not lost:
+            lost.append(command)
+        else:
+            perform(command)
+
+    monkeypatch.setattr(side._network, "perform", lose)
+    dual.move("returning")
+    assert lost
+    assert dual.in_zookeeper() == dict.fromkeys(ALL, 10)
 
 
 def test_after_the_end_it_is_a_member_of_the_coordinators_group_alone(dual: Dual) -> None:

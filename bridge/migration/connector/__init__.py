@@ -4,6 +4,7 @@ connector.py         the public class; settings
 membership.py        both memberships around the machine (``bridge.migration.member``), which decides
 zookeeper_side.py    the one in ZooKeeper: its control thread is the machine's
 coordinator_side.py  the one at the coordinator: another control thread
+readings.py          what is committed of a partition, asked until it is told
 holders.py           what both take for their holder, and the streams for their inbox
 commits.py           the program's commits: which stores, and which first
 lease.py gates.py    what the streams, the listener, hooks and metrics see: the side that holds

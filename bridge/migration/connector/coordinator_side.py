@@ -18,6 +18,7 @@ from bridge.client.commit_calls import commit_said
 from bridge.client.errors import RebalanceInProgressException
 from bridge.client.membership import CoordinatorMembership
 from bridge.migration.connector.keeping import KeepingCoordinator
+from bridge.migration.connector.readings import Readings
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION
 from zkconsumer.core.events import Outcome
@@ -62,10 +63,13 @@ class CoordinatorSide(CoordinatorMembership):
         self._listener_of = make_listener
         self._writes: dict[int, _Write] = {}
         self._again: set[int] = set()
-        self._reads: dict[int, frozenset[TopicPartition]] = {}
-        self._reads_made = 0
-        self._unread = frozenset[TopicPartition]()
         super().__init__(*what, **how)
+        self._readings = Readings(
+            lambda: self._questions.open().number,
+            lambda number, partitions: self.control.tell(cev.FetchAsked(number, partitions)),
+            lambda offsets: told(val.KafkaRead(offsets)),
+            self._clock,
+        )
         self.every(AGAIN_MS, self._try_again)
 
     def _make_listener(self) -> SideListener:
@@ -89,30 +93,24 @@ class CoordinatorSide(CoordinatorMembership):
 
     def read(self, partitions: frozenset[TopicPartition]) -> None:
         """Ask what is committed of these until it is known; ``KafkaRead`` is told."""
-        self.control.call(lambda: self._read(partitions))
+        self.control.call(lambda: self._readings.read(partitions))
 
     def end_with(self, error: ZkConsumerError) -> None:
         """The member ends."""
         self._end(error)
 
-    # --- questions of ours are negative numbers -----------------------------------------------------------------
+    # --- commits of ours are negative numbers -------------------------------------------------------------------
 
     def _write(self, number: int, write: _Write) -> None:
         self._writes[number] = write
         self.control.tell(cev.CommitAsked(-number, write.offsets, retried=False))
 
-    def _read(self, partitions: frozenset[TopicPartition]) -> None:
-        self._reads_made += 1
-        self._reads[self._reads_made] = partitions
-        self.control.tell(cev.FetchAsked(-self._reads_made, partitions))
-
     def _try_again(self) -> None:
         again, self._again = self._again, set()
         for number in sorted(again):
             self._write(number, self._writes[number])
-        unread, self._unread = self._unread, frozenset()
-        if unread and self.failure is None:
-            self._read(unread)
+        if self.failure is None and not self.handing.is_closing:
+            self._readings.look(self.handing.held)
 
     def commit_done(self, command: cmd.CommitDone) -> None:
         """See ``Concerned``."""
@@ -131,13 +129,11 @@ class CoordinatorSide(CoordinatorMembership):
 
     def fetched(self, command: cmd.FetchDone) -> None:
         """See ``Concerned``."""
-        asked = self._reads.pop(-command.number)
-        if command.error is None:
-            found = {tp: UNKNOWN if at is None else at.offset for tp, at in command.offsets.items()}
-            self._told(val.KafkaRead(found))
-        elif self.failure is None and not self.handing.is_closing:
+        super().fetched(command)
+        found = {tp: UNKNOWN if at is None else at.offset for tp, at in command.offsets.items()}
+        is_ours = self._readings.answered(command.number, None if command.error else found)
+        if is_ours and command.error is not None and self.failure is None and not self.handing.is_closing:
             self.raised(cmd.Raise(command.error, is_fatal=False))
-            self._unread |= asked
 
     # --- what it tells ------------------------------------------------------------------------------------------
 

@@ -82,7 +82,8 @@ class MigratingMember(Sides):
 
     def _control_seen(self, control: Control | None) -> None:
         stance = stance_of(control)
-        if control is not None and (self.control is None or control.epoch != self.control.epoch):
+        is_anew = control is not None and (self.control is None or control.epoch != self.control.epoch)
+        if is_anew:
             self.stores.forget_kafka()
         before, self.control, self.stance = self.duty, control, stance
         if self.duty.protocols != self._joined:
@@ -90,6 +91,11 @@ class MigratingMember(Sides):
             self._say(val.Join(self._joined))
         if before.holds is not self.duty.holds:
             self._hold(self.duty.holds)
+        if is_anew or before is not self.duty:
+            self._unread = set(self.given) if self.duty.holds is COORDINATOR and self._gives else set()
+            if self._unread:
+                # What could not be mirrored, and nobody reads, would stay behind in ZooKeeper.
+                self._say(val.ReadFromKafka(frozenset(self._unread)))
         self._give()
 
     def _hold(self, side: Side) -> None:
@@ -141,7 +147,7 @@ class MigratingMember(Sides):
             is_late = self.stores.behind_in_zookeeper(self.locked)
         else:
             is_late = set(self.stores.for_kafka(self.duty.order))
-        unknown = {tp for tp in self.locked if not self.stores.is_known(tp)}
+        unknown = {tp for tp in self.locked if tp in self._unread or not self.stores.is_known(tp)}
         return len((self.given.keys() - self.locked) | unknown | is_late)
 
 

@@ -61,6 +61,8 @@ class Sides:
         """Kafka is told of these, one write at a time, and then ZooKeeper's side that they were collected."""
         self._collects_again = False
         """Whether more was collected while Kafka was told: it is collected anew once Kafka has answered."""
+        self._unread: set[TopicPartition] = set()
+        """On the way back: what Kafka was asked for and has not told yet."""
         self._commits: dict[int, Order] = {}
         self._gave: tuple[Share, dict[TopicPartition, str]] = (Share.COMPUTED, {})
         self._out: list[Command] = []
@@ -154,6 +156,7 @@ class Sides:
                     self.given.pop(tp, None)
                 self._new.difference_update(partitions)
                 self._told_new.difference_update(partitions)
+                self._unread.difference_update(partitions)
                 self._awaited[COORDINATOR].difference_update(partitions)
                 if holds:
                     self.works.stop(partitions, why)
@@ -276,6 +279,7 @@ class Sides:
         """The program's commits, and those that the coordinator's side makes by itself while it holds."""
         ours = {tp: at for tp, at in offsets.items() if tp in self.works.running}
         self.stores.took(ours)
+        self._unread.difference_update(ours)
         if ours and self.duty.mirrors:
             self._say(val.Mirror(ours))
         elif ours and self.duty.holds is COORDINATOR:
@@ -294,7 +298,9 @@ class Sides:
                 self._following = self._write(late)
 
     def _kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Where those stand that the coordinator's side has, and nobody worked on when it began to hold."""
+        """Where those stand that the coordinator's side has: what nobody works on begins there, and on the way back
+        ZooKeeper is brought up to it."""
+        self._unread.difference_update(offsets)
         known = {tp: at for tp, at in sorted(offsets.items()) if tp in self.given}
         if not known or self.duty.holds is not COORDINATOR:
             return
@@ -302,7 +308,8 @@ class Sides:
         threads = {tp: self.given[tp] for tp in known}
         sources = {tp: Source.KAFKA if at >= 0 else Source.NEITHER for tp, at in known.items()}
         self._start(do.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
-        self.stores.took(known)
+        self.stores.was_told(known)
+        self._follow()
 
     # --- small things ---------------------------------------------------------------------------------------------
 

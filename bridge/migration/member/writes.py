@@ -36,6 +36,10 @@ class Stores:
                 self.in_kafka[tp] = offset
                 self._due[tp] = min(offset, self._due.get(tp, offset))
 
+    def was_told(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Kafka said so when it was asked; what it took meanwhile is newer."""
+        self.took({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are not ours any more: others write them."""
         for tp in partitions:

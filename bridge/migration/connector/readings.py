@@ -1,0 +1,87 @@
+"""What the coordinator is asked of committed offsets, until it has told: an answer may be refused, or lost.
+
+    read --> asked --told--> known
+              ^  |
+              |  +-- refused: after a pause, which doubles
+              |  +-- silent: after ``ANSWER_MS``; whichever answer comes first counts
+              '--'   given up: once the partition is not held any more
+
+No wait is longer than ``ANSWER_MS``.  There are as many tries as it takes, for as long as the partition is ours:
+whoever waits for it (a reader, or the tool that takes a group back) cannot go on without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from zkconsumer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+
+AGAIN_MS = 50
+"""How soon is asked again what was refused; twice as long after each refusal."""
+
+ANSWER_MS = 5_000
+"""For how long an answer is waited for, and how long a pause gets."""
+
+
+class Readings:
+    """Of one member; all of it on one thread.
+
+    ``new_number``: that of the next question.  ``ask``: put it; ``answered`` may be called before it returns.
+    """
+
+    def __init__(
+        self,
+        new_number: Callable[[], int],
+        ask: Callable[[int, frozenset[TopicPartition]], None],
+        told: Callable[[dict[TopicPartition, int]], None],
+        clock: Clock,
+    ) -> None:
+        self._new_number = new_number
+        self._ask = ask
+        self._told = told
+        self._clock = clock
+        self._again_at_ms: dict[TopicPartition, int] = {}
+        """What is not known yet."""
+        self._open: dict[int, frozenset[TopicPartition]] = {}
+        self._refusals = 0
+
+    def read(self, partitions: frozenset[TopicPartition]) -> None:
+        """Ask what is committed of these from now on; what was asked before does not count."""
+        self._open = {number: asked - partitions for number, asked in self._open.items()}
+        self._put(partitions)
+
+    def look(self, held: Collection[TopicPartition]) -> None:
+        """Time has passed; ``held``: what is ours still."""
+        self._again_at_ms = {tp: at_ms for tp, at_ms in self._again_at_ms.items() if tp in held}
+        now_ms = self._clock.now_ms()
+        due = frozenset(tp for tp, at_ms in self._again_at_ms.items() if at_ms <= now_ms)
+        if due:
+            self._put(due)
+
+    def _put(self, partitions: frozenset[TopicPartition]) -> None:
+        number = self._new_number()
+        self._open[number] = partitions
+        self._again_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + ANSWER_MS)
+        self._ask(number, partitions)
+
+    def answered(self, number: int, offsets: Mapping[TopicPartition, int] | None) -> bool:
+        """The answer to a question; None: it was refused.  False: it was not asked here."""
+        if number not in self._open:
+            return False
+        waiting = self._open.pop(number) & self._again_at_ms.keys()
+        if offsets is None:
+            pause_ms = min(AGAIN_MS << min(self._refusals, ANSWER_MS.bit_length()), ANSWER_MS)
+            self._refusals += 1
+            self._again_at_ms |= dict.fromkeys(waiting, self._clock.now_ms() + pause_ms)
+            return True
+        self._refusals = 0
+        known = {tp: offsets[tp] for tp in sorted(waiting)}
+        for tp in known:
+            del self._again_at_ms[tp]
+        if known:
+            self._told(known)
+        return True
