@@ -91,7 +91,7 @@ class CommitDesk:
             call.locked = frozenset(machine.locked)
             if machine.duty.holds is Side.ZOOKEEPER and call.order is Order.KAFKA_FIRST:
                 call.metadata = member.metadata(call.positions)
-            member.hear(val.CommitBegun(call.number))
+            member.hear(val.CommitBegun(call.number, frozenset(call.positions)))
             call.begun.set()
 
     def _end(self, call: _Call) -> None:

@@ -56,8 +56,8 @@ class MigratingMember(Sides):
             case val.Looked(stored):
                 self.stores.looked({tp: at for tp, at in stored.items() if tp in self.locked})
                 self._follow()
-            case val.CommitBegun(call):
-                self._commits[call] = self.duty.order
+            case val.CommitBegun(call, partitions):
+                self._commits[call] = (self.duty.order, partitions)
             case val.CommitEnded(call, in_kafka):
                 del self._commits[call]
                 self._kafka_took(in_kafka)
@@ -135,7 +135,7 @@ class MigratingMember(Sides):
         """A commit that began the old way may end after the phase changed; owner nodes go one by one."""
         if (self.generation != NO_GENERATION) != bool(self.duty.protocols):
             return False
-        if any(order is not self.duty.order for order in self._commits.values()):
+        if any(order is not self.duty.order for order, _ in self._commits.values()):
             return False
         return not (self.duty.share is Share.NOTHING and self.locked)
 

@@ -63,7 +63,8 @@ class Sides:
         """Whether more was collected while Kafka was told: it is collected anew once Kafka has answered."""
         self._unread: set[TopicPartition] = set()
         """On the way back: what Kafka was asked for and has not told yet."""
-        self._commits: dict[int, Order] = {}
+        self._commits: dict[int, tuple[Order, frozenset[TopicPartition]]] = {}
+        """Those of the program: which way each goes, and of what."""
         self._gave: tuple[Share, dict[TopicPartition, str]] = (Share.COMPUTED, {})
         self._out: list[Command] = []
 
@@ -293,9 +294,18 @@ class Sides:
             if late:
                 self._collected_for(ZOOKEEPER, late)
         elif self.duty.holds is ZOOKEEPER and not self._following:
-            late = self.stores.for_kafka(order)
+            under_way = self._on_the_way_to_kafka
+            late = {tp: at for tp, at in self.stores.for_kafka(order).items() if tp not in under_way}
             if late:
                 self._following = self._write(late)
+
+    @property
+    def _on_the_way_to_kafka(self) -> set[TopicPartition]:
+        """What Kafka is told first, and may have further than ZooKeeper: ZooKeeper's is not written over that."""
+        found: set[TopicPartition] = set()
+        if self.duty.order is Order.KAFKA_FIRST:
+            found.update(*self._writes.values(), *(of for _, of in self._commits.values()))
+        return found
 
     def _kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Where those stand that the coordinator's side has: what nobody works on begins there, and on the way back

@@ -70,9 +70,10 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class CommitBegun:
-    """The program commits; until ``CommitEnded`` with the same number it goes the way of the duty of this moment."""
+    """The program commits these; until ``CommitEnded`` with this number it goes the way of the duty of this moment."""
 
     call: int
+    partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Which store is behind the other for what this member holds, and what brings it up.  Pure.
 
     ZooKeeper first     Kafka follows: what is in ZooKeeper and not in Kafka is written there, idle partitions too
-    Kafka first         ZooKeeper follows: it has what Kafka took, and what it has besides was in Kafka before
+    Kafka first         ZooKeeper follows: it has what Kafka took; what it has besides, from before, Kafka is told
 
 Kafka's values are those that this member wrote, or read, at this epoch; of what it has only just claimed it knows none,
 and writes what it found in ZooKeeper.  What was refused stays behind, is counted, and is tried again at the next look.
@@ -59,7 +59,7 @@ class Stores:
             case Order.ZOOKEEPER_FIRST:
                 return {tp: at for tp, at in known.items() if self.in_kafka.get(tp) != at}
             case Order.KAFKA_FIRST:
-                return {tp: at for tp, at in known.items() if tp not in self.in_kafka}
+                return {tp: at for tp, at in known.items() if self.in_kafka.get(tp, -1) < at}
             case Order.ZOOKEEPER | Order.KAFKA:
                 return {}
 

@@ -103,7 +103,8 @@ class MemberTalk:
             case "looked":
                 return val.Looked(_offsets(rest))
             case "commit":
-                return val.CommitBegun(int(rest))
+                call, _, names = rest.partition(" ")
+                return val.CommitBegun(int(call), frozenset(_names(names)))
             case "committed":
                 call, _, offsets = rest.partition(" ")
                 return val.CommitEnded(int(call), _offsets(offsets))
