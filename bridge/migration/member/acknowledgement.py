@@ -26,7 +26,8 @@ class Acknowledgement:
     """A member acts by this phase of this epoch.
 
     ``generation``: in which one of the coordinator's group it is, -1: in none.  ``behind``: how many of its partitions
-    are not yet as the phase wants them (in Kafka what is in ZooKeeper; on the way back: an owner node).
+    are not yet as the phase wants them (in Kafka what is in ZooKeeper; on the way back: an owner node, and in ZooKeeper
+    what Kafka had).
     """
 
     migration_id: str
