@@ -39,7 +39,7 @@ DECISIONS = Decisions(existing=Existing.KEEP_SOURCE)
 """What members committed to Kafka before they came back is older than what ZooKeeper has."""
 LOOK_MS = 20
 TIMEOUT_MS = 240_000
-"""Seconds as a rule; half a minute was seen while the group formed anew on a loaded machine."""
+"""Seconds as a rule; a machine that others load may give this one a tenth of its time."""
 
 
 class Reader:
