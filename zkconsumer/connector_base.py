@@ -289,7 +289,8 @@ class ConsumerConnector(Generic[M]):
 
         ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
         apart, where another try can help, for partitions that stayed ours, in the same stream, and were not reset:
-        after that an offset of before may be one of other records.  What only waits for the group to move, or to form
+        after that an offset of before may be one of other records.  What is on its way out counts as ours without
+        automatic commits, since its release writes nothing then.  What only waits for the group to move, or to form
         anew, is tried again at once and for as long.  (Documented so in the original, and turned round
         since 0.9.)
 
@@ -326,8 +327,13 @@ class ConsumerConnector(Generic[M]):
         return [tp for tp, _ in same if tp in refused and not refused[tp].is_final]
 
     def _ownerships(self) -> dict[TopicPartition, tuple[object, int]]:
-        """What is ours, and how often it was reset: as long as that is the same, a position means the same."""
-        return {tp: (info, info.resets) for tp, info in self._member.streams.held().items() if info.is_live}
+        """What is ours, and how often it was reset: as long as that is the same, a position means the same.
+
+        What is on its way out is committed with its release; without automatic commits only the program can do it.
+        """
+        everything = not self.config.auto_commit_enable
+        held = self._member.streams.held().items()
+        return {tp: (info, info.resets) for tp, info in held if info.is_live or everything}
 
     def _consumed(self) -> dict[TopicPartition, int]:
         """What is on its way out is committed with its release; without automatic commits only this can do it."""

@@ -882,6 +882,37 @@ def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_fo
     assert sum(waited) == pytest.approx(3.0), "offsets.commit.max.retries times offsets.channel.backoff.ms"
 
 
+def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_partition_is_handed_over(
+    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release writes nothing then, and who comes next would be given again what was committed here."""
+    world.create_topic(TOPIC, 1)
+    append(world, 0, "0", "1")
+    first = connect(group_id=GROUP, consumer_id="b", auto_commit_enable=False, rebalance_drain_timeout_ms=30_000)
+    [stream] = streams_of(first)
+    assert values_of(take(stream, 1)) == ["0"]
+    made: list[ZookeeperConsumerConnector] = []
+    commit = first._member.commit
+
+    def put_off(positions: dict[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+        if made:
+            return commit(positions, timeout_ms)
+        made.append(connect(group_id=GROUP, consumer_id="a", auto_commit_enable=False))
+        joining.start()
+        wait_until(lambda: not infos(first)[0].is_live, "it is on its way out")
+        return dict.fromkeys(positions, NotWritten("the group moves", is_passing=True))
+
+    streams: list[Stream] = []
+    joining = threading.Thread(target=lambda: streams.extend(streams_of(made[0])))
+    with monkeypatch.context() as patch:
+        patch.setattr(first._member, "commit", put_off)
+        first.commit_offsets()
+    assert world.offsets(GROUP, TOPIC) == {0: 1}
+    assert not has_next_soon(stream)
+    joining.join()
+    assert values_of(take(streams[0], 1)) == ["1"]
+
+
 @pytest.mark.parametrize("happens", ["reset", "lost and won again"])
 def test_a_failed_commit_is_not_tried_again_when_its_offset_may_mean_other_records(
     world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, happens: str

@@ -265,6 +265,8 @@ class Group:
     def _advance(self) -> None:
         if not self.session.is_connected or self.has_failed:
             return
+        if not self.settings.auto_commit:  # then a release writes nothing, so what the program commits goes first
+            self._take_calls()
         if self.membership.state is MembershipState.LEAVING:
             self._advance_leaving()
         self._advance_membership()
@@ -272,13 +274,16 @@ class Group:
             self._advance_rebalance()
         elif self.membership.state is not MembershipState.LEAVING and self.partitions:
             self._advance_leftovers()
+        self._take_calls()
+        if self.settings.auto_commit and self.partitions and not self._commit_timer:
+            self._commit_timer = True
+            self._say(do.StartTimer(Timer.COMMIT, self.settings.auto_commit_interval_ms))
+
+    def _take_calls(self) -> None:
         self._say(*self.commits.overdue(self._now_ms))
         while self.commits.calls and not self.commits.is_busy:
             call = self.commits.calls.pop(0)
             self._say(*self.commits.send(call.positions, self._session_id, self.control_version, call))
-        if self.settings.auto_commit and self.partitions and not self._commit_timer:
-            self._commit_timer = True
-            self._say(do.StartTimer(Timer.COMMIT, self.settings.auto_commit_interval_ms))
 
     def _advance_membership(self) -> None:
         if self.subscription is None or self.is_leaving:

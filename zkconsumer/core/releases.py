@@ -224,7 +224,11 @@ class Releases:
         ]
 
     def _ready(self) -> list[TopicPartition]:
-        return [tp for tp in self._drained() if tp not in self._commits.in_flight]
+        return [tp for tp in self._drained() if tp not in self._commits.in_flight and not self._is_to_commit(tp)]
+
+    def _is_to_commit(self, tp: TopicPartition) -> bool:
+        """Whether the program's commit of it waits for its turn, and the release would not write it."""
+        return not self._commit_first and any(tp in call.positions for call in self._commits.calls)
 
     def _time_kafka(self, ready: Collection[TopicPartition]) -> list[Command]:
         """Start the clock when what is drained begins to wait for Kafka, and stop it when nothing does."""
