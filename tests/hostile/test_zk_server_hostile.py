@@ -227,6 +227,16 @@ def test_what_waits_is_sent_in_one_piece_and_what_came_is_read_in_one(
     assert max(pieces.values()) <= 10, pieces
 
 
+def test_whoever_waits_makes_no_selector(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kazoo makes one for each wait and closes it again, which was half of what a single answer cost."""
+    made: list[int] = []
+    monkeypatch.setattr("selectors.DefaultSelector", lambda: made.append(1))
+    _, asker = start()
+    asker.ask(*map(Exists, ["/a", "/b"]))
+    assert asker.heard(1) == [[None, None]]
+    assert made == []
+
+
 @pytest.mark.parametrize("cut", [1, 3, 4, 19, 20, 21, 39])
 def test_answers_that_come_cut_anywhere_are_answers(start: Start, cut: int) -> None:
     held: list[bytes] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from zkconsumer.admin.session import BrokerSession
 from zkconsumer.core.subscription import construct_topic_count
@@ -93,8 +93,7 @@ class OwnerNode:
         return consumer_of(self.thread)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetNode:
+class OffsetNode(NamedTuple):
     """One stored offset.  ``offset`` is None when there is none: a negative number, or ``problem`` says why."""
 
     tp: TopicPartition

@@ -91,7 +91,7 @@ def _words(denial: Denial, answer: Result) -> str:
     verb = _VERBS[denial.perm]
     if not isinstance(answer, tuple):
         return f"NoAuth: we may not {verb} {denial.path}, and its access control list cannot be read"
-    names = _names([entry for entry in answer if entry.perms & denial.perm])
+    names = _names([entry for entry in answer if isinstance(entry, Acl) and entry.perms & denial.perm])
     return f"NoAuth: only {names} may {verb} {denial.path}" if names else f"NoAuth: nobody may {verb} {denial.path}"
 
 

@@ -17,6 +17,7 @@ import errno
 import logging
 import os
 import re
+import select
 import socket
 import ssl
 import struct
@@ -418,7 +419,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float) -> Any:
         if len(rlist) == 2:
             return self._wait(rlist, timeout), [], []
-        return super().select(rlist, wlist, xlist, timeout)
+        return (*_ready(rlist, wlist, timeout), [])
 
     def create_connection(
         self, address: tuple[str, int], *, timeout: float, hostname: str, **_: Any
@@ -448,7 +449,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             # What TLS has decrypted already makes no socket readable.
             is_read_ahead = isinstance(rlist[0], ssl.SSLSocket) and rlist[0].pending() > 0
             wait_ms = 0 if is_read_ahead else max(0, min(end_ms, self._silence_ends_ms(now_ms)) - now_ms)
-            ready = super().select([*rlist, self._wake_in], [], [], wait_ms / 1000)[0]
+            ready = _ready([*rlist, self._wake_in], [], wait_ms / 1000)[0]
             if is_read_ahead and rlist[0] not in ready:
                 ready.append(rlist[0])
             if self._wake_in in ready:
@@ -546,11 +547,25 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             left_ms = end_ms - self._clock.now_ms()
             if left_ms <= 0:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
-            ready = super().select([*rlist, self._wake_in], wlist, [], left_ms / 1000)
+            ready = _ready([*rlist, self._wake_in], wlist, left_ms / 1000)
             self._drain()
             if ready[1] or any(each is not self._wake_in for each in ready[0]):
                 return
         raise OSError(errno.ECANCELED, "closing")
+
+
+def _ready(readers: list[socket.socket], writers: list[socket.socket], timeout_s: float) -> tuple[list[Any], list[Any]]:
+    """Which of them need not be waited for; a socket that broke is ready for what was asked of it.
+
+    kazoo's own asks the system five times for it, which is most of what a packet costs.
+    """
+    waiting = select.poll()
+    for one in readers:
+        waiting.register(one, select.POLLIN)
+    for one in writers:
+        waiting.register(one, select.POLLOUT)
+    ready = {fd for fd, _ in waiting.poll(timeout_s * 1000)}
+    return [one for one in readers if one.fileno() in ready], [one for one in writers if one.fileno() in ready]
 
 
 def _words_of(error: OSError) -> str:

@@ -39,9 +39,8 @@ from zkconsumer.zk.requests import (
 
 log = logging.getLogger(__name__)
 
-WINDOW_PACKETS = 100
-"""Packets that the connection holds at once, sent or not.  It is told of each by a byte through a pair of sockets,
-and some 250 of these would block whoever writes the next."""
+WINDOW_PACKETS = 300
+"""Packets that the connection holds at once, sent or not: enough that many are sent, and answered, in one piece."""
 
 GET_MANY_PATHS_MAX = 1_000
 """Paths in one multiRead; fewer when the answers turn out long."""
@@ -49,6 +48,10 @@ GET_MANY_PATHS_MAX = 1_000
 MULTI_READ_STRIKES_MAX = 2
 """Connections in a row that ended over a multiRead, after which none is tried again: behind one address there may be
 servers of several ages."""
+
+
+_NOT_YET = ConnectionLost("/")
+"""In the place of a path of a ``GetMany`` whose packet has not settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -214,7 +217,7 @@ class Pipeline:
         request = asked.request
         if not isinstance(request, GetMany):
             return [Slot(self, asked, request)]
-        asked.batch.results[asked.index] = list(map(ConnectionLost, request.paths))
+        asked.batch.results[asked.index] = [_NOT_YET] * len(request.paths)
         ends = self._ends(request.paths) if has_multi_read else range(1, len(request.paths) + 1)
         slots: list[Slot] = []
         start = 0

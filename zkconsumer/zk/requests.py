@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from zkconsumer.errors import UnsafeName
 
@@ -35,8 +35,7 @@ SERVER_PACKET_BYTES_MAX = 0xFFFFF
 """``jute.maxbuffer`` unless somebody changed it.  A server ends the connection on a longer packet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What ZooKeeper knows of a node besides its data.  ``ephemeral_owner`` is 0 for a persistent node."""
 
     czxid: int
@@ -203,8 +202,7 @@ Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | Create | SetDa
 # --- results ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node as it was read.  A node with null data (zkclient makes such parents) reads as ``b""``."""
 
     data: bytes

@@ -103,6 +103,8 @@ def parse_offset(data: bytes) -> int:
     Java also takes the digits of other scripts.  Nothing writes them, so they are taken for damage here.
     Raises ``MalformedZnode`` for what is no int64: empty, blanks, a fraction.
     """
+    if len(data) < _LONG_DIGITS_MAX and data.isdigit():
+        return int(data)  # as nearly all of them are
     text = to_text_like_java(data) if len(data) <= BYTES_MAX else ""
     found = _LONG.fullmatch(text)
     if found is None or len(found[2]) > _LONG_DIGITS_MAX:
