@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.provenance import Provenance, format_provenance
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 DIFFERENCES_SHOWN_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """One partition on its way to Kafka.
 
     ``offset``: the next one.  ``stored`` and ``version``: of the offset znode that it comes from; None and ``MISSING``

@@ -8,7 +8,7 @@ Within Kafka's limit of 4,096 characters (``offset.metadata.max.bytes``) by far,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zkconsumer.errors import UnsafeName
 
@@ -30,8 +30,7 @@ def check_migration_id(migration_id: str) -> str:
     return migration_id
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(NamedTuple):
     """Which migration wrote a value, at which epoch, from which version of the offset znode."""
 
     migration_id: str

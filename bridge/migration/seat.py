@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 PATIENCE = Patience(at_least_ms=10_000)
 """So long a coordinator that is away is waited for without a word; then the run waits for it, and says so."""
 
+_PASSING = MOVED | WAIT | {REQUEST_TIMED_OUT}
+
 
 class Seat:
     """One migration's seat in one group.  One thread.
@@ -149,4 +151,4 @@ class Seat:
 
 def _passing_of_one(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
     """The same of a commit; one that took too long may have been stored, and may be stored twice."""
-    return next((code for code in outcome.values() if code in MOVED | WAIT | {REQUEST_TIMED_OUT}), None)
+    return next((code for code in outcome.values() if code in _PASSING), None)

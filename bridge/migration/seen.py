@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.migration.provenance import Provenance, parse_provenance
 from zkconsumer.admin.stores import MISSING
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from zkconsumer.zk.znodes import Control
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaValue:
+class KafkaValue(NamedTuple):
     """What Kafka has for a partition: the offset (always the next one) and whatever was committed with it."""
 
     offset: int
