@@ -15,8 +15,8 @@ from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.stores import WriteReport
-from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.errors import BrokerUnreachable, KafkaException
+from zkconsumer.kafka import asked_ahead
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
@@ -72,33 +72,29 @@ def test_everything_is_read_also_from_brokers_that_cannot_list(release: str) -> 
         desk.close()
 
 
-@pytest.mark.parametrize(("release", "questions"), [("0.9.0.1", 2), ("1.1.1", 1), ("3.9.1", 1)])
-def test_many_partitions_are_read_from_one_list_where_brokers_can_list(
-    release: str, questions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FETCHES_MAX", 2)
+@pytest.mark.parametrize("release", ["0.9.0.1", "1.1.1", "3.9.1"])
+def test_many_partitions_are_asked_for_in_several_questions(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_ahead, "QUESTION_BYTES_MAX", 20)
     desk = Desk(release)
     try:
         desk.write({T1: 5}, {T1: None})
         before = desk.asked(OFFSET_FETCH)
-        assert {tp: one.offset for tp, one in desk.store.read_some([T0, T1, V0]).items()} == {T0: 42, T1: 5}
-        assert desk.asked(OFFSET_FETCH) - before == questions
-        assert desk.store.read_some([T1, V0, TopicPartition("views", 7)]).keys() == {T1}, "nothing else is given"
+        assert {tp: one.offset for tp, one in desk.store.read_some([V0, T0, T1]).items()} == {T0: 42, T1: 5}
+        assert desk.asked(OFFSET_FETCH) - before == 2
+        assert desk.store.read_some([T1]).keys() == {T1}, "nothing else is given"
     finally:
         desk.close()
 
 
-def test_a_list_that_is_too_long_is_asked_for_in_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FETCHES_MAX", 2)
-    asked = desk.store._fetched
-
-    def too_long(partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if partitions is None:
-            raise RemoteProtocolError("an answer of a gigabyte")
-        return asked(partitions)
-
-    monkeypatch.setattr(desk.store, "_fetched", too_long)
+@pytest.mark.parametrize("code", [14, 16])
+def test_what_one_of_several_answers_says_of_the_group_is_what_counts(
+    desk: Desk, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_ahead, "QUESTION_BYTES_MAX", 1)
+    desk.cluster.inject(GroupError("g1", code), api=OFFSET_FETCH, times=1)
     assert desk.store.read_some([T0, T1, V0]).keys() == {T0}
+    assert len(desk.pauses) == 1
+    assert desk.asked(OFFSET_FETCH) == 6, "all three again"
 
 
 def test_a_coordinator_that_moved_is_found_again(desk: Desk) -> None:
@@ -186,7 +182,7 @@ def test_a_topic_that_is_gone_is_refused_alone(desk: Desk) -> None:
 
 def test_many_offsets_are_committed_in_batches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMMITS_MAX", 2)
-    monkeypatch.setattr(module, "FETCHES_MAX", 1)
+    monkeypatch.setattr(module, "DELETES_MAX", 1)
     report = desk.write({T0: 1, T1: 2, V0: 3}, {T0: 42, T1: None, V0: None})
     assert report == WriteReport(written=[T0, T1, V0])
     assert desk.asked(OFFSET_COMMIT) == 2

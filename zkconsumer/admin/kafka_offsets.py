@@ -11,7 +11,6 @@ where the tool knows a ZooKeeper.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +20,7 @@ from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import AdminSession, chunks
 from zkconsumer.admin.stores import members_of, words_of_members
-from zkconsumer.errors import KafkaException, RemoteProtocolError
+from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
 from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
 from zkconsumer.kafka.group_offsets import (
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
 COMMITS_MAX = 1_000
 """Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""
 
-FETCHES_MAX = 5_000
-"""Partitions in one question."""
+DELETES_MAX = 5_000
+"""Offsets in one question to forget them."""
 
 T = TypeVar("T")
 
@@ -96,22 +95,8 @@ class KafkaStore:
         return {tp: found[tp] for tp in sorted(found)}
 
     def read_some(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is stored for these partitions.
-
-        Of more than one question takes, everything is asked for that the group has, where brokers can list it: what is
-        not stored costs nothing then.
-        """
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
-        if not partitions or not self.exists():
-            return found
-        if len(partitions) > FETCHES_MAX and self._settled(_can_list):
-            wanted = frozenset(partitions)
-            # Foreign notes may make the list longer than an answer can be.
-            with suppress(RemoteProtocolError):
-                return {tp: one for tp, one in self._fetched(None).items() if tp in wanted}
-        for some in chunks(sorted(partitions), FETCHES_MAX):
-            found |= self._fetched(some)
-        return found
+        """What is stored for these partitions."""
+        return self._fetched(sorted(partitions)) if partitions and self.exists() else {}
 
     def write(
         self,
@@ -153,7 +138,7 @@ class KafkaStore:
         report: WriteReport,
     ) -> None:
         """Forget what is stored for these partitions; ``report`` and ``known`` as in ``write``."""
-        for some in chunks(partitions, FETCHES_MAX):
+        for some in chunks(partitions, DELETES_MAX):
             if self._is_stopped(some, known, report):
                 return
             delete = partial(delete_offsets, group=self._group, partitions=some, timeout_ms=REQUEST_TIMEOUT_MS)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.asked_ahead import ask_ahead, pieces
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -146,26 +147,32 @@ def fetch_offsets(
 ) -> GroupOffsets:
     """What the group has stored for these partitions (None: for all that it has; needs a broker from 0.10.2 on).
 
-    ``connection`` is one to the coordinator; any other broker answers the group error 16.  Raises
+    Many are asked for in several questions: a broker puts one long answer together in twice the time.  ``timeout_ms``
+    is for each.  ``connection`` is one to the coordinator; any other broker answers the group error 16.  Raises
     ``RemoteProtocolError`` when a partition is missing in the answer, ``KafkaException`` when the broker is too old,
     and what ``Connection.request`` raises.
     """
     at_least = ALL_TOPICS_IS_NULL_FROM if partitions is None else KAFKA_STORE_FROM
     version = ranges.pick(OFFSET_FETCH, at_least=at_least)
-    response = connection.request(OFFSET_FETCH, version, offsets_asked(version, group, partitions), timeout_ms)
-    error, answered = offsets_answered(response, version, group)
-    if error != NONE:
-        return GroupOffsets(error, {})
-    wanted = answered if partitions is None else partitions
-    missing = [tp for tp in wanted if tp not in answered]
-    if missing:
-        raise RemoteProtocolError(f"OffsetFetch v{version} of group {group} was not answered for {missing[0]}")
-    # Before version 2 an error of the group stands in every partition.
-    codes = {answered[tp].error_code for tp in wanted}
-    of_the_group = next((error for error in _OF_THE_GROUP if error.code in codes), None)
-    if of_the_group is not None:
+    cut = [None] if partitions is None else pieces(partitions)
+    questions = (offsets_asked(version, group, some) for some in cut)
+    stored: dict[TopicPartition, Stored] = {}
+    of_the_group = NONE
+    for response in ask_ahead(connection, OFFSET_FETCH, version, questions, timeout_ms):
+        error, rows = offsets_answered(response, version, group)
+        if error == NONE:
+            # Before version 2 it stands in every partition.
+            codes = {row.error_code for row in rows.values()}
+            error = next((one for one in _OF_THE_GROUP if one.code in codes), NONE)
+        of_the_group = error if of_the_group == NONE else of_the_group
+        stored |= {tp: _stored(row) for tp, row in rows.items()}
+    if of_the_group != NONE:
         return GroupOffsets(of_the_group, {})
-    return GroupOffsets(NONE, {tp: _stored(answered[tp]) for tp in wanted})
+    try:
+        return GroupOffsets(NONE, stored if partitions is None else {tp: stored[tp] for tp in partitions})
+    except KeyError as missing:
+        where = f"OffsetFetch v{version} of group {group}"
+        raise RemoteProtocolError(f"{where} was not answered for {missing.args[0]}") from None
 
 
 def offsets_asked(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
