@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -205,7 +204,7 @@ def test_a_child_counts_in_its_parents_stat_and_changes_nothing_else_of_it(membe
     assert (before.cversion, made.cversion, gone.cversion) == (0, 1, 2)
     assert (before.num_children, made.num_children, gone.num_children) == (0, 1, 0)
     assert before.pzxid < made.pzxid < gone.pzxid
-    assert replace(gone, cversion=0, pzxid=before.pzxid) == before
+    assert gone._replace(cversion=0, pzxid=before.pzxid) == before
 
 
 def test_children_are_names_with_the_parents_stat(member: Member) -> None:

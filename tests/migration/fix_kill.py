@@ -100,6 +100,10 @@ class DyingCable(CutCable):
         with self._cuts.lasts():
             return super().request(*args, **how)
 
+    def send(self, *args: Any, **how: Any) -> Any:
+        with self._cuts.lasts():
+            return super().send(*args, **how)
+
 
 class Ground(Lab):
     """See above."""

@@ -31,6 +31,7 @@ from zkconsumer.admin import session as admin_session
 from zkconsumer.admin.session import Doors
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, ZkTimeoutException
+from zkconsumer.kafka.connection import Pending
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
@@ -57,7 +58,7 @@ CONNECT_MS = 3_000
 """What it costs to find that a broker is away."""
 
 ASKED_OF_COORDINATORS = (
-    DESCRIBE_GROUPS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
+    DESCRIBE_GROUPS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 )  # fmt: skip
 
 
@@ -130,12 +131,17 @@ class FailingCable(CutCable):
         code = self.shell.coordinator_code
         if not code or api not in ASKED_OF_COORDINATORS:
             return super().request(api, version, body, timeout_ms, **how)
-        if api in (DESCRIBE_GROUPS, OFFSET_FETCH, FIND_COORDINATOR):
+        if api in (DESCRIBE_GROUPS, FIND_COORDINATOR):
             code = COORDINATOR_NOT_AVAILABLE.code if api is FIND_COORDINATOR else code
             return _with_code(super().request(api, version, body, timeout_ms, **how), code)
         if isinstance(body, OffsetCommitRequest):
             return refused(body, code)
         return api.response(error_code=code)
+
+    def receive(self, pending: Pending[Any], timeout_ms: int, **how: Any) -> Any:
+        answer = super().receive(pending, timeout_ms, **how)
+        code = self.shell.coordinator_code
+        return _with_code(answer, code) if code and pending.api is OFFSET_FETCH else answer
 
     def _fail(self) -> None:
         if self.shell.is_broker_away:

@@ -1,0 +1,69 @@
+"""What the figures of ``migration_docs/reference/migrate-speed.md`` rest on; no clock is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import cast
+
+from bridge.migration.authority import Held
+from bridge.migration.copies import Copy
+from bridge.migration.mover import BATCH_BYTES_MAX, CopyToKafka, Stores
+from bridge.migration.seen import KafkaValue
+from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, pieces
+from zkconsumer.kafka.error_codes import NONE, ErrorCode
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_rows, offsets_asked
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.frames import encode_request
+from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
+from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest
+from zkconsumer.zk.znodes import Control
+
+PARTITIONS = [TopicPartition(f"topic-{number // 1_000:04}", number % 1_000) for number in range(10_000)]
+COPIES = [Copy(tp, 1_000_000_000 + tp.partition, 1_000_000_000 + tp.partition, 7) for tp in PARTITIONS]
+
+
+class NotedStores:
+    """Nothing is in Kafka, and every commit is taken; ``commits``: those."""
+
+    group = "bench"
+
+    def __init__(self) -> None:
+        self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
+        self.reads: list[Collection[TopicPartition]] = []
+        held = Held(Control("bench-1", 1, "fenced", "zookeeper", "copy"), 0)
+        self.authority = SimpleNamespace(migration_id="bench-1", require=lambda *phases: held)
+        self.seat = SimpleNamespace(sitting=SimpleNamespace(), beat=lambda: None, commit=self.commit)
+
+    def kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaValue]:
+        self.reads.append(partitions)
+        return {}
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
+        self.commits.append(offsets)
+        return dict.fromkeys(offsets, NONE)
+
+
+def test_ten_thousand_offsets_are_committed_in_three_requests_of_a_quarter_megabyte() -> None:
+    stores = NotedStores()
+    CopyToKafka(cast(Stores, stores), COPIES).do()
+    assert [tp for batch in stores.commits for tp in batch] == PARTITIONS
+    assert len(stores.reads) == 1
+    frames = [
+        encode_request(
+            OFFSET_COMMIT, 3, 0, "zkconsumer", OffsetCommitRequest(group_id="bench", topics=commit_rows(one))
+        )
+        for one in stores.commits
+    ]
+    assert len(frames) == 3
+    assert max(map(len, frames)) <= BATCH_BYTES_MAX // 2
+    assert sum(map(len, frames)) <= 50 * len(PARTITIONS)
+
+
+def test_ten_thousand_offsets_are_asked_for_in_three_requests_of_sixteen_kilobytes() -> None:
+    frames = [
+        encode_request(OFFSET_FETCH, 3, 0, "zkconsumer", offsets_asked(3, "bench", some)) for some in pieces(PARTITIONS)
+    ]
+    assert len(frames) == 3
+    assert max(map(len, frames)) <= QUESTION_BYTES_MAX + 100
+    assert sum(map(len, frames)) <= 4.1 * len(PARTITIONS)
