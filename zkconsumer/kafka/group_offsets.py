@@ -147,8 +147,8 @@ def fetch_offsets(
 ) -> GroupOffsets:
     """What the group has stored for these partitions (None: for all that it has; needs a broker from 0.10.2 on).
 
-    Many are asked for in several questions: a broker puts one long answer together in twice the time.  ``timeout_ms``
-    is for each.  ``connection`` is one to the coordinator; any other broker answers the group error 16.  Raises
+    Many are asked for in several questions, ``timeout_ms`` for each: one long answer takes a broker twice the time.
+    ``connection`` is one to the coordinator; any other broker answers the group error 16.  Raises
     ``RemoteProtocolError`` when a partition is missing in the answer, ``KafkaException`` when the broker is too old,
     and what ``Connection.request`` raises.
     """
@@ -160,19 +160,17 @@ def fetch_offsets(
     of_the_group = NONE
     for response in ask_ahead(connection, OFFSET_FETCH, version, questions, timeout_ms):
         error, rows = offsets_answered(response, version, group)
-        if error == NONE:
-            # Before version 2 it stands in every partition.
+        if error == NONE:  # before version 2 it stands in every partition
             codes = {row.error_code for row in rows.values()}
             error = next((one for one in _OF_THE_GROUP if one.code in codes), NONE)
         of_the_group = error if of_the_group == NONE else of_the_group
         stored |= {tp: _stored(row) for tp, row in rows.items()}
     if of_the_group != NONE:
         return GroupOffsets(of_the_group, {})
-    try:
-        return GroupOffsets(NONE, stored if partitions is None else {tp: stored[tp] for tp in partitions})
-    except KeyError as missing:
-        where = f"OffsetFetch v{version} of group {group}"
-        raise RemoteProtocolError(f"{where} was not answered for {missing.args[0]}") from None
+    missing = next((tp for tp in partitions or () if tp not in stored), None)
+    if missing is not None:
+        raise RemoteProtocolError(f"OffsetFetch v{version} of group {group} was not answered for {missing}")
+    return GroupOffsets(NONE, stored if partitions is None else {tp: stored[tp] for tp in partitions})
 
 
 def offsets_asked(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
