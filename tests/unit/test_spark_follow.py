@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from bridge.spark.claims.records import Claim, Record, format_record, parse_reco
 from bridge.spark.keeper import following
 from bridge.spark.keeper.following import Following
 from bridge.spark.keeper.place import Where, place_of
+from bridge.spark.keeper.service import Service
 from bridge.spark.keeper.settings import KeeperSettings
 from bridge.spark.membership import CommitMode, Ended, Refused, Taken, Wanted
 from tests.fix_world import wait_until
@@ -137,6 +139,33 @@ def test_a_batch_that_is_read_ends_first_and_its_offsets_are_written(world: Fake
     keeper.planned(held, until())
     say(world, "fencing")
     wait_until(lambda: keeper._is_leaving, "it has seen that")
+    with pytest.raises(GroupMoves):
+        keeper.begin_batch({tp: Ended(one.epoch, 7) for tp, one in held.items()}, 0, until())
+    wait_until(lambda: not is_member(world), "it is gone")
+    assert world.offsets(GROUP, "t") == {0: 7, 1: 7}
+
+
+def test_a_batch_that_begins_in_the_moment_of_the_move_ends_first_too(
+    world: FakeWorld, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the call has lent anything nothing is under way, as far as the worker sees."""
+    keeper = keep(CommitMode.AFTER_BATCH)
+    keeper.begin_batch({}, 5_000, until())
+    keeper.planned((), until())
+    wait_for_share, pause = Service._wait_for_share, threading.Event()
+
+    def moves_meanwhile(side: Service, timeout_ms: int) -> None:
+        say(world, "fencing")
+        wait_until(lambda: keeper._is_leaving, "it has seen that")
+        pause.wait(0.5)
+        wait_for_share(side, timeout_ms)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "_wait_for_share", moves_meanwhile)
+        held = keeper.begin_batch({}, 0, until()).partitions
+    assert len(held) == 2
+    pause.wait(0.5)
+    keeper.planned(held, until())
     with pytest.raises(GroupMoves):
         keeper.begin_batch({tp: Ended(one.epoch, 7) for tp, one in held.items()}, 0, until())
     wait_until(lambda: not is_member(world), "it is gone")

@@ -309,8 +309,7 @@ class Following:
             stop.wait(TRY_AGAIN_MS)
             return
         if side is not None and self._is_leaving:
-            self._await_rest(side, stop)
-            self._leave_side(side.abandon if side.failure is not None else side.leave)
+            self._leave_at_rest(side, stop)
         if self._side is None:
             self._tell_waiting()
             if self._wanted.where is not Where.NOWHERE and not stop.is_set():
@@ -323,13 +322,20 @@ class Following:
             if self._gone.wait(SIGHT_LOOK_MS / 1000):
                 return
 
-    def _await_rest(self, side: Side, stop: StopSignal) -> None:
-        """What the query is doing is finished first."""
+    def _leave_at_rest(self, side: Side, stop: StopSignal) -> None:
+        """What the query is doing is finished first.
+
+        It is looked between two calls: one that is under way may be about to begin a batch.
+        """
         self._await_sight(side)
         until_ms = self._clock.now_ms() + FINISH_MS
-        while self._is_planning or self._awaits_claim or side.waits_for_batch:
-            if self._clock.now_ms() >= until_ms or side.failure is not None or stop.wait(TICK_MS // 5):
-                return
+        while True:
+            with self._turn:
+                is_busy = self._is_planning or self._awaits_claim or side.waits_for_batch
+                if not is_busy or self._clock.now_ms() >= until_ms or side.failure is not None or stop.is_set():
+                    self._leave_side(side.abandon if side.failure is not None else side.leave)
+                    return
+            stop.wait(TICK_MS // 5)
 
     def _leave_side(self, leave: Callable[[], bool]) -> None:
         with self._turn:
