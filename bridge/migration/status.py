@@ -112,7 +112,7 @@ def look_at_status(session: AdminSession, group: str) -> Status:
     roster = None
     if held.strategy == "dual":
         roster, problem = _roster(session, held, group, nodes)
-        others = "; ".join(roster.strangers)
+        others = "; ".join([*roster.strangers, *(f"{name}, a Spark query" for name in roster.guests)])
     return Status(
         group=group,
         at_ms=at_ms,

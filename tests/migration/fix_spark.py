@@ -22,6 +22,7 @@ from tests.migration.fix_move import DECISIONS, Lab
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
@@ -79,8 +80,8 @@ def until(wait_ms: int = 0) -> int:
 class Query:
     """One query on a group of the lab: its checkpoint and sink, and its life of now."""
 
-    def __init__(self, lab: Lab, group: str, mode: str, **options: str) -> None:
-        self._lab = lab
+    def __init__(self, zookeeper: FakeZooKeeper, group: str, mode: str, **options: str) -> None:
+        self._zookeeper = zookeeper
         self.group = group
         given = {
             "zookeeper.connect": ADDRESS, "group.id": group, "subscribe": "t", "auto.offset.reset": "smallest",
@@ -115,7 +116,7 @@ class Query:
     def is_in_kafka(self) -> bool:
         return self.following.observe()["in_kafka"] == 1
 
-    def triggers_until(self, holds: Callable[[], object], what: str) -> None:
+    def triggers_until(self, holds: Callable[[], object], what: str, timeout_ms: int = 30_000) -> None:
         """Trigger after trigger."""
 
         def triggered() -> object:
@@ -123,7 +124,7 @@ class Query:
                 pass
             return holds()
 
-        wait_until(triggered, what, 30_000)
+        wait_until(triggered, what, timeout_ms)
 
     def _reader(self) -> ZkConsumerStreamReader:
         doors = Doors(membership=self._member, logs=open_logs, faults=lambda _: Faults())
@@ -131,10 +132,9 @@ class Query:
 
     def _member(self, options: SourceOptions) -> InPlace:
         settings = keeper_settings(options)
-        zookeeper = self._lab.zookeeper
 
         def store(connect: str, timeout_ms: int) -> FakeZkStore:
-            return FakeZkStore(zookeeper, "", timeout_ms, None)
+            return FakeZkStore(self._zookeeper, "", timeout_ms, None)
 
         name = f"{self.group}_spark-{len(self.members)}"
         given: dict[str, Any] = settings.to_json() | {"consumer_id": name, "run": f"{id(self):032x}"}
@@ -145,7 +145,7 @@ class Query:
 @contextmanager
 def query_of(lab: Lab, group: str, mode: str, **options: str) -> Iterator[Query]:
     """A query that is gone in the end; while the lab waits, time passes for it, too."""
-    query = Query(lab, group, mode, **options)
+    query = Query(lab.zookeeper, group, mode, **options)
     try:
         yield query
     finally:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.dual.roster import Follower, Roster, waited_for
+from bridge.migration.dual.roster import NO_QUERIES, Follower, Roster, waited_for
 from bridge.migration.dual.steps import HELD
+from bridge.migration.guests import guest_name
 from bridge.migration.member.acknowledgement import Acknowledgement
 from bridge.migration.phases import Phase, authority_of
 from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
@@ -90,7 +91,7 @@ def test_behind_the_switch_who_says_nothing_is_not_waited_for_but_who_is_late_is
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.ARMED, Phase.LOCKED, Phase.RETURNING])
 def test_without_members_it_is_not_gone_on(phase: Phase) -> None:
     [words, *_] = waited_for(roster(phase, modern=ModernGroup("Empty")))
-    assert words == "a member to register: nobody is in the group"
+    assert words == f"a member to register: nobody is in the group{NO_QUERIES}"
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.UNDOING, Phase.UNDONE])
@@ -103,3 +104,17 @@ def test_where_the_phase_wants_nobody_in_the_coordinators_group_they_have_left(p
 def test_completed_members_are_like_any_others() -> None:
     gone = Follower("a", said(Phase.COMPLETED), is_registered=False)
     assert waited_for(roster(Phase.COMPLETED, gone, modern=group("", "", protocol="range"))) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_welcome"), [(Phase.SWITCHED, True), (Phase.COPIED, False), (Phase.RETURNING, False)]
+)
+def test_a_spark_query_is_a_guest_behind_the_switch_and_leaves_before_the_group_goes_back(
+    phase: Phase, is_welcome: bool
+) -> None:
+    a, there = Follower("a", said(phase)), group("a", guest_name("g_q"))
+    found = roster(phase, a, modern=there)
+    assert (found.guests, found.strangers, found.joined) == (("g_q",), (), {"a"})
+    words = "g_q, a Spark query, to leave the coordinator's group, as it does behind its batch"
+    assert waited_for(found) == ([] if is_welcome else [words])
+    assert roster(phase, a, modern=group("a", "", protocol="range")).guests == (), "by range nobody says his name"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.connector.private import consumer_of_member, private_protocol
 from bridge.migration.control import MEMBERS, phase_of
+from bridge.migration.guests import WELCOME, consumer_of_guest, is_guest
 from bridge.migration.member.acknowledgement import (
     BYTES_MAX,
     NO_GENERATION,
@@ -44,6 +45,8 @@ CAUGHT_UP = frozenset({Phase.LOCKED, Phase.COPIED, Phase.RETURNING})
 
 CAN_BE_EMPTY = frozenset({Phase.SWITCHED, Phase.COMPLETED, Phase.RETURNED, Phase.UNDOING, Phase.UNDONE})
 """Phases that end without any member too: nothing that a member would have to do is left."""
+
+NO_QUERIES = " (Spark queries only step aside: a group of queries alone moves with --strategy copy)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,21 @@ class Roster:
 
     @property
     def strangers(self) -> tuple[str, ...]:
-        """Who is in the coordinator's group and no member that moves, with client and host."""
-        if self.modern is None or self.modern.protocol != self.private:
-            # Only by the private protocol do members tell their names.
-            return ()
+        """Who is in the coordinator's group and no member that moves, nor a guest, with client and host."""
         known = self.followers.keys()
-        return tuple(words_of(one) for one in self._members if consumer_of_member(one.user_data) not in known)
+        return tuple(words_of(one) for name, one in self._named if name not in known and not is_guest(name))
+
+    @property
+    def guests(self) -> tuple[str, ...]:
+        """Consumer ids of Spark queries that are in the coordinator's group, sorted."""
+        return tuple(sorted(consumer_of_guest(name) for name, _ in self._named if is_guest(name)))
+
+    @property
+    def _named(self) -> list[tuple[str, ModernMember]]:
+        """Who is there, and by what name: only by the private protocol is it told."""
+        if self.modern is None or self.modern.protocol != self.private:
+            return []
+        return [(consumer_of_member(one.user_data), one) for one in self._members]
 
     @property
     def _members(self) -> tuple[ModernMember, ...]:
@@ -165,7 +177,7 @@ def waited_for(roster: Roster) -> list[str]:
     duty = DUTIES[stance_of(control)]
     words: list[str] = []
     if not roster.followers and phase not in CAN_BE_EMPTY:
-        words.append("a member to register: nobody is in the group")
+        words.append(f"a member to register: nobody is in the group{NO_QUERIES}")
     can_pass = phase in CAN_BE_EMPTY
     for one in roster.followers.values():
         if can_pass and one.said is None and not one.problem:
@@ -192,8 +204,8 @@ def _why_late(one: Follower, control: Control, *, joins: bool, counts: bool) -> 
         ]
     if said is None:
         return [
-            f"{one.consumer} to acknowledge, as every MigratingConsumerConnector does; if it is no such member, start "
-            "it anew as one, or stop it"
+            f"{one.consumer} to acknowledge, as every MigratingConsumerConnector does, or to step aside, as a Spark "
+            "query does when its batch is over; if it is neither, start it anew as such a member, or stop it"
         ]
     if not one.is_registered and control.phase != Phase.COMPLETED.value:
         return [f"{one.consumer}, which acknowledged and is not registered, to register or to end"]
@@ -223,7 +235,9 @@ def _not_together(roster: Roster, *, has_names: bool) -> list[str]:
         names = some(words_of(one) for one in modern.members)
         return [f"the coordinator's group to divide by {roster.private} (it does by {modern.protocol}: {names})"]
     missing = sorted(roster.acknowledged - roster.joined)
+    guests = () if phase_of(roster.control) in WELCOME else roster.guests
     return [
         *(f"{name} to be in the coordinator's group" for name in missing),
         *(f"{name} to leave the coordinator's group: it is no member that moves; stop it" for name in roster.strangers),
+        *(f"{name}, a Spark query, to leave the coordinator's group, as it does behind its batch" for name in guests),
     ]

@@ -1,7 +1,8 @@
 r"""A query's keeper while its group moves: the side that has the authority, or none.
 
-    control znode --watch--> worker:   ZooKeeper's side  --fencing-->  nowhere  --switched-->  Kafka's side
+    control znode --watch--> worker:   ZooKeeper's side  --(1)-->  nowhere  --switched-->  Kafka's side
                                               ^---undone---  nowhere  <--a rollback waits, returning--'
+                                       (1) copy: fencing   dual: planned
 
 The worker leaves a side when what is being planned is planned, what is planned is claimed, and (``afterBatch``) what is
 read has ended; for ``FINISH_MS`` at most, because others wait for us to go.  Meanwhile the query's calls go to that
@@ -23,7 +24,7 @@ from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.spark.keeper.absent import Absent
 from bridge.spark.keeper.in_kafka import KafkaSide
 from bridge.spark.keeper.metrics import MetricsServer, render
-from bridge.spark.keeper.opening_in_kafka import OpenedInKafka
+from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
 from bridge.spark.keeper.place import HOME, Where, place_of
 from bridge.spark.keeper.service import Service
 from bridge.spark.keeper.settings import LISTEN_NOWHERE
@@ -310,6 +311,8 @@ class Following:
             return
         if side is not None and self._is_leaving:
             self._leave_at_rest(side, stop)
+        elif isinstance(side, KafkaSide):
+            side.offer(self._offer())
         if self._side is None:
             self._tell_waiting()
             if self._wanted.where is not Where.NOWHERE and not stop.is_set():
@@ -369,8 +372,15 @@ class Following:
     def _made(self, where: Where) -> Side:
         if where is Where.ZOOKEEPER:
             return Service(self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect)
-        opened = OpenedInKafka(self._settings, self._absent.store, self._clock, self._connect)
+        opened = OpenedInKafka(self._settings, self._absent.store, self._clock, self._connect, self._offer())
         return KafkaSide(self._settings, opened, self._clock, lambda: self._sight.version)
+
+    def _offer(self) -> Offer | None:
+        """What a guest offers Kafka's group; None where no members moved with it."""
+        control, protocols = self._sight.control, self._wanted.protocols
+        if control is None or not protocols:
+            return None
+        return Offer(control.migration_id, self._settings.consumer_id, protocols)
 
     def _look(self) -> None:
         self._looked_ms = self._clock.now_ms()

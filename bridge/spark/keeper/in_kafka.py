@@ -14,7 +14,7 @@ from bridge.client.events import Offset
 from bridge.client.generation import MemberState
 from bridge.spark.claims import Claimant, ClaimReport, OnRewind
 from bridge.spark.claims.in_kafka import Committed, begin, claimed_ends, metadata_of, settle
-from bridge.spark.keeper.opening_in_kafka import OpenedInKafka
+from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
 from bridge.spark.keeper.running import ANSWER_RESERVE_MS, LEAST_MS, run_here
 from bridge.spark.keeper.side import NOT_HELD, Side
 from bridge.spark.keeper.takeover import not_alone
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from bridge.spark.keeper.settings import KeeperSettings
 
 T = TypeVar("T")
+
+EMPTY_SHARE_MS = 10_000
+"""How long a share that is empty is not taken for the whole one: members hear of who joined by their heartbeats (3 s),
+and may take 5 s to come to rest."""
 
 
 class KafkaSide(Side):
@@ -45,6 +49,13 @@ class KafkaSide(Side):
         self._membership = opened.membership
         self._control_version = control_version
         self._has_left = False
+        self._empty_since_ms: int | None = None
+        """Since when it is in a generation that gives it nothing."""
+
+    def offer(self, guest: Offer | None) -> None:
+        """What the members offer now is offered here too, if that is news."""
+        if guest is not None and guest != self._opened.offered:
+            self._opened.offer(guest)
 
     def open(self) -> None:
         """Become a member; raises what ``OpenedInKafka.join`` raises."""
@@ -96,9 +107,21 @@ class KafkaSide(Side):
     # --- steps --------------------------------------------------------------------------------------------------
 
     def _is_whole(self) -> bool:
-        """A generation that is ending is none to begin with: what leaves then is in nobody's share."""
-        is_stable = self._membership.machine.state is MemberState.STABLE
-        return super()._is_whole() and is_stable and not self._lending.leaving
+        """A generation that is ending is none to begin with: what leaves then is in nobody's share.
+
+        Where members give back one generation after the other (cooperative), who joins has nothing in the first.
+        """
+        machine = self._membership.machine
+        is_stable = machine.state is MemberState.STABLE
+        if not (super()._is_whole() and is_stable and not self._lending.leaving):
+            self._empty_since_ms = None
+            return False
+        if len(self._lending) or machine.is_eager:
+            return True
+        now_ms = self._clock.now_ms()
+        if self._empty_since_ms is None:
+            self._empty_since_ms = now_ms
+        return now_ms - self._empty_since_ms >= EMPTY_SHARE_MS
 
     def _lend(self) -> Holding:
         counts = self._membership.machine.subscriptions.own_counts()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from bridge.client.assignors import ASSIGNORS
+from bridge.client.assignors import ASSIGNORS, RangeAssignor
 from bridge.client.config import GroupConfig
+from bridge.client.events import AssignorsOffered
 from bridge.client.from_config import membership_settings_of, spread_of
 from bridge.client.membership import CoordinatorMembership
+from bridge.migration.connector.keeping import KeepingCoordinator
+from bridge.migration.connector.private import PrivateAssignor
+from bridge.migration.guests import guest_name
+from bridge.migration.member.duty import PRIVATE
 from bridge.spark.keeper.holder import LendingHolder
 from bridge.spark.keeper.lending import Lending
 from bridge.spark.keeper.metrics import KeeperMeters
@@ -24,6 +29,8 @@ from zkconsumer.zk.security import ZkSecurity, security_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.client.assignor import ConsumerPartitionAssignor
+    from bridge.client.consumer_coordinator import ConsumerCoordinator
     from bridge.spark.keeper.settings import KeeperSettings
     from zkconsumer.base.clock import Clock
     from zkconsumer.core import commands as do
@@ -47,6 +54,20 @@ _GENERATION_BITS = 32
 _LIFE_BITS = 29
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """``protocols`` of a migration, by a query of this consumer id."""
+
+    migration_id: str
+    consumer: str
+    protocols: tuple[str, ...]
+
+    def assignors(self) -> list[ConsumerPartitionAssignor]:
+        """What divides by them."""
+        private = PrivateAssignor(self.migration_id, guest_name(self.consumer))
+        return [private if protocol == PRIVATE else RangeAssignor() for protocol in self.protocols]
+
+
 class KafkaHolder(LendingHolder):
     """Generations begin anew when a group was forgotten, and other lives of a query had the same: so an epoch names the
     life of this membership as well."""
@@ -66,10 +87,27 @@ class KafkaHolder(LendingHolder):
         return self._base | generation % (1 << _GENERATION_BITS)
 
 
-class OpenedInKafka:
-    """One query's membership with what it needs; ``store``: a session for records of claims, and for nothing else."""
+class GuestMembership(CoordinatorMembership):
+    """In a group that moved with its members in it: they divide by a private protocol first, then by ``range``."""
 
-    def __init__(self, settings: KeeperSettings, store: ZkStore, clock: Clock, connect: Connect | None = None) -> None:
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = KeepingCoordinator
+
+
+class OpenedInKafka:
+    """One query's membership with what it needs.
+
+    ``store``: a session for records of claims, and for nothing else.  ``guest``: what a guest offers; None where
+    the query offers what it is configured to.
+    """
+
+    def __init__(
+        self,
+        settings: KeeperSettings,
+        store: ZkStore,
+        clock: Clock,
+        connect: Connect | None = None,
+        guest: Offer | None = None,
+    ) -> None:
         """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
         self.settings = settings
         self.config = with_brokers(settings.config(), store, clock, connect)
@@ -81,8 +119,9 @@ class OpenedInKafka:
         self.meters = KeeperMeters(clock, lambda: self.holder.tell(), lambda: self.holder.assignment)
         self._brokers = BrokerAccess.of(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, Counting()
-        strategy = config.partition_assignment_strategy
-        self.membership = CoordinatorMembership(
+        self.offered = guest
+        make = CoordinatorMembership if guest is None else GuestMembership
+        self.membership = make(
             GroupConfig(
                 {
                     "group.id": self.group,
@@ -92,7 +131,7 @@ class OpenedInKafka:
                     "auto.commit.interval.ms": config.auto_commit_interval_ms,
                 }
             ),
-            [ASSIGNORS[strategy]()],
+            [ASSIGNORS[config.partition_assignment_strategy]()] if guest is None else guest.assignors(),
             membership_settings_of(config, settings.consumer_id),
             spread_of(config, settings.consumer_id),
             brokers=self._brokers,
@@ -113,6 +152,11 @@ class OpenedInKafka:
         self.membership.start(self.config.zookeeper_connection_timeout_ms)
         self.is_started = True
         self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
+
+    def offer(self, guest: Offer) -> None:
+        """The group may divide by these from now on."""
+        self.offered = guest
+        self.membership.control.post(AssignorsOffered(tuple(guest.assignors())))
 
     def brokers(self) -> list[BrokerAddress]:
         """Where the brokers are now; raises ``WorldError``."""

@@ -5,12 +5,16 @@
               switched, completed                                          Kafka
               switched, and a rollback waits for modern members to leave   nowhere
               returning, returned                                          nowhere: modern members are locked out
-    dual      planned, undone                                              ZooKeeper
-              completed                                                    Kafka
-              all others                                                   nowhere
+    dual      undone                                                       ZooKeeper
+              planned, armed, ready, locked, copied, undoing               nowhere: members read its share
+              switched                                                     Kafka, as a guest of the members
+              completed                                                    Kafka, as any client
+              switched, and a rollback waits for modern members to leave   nowhere
+              returning, returned                                          nowhere: members take the group back
 
-*Nowhere* is no membership at all: nothing is read, and the group's offsets stand.  In a ``dual`` migration a member has
-duties in both worlds at once (``bridge.migration.member.duty``).  A keeper takes them not: who is no member has none.
+*Nowhere* is no membership at all: nothing is read, and the group's offsets stand.  Before the switch of a ``dual``
+migration, and on its way back, a member has duties in both worlds at once (``bridge.migration.member.duty``).  A keeper
+takes them not: who is no member has none.  It goes with *planned*, because that phase waits for everybody's answer.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import phase_of, strategy_of
+from bridge.migration.member.duty import DUTIES, stance_of
 from bridge.migration.phases import Phase
 from zkconsumer.errors import MigrationError
 
@@ -37,15 +42,21 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """``why``: what is waited for, for whoever reads a log; empty where the keeper is a member."""
+    """``why``: what is waited for, for whoever reads a log; empty where the keeper is a member.
+
+    ``protocols``: what is offered to Kafka's group, as the members of a ``dual`` migration do (``DUTIES``); empty: what
+    the query is configured to.
+    """
 
     where: Where
     why: str = ""
+    protocols: tuple[str, ...] = ()
 
 
 HOME = Place(Where.ZOOKEEPER)
 
-_KAFKA = {"copy": (Phase.SWITCHED, Phase.COMPLETED), "dual": (Phase.COMPLETED,)}
+_HOME = {"copy": (Phase.PLANNED, Phase.UNDONE), "dual": (Phase.UNDONE,)}
+_KAFKA = (Phase.SWITCHED, Phase.COMPLETED)
 _BACK = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
 
 
@@ -63,11 +74,11 @@ def place_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Pla
             f"the group's migration {control.migration_id} is in phase {control.phase!r} ({control.strategy}), which "
             "this release does not know: run the release that moves the group, here too"
         ) from error
-    if phase in (Phase.PLANNED, Phase.UNDONE):
+    if phase in _HOME[strategy]:
         return HOME
-    if phase in _KAFKA[strategy] and not is_asked_to_leave:
-        return Place(Where.KAFKA)
-    goal = "undone" if phase in _BACK or is_asked_to_leave else _KAFKA[strategy][0].value
+    if phase in _KAFKA and not is_asked_to_leave:
+        return Place(Where.KAFKA, protocols=DUTIES[stance_of(control)].protocols if strategy == "dual" else ())
+    goal = "undone" if phase in _BACK or is_asked_to_leave else Phase.SWITCHED.value
     return Place(
         Where.NOWHERE,
         f"migration {control.migration_id} ({strategy}) is in phase {phase.value}, and it goes on at {goal}",

@@ -1,0 +1,114 @@
+"""A Spark query keeps its place while its group moves with its members in it, and when it moves back."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from bridge.migration.dual.roster import NO_QUERIES
+from bridge.migration.status import look_at_status
+from tests.migration.fix_dual import GROUP, Dual, dual
+from tests.migration.fix_spark import Query
+from tests.migration.fix_spark_dual import Company, company
+from tests.migration.test_dual_whole import stands, tool
+from zkconsumer.admin.kafka_offsets import KafkaStore
+
+__all__ = ["dual"]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize("mode", ["claim", "afterBatch", "none"])
+def test_a_running_query_moves_with_its_group_and_back_and_every_record_is_read_once(dual: Dual, mode: str) -> None:
+    with company(dual, mode) as group:
+        group.begin()
+        group.reads_on("in ZooKeeper's group")
+        group.plan()
+        group.run("apply")
+        assert stands(dual) == "switched"
+        group.reads_on("in Kafka's group")
+        assert group.query.is_in_kafka()
+        group.run("rollback")
+        assert stands(dual) == "undone"
+        group.reads_on("in ZooKeeper's group again")
+        assert not group.query.is_in_kafka()
+        group.end()
+        written, rows = sorted(group.load.written), group.query_read()
+        assert rows == sorted(set(rows)), "the sink has nothing twice"
+        if mode == "none":
+            assert sorted({*group.members_read(), *rows}) == written, "the group knows nothing of what it reads"
+        else:
+            assert group.judge() == ([], {})
+
+
+PLACES = {"planned": "nowhere", "locked": "nowhere", "switched": "kafka", "returned": "nowhere", "undone": "zookeeper"}
+WAY = ["planned", "armed", "ready", "locked", "copied", "switched", "returning", "returned", "undone"]
+
+
+def where(group: Company) -> str:
+    seen = group.query.following.observe()
+    return "nowhere" if seen["waits_for_move"] else "kafka" if seen["in_kafka"] else "zookeeper"
+
+
+@pytest.mark.parametrize("mode", ["claim", pytest.param("afterBatch", marks=pytest.mark.nightly)])
+def test_a_query_that_is_started_in_any_phase_is_where_it_belongs_and_reads_on(dual: Dual, mode: str) -> None:
+    with company(dual, mode) as group:
+        group.begin()
+        for phase in WAY:
+            # Undone, the query is registered again at once, and acknowledges nothing.
+            group.while_triggered(partial(dual.say if phase == "undone" else dual.move, phase), phase)
+            if phase not in PLACES:
+                continue
+            group.query.crash()
+            group.query.start()
+            if PLACES[phase] == "nowhere":
+                group.query.triggers_until(group.query.waits, f"it waits in {phase}")
+            else:
+                group.reads_on(f"it reads on in {phase}")
+            assert where(group) == PLACES[phase], phase
+        group.end()
+        assert group.judge() == ([], {})
+
+
+def test_completed_it_offers_what_members_offer_then_and_nothing_moves(dual: Dual) -> None:
+    with company(dual, "claim") as group:
+        group.begin()
+        group.plan()
+        group.run("apply")
+        group.reads_on("in Kafka's group")
+        group.run("complete")
+        group.reads_on("completed")
+        with tool(dual) as session:
+            modern = KafkaStore(session, GROUP).modern_group()
+        assert modern is not None
+        assert (modern.protocol, len(modern.members)) == ("range", 3)
+        group.end()
+        assert group.judge() == ([], {})
+
+
+def test_a_run_of_available_now_beside_members_waits_for_a_share(dual: Dual) -> None:
+    with company(dual, "claim") as group:
+        group.begin()
+        group.plan()
+        group.run("apply")
+        group.query.crash()
+        before = len(group.query.rows)
+        for _ in group.query.start(available_now=True).trigger():
+            pass
+        assert len(group.query.rows) > before
+
+
+def test_a_group_of_queries_alone_is_told_to_move_by_copying(dual: Dual) -> None:
+    dual.fill(20)
+    query = Query(dual.zookeeper, GROUP, "claim", **{"kafka.bootstrap.servers": dual.broker.bootstrap})
+    try:
+        query.start()
+        query.triggers_until(lambda: query.rows, "it reads")
+        dual.say("planned")
+        query.triggers_until(query.waits, "it steps aside")
+        with tool(dual) as session:
+            [words] = look_at_status(session, GROUP).waits_for
+        assert words == f"a member to register: nobody is in the group{NO_QUERIES}"
+    finally:
+        query.crash()
