@@ -99,6 +99,24 @@ def test_a_run_of_available_now_beside_members_waits_for_a_share(dual: Dual) -> 
         assert len(group.query.rows) > before
 
 
+def test_a_topic_that_the_query_alone_reads_moves_with_it(dual: Dual) -> None:
+    """Between plan and apply it read on: what counts is where it stood when it stepped aside."""
+    dual.broker.create_topic("alone", 2)
+    dual.broker.append("alone", 0, [b"x"] * 60)
+    with company(dual, "claim", subscribe="alone") as group:
+        group.begin()
+        dual.broker.append("alone", 1, [b"x"] * 60)
+        group.plan()
+        group.reads_on("behind the plan")
+        group.run("apply")
+        dual.broker.append("alone", 0, [b"x"] * 60)
+        group.reads_on("in Kafka's group")
+        group.run("rollback")
+        dual.broker.append("alone", 1, [b"x"] * 60)
+        group.query.triggers_until(lambda: len(group.query.rows) == 240, "it reads to the end")
+        assert group.query_read() == [(number, offset) for number in range(2) for offset in range(120)]
+
+
 def test_a_group_of_queries_alone_is_told_to_move_by_copying(dual: Dual) -> None:
     dual.fill(20)
     query = Query(dual.zookeeper, GROUP, "claim", **{"kafka.bootstrap.servers": dual.broker.bootstrap})

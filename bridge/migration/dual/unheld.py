@@ -7,19 +7,19 @@ member that stores an offset later writes over that, as it should.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import copies_of
+from bridge.migration.copies import Copy, copies_of
 from bridge.migration.drift import Difference, drift_lines
 from bridge.migration.dual.following import read_partitions
 from bridge.migration.errors import PlanIsStale
 from bridge.migration.step import Done, Refused, Standing
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.stores import MISSING
+from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.migration.copies import Copy
     from bridge.migration.moving import Moving
     from bridge.migration.plan import Plan
     from zkconsumer.admin.groups import GroupState
@@ -33,9 +33,29 @@ def unheld_copies(plan: Plan, state: GroupState) -> list[Copy]:
 
 
 def copies_now(moving: Moving) -> list[Copy]:
-    """The same, looked at now; nothing once nothing of the group is left."""
+    """The same, looked at now; nothing once nothing of the group is left.
+
+    What the plan saw a member read, and nobody reads any more, is copied as that member left it: a Spark query that
+    alone reads a topic has stepped aside by now.
+    """
     state = read_group(moving.session, moving.group)
-    return [] if state is None else unheld_copies(moving.plan, state)
+    if state is None:
+        return []
+    copies = {copy.tp: copy for copy in unheld_copies(moving.plan, state)}
+    for tp, (offset, version) in _left(moving.plan, state).items():
+        seen = moving.plan.seen.partitions.get(tp)
+        copy = copies.get(tp) or Copy(tp, 0, before=None if seen is None else seen.kafka)
+        copies[tp] = replace(copy, offset=offset, stored=offset, version=version)
+    return [copies[tp] for tp in sorted(copies)]
+
+
+def _left(plan: Plan, state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
+    """Offset and version of the znode, where somebody read when the plan was made, and nobody does now."""
+    read = read_partitions(state)
+    topics = {topic for one in plan.seen.members for topic in one.topics if topic in state.topics}
+    there = {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
+    nodes = {tp: node for tp, node in state.offsets.items() if tp in there - read}
+    return {tp: (node.offset, node.stat.version) for tp, node in nodes.items() if node.offset is not None}
 
 
 @dataclass(frozen=True, slots=True)
