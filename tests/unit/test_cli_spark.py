@@ -26,6 +26,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Multi, SetOp
 from zkconsumer.zk.store import call
+from zkconsumer.zk.znodes import Control, format_control
 
 P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
 OTHER_QUERY = "0"
@@ -355,6 +356,72 @@ def test_the_function_does_what_the_command_does(world: FakeWorld, crashed: Chec
         reconcile(ADDRESS, "g1", crashed.root, execute=True, doors=doors(world))
     with pytest.raises(BadCheckpoint):
         reconcile(ADDRESS, "g1", crashed.root / "offsets", doors=doors(world))
+
+
+# --- a group that has moved to Kafka ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def moved(world: FakeWorld, crashed: CheckpointFolder) -> CheckpointFolder:
+    """The same crash in Kafka's group; what ZooKeeper has is of the cut-over."""
+    world.create_topic(OFFSETS_TOPIC, 1)
+    world.cluster.commit("g1", "clicks", 0, 40)
+    world.cluster.commit("g1", "clicks", 1, 50)
+    put(world, {0: 11, 1: 12})
+    control = Control("m1", 4, "completed", "kafka", "copy")
+    world.zookeeper.ensure(paths.control("g1"), format_control(control))
+    return crashed
+
+
+def in_kafka(world: FakeWorld) -> dict[int, int]:
+    return {tp.partition: stored.offset for tp, stored in world.cluster.committed("g1").items()}
+
+
+def test_a_checkpoint_that_is_given_up_behind_a_move_gives_back_its_claims_in_kafka(
+    world: FakeWorld, run: Callable[..., Result], moved: CheckpointFolder
+) -> None:
+    result = run("--rewind", "--store", "kafka")
+    assert result.exit_code == 3, result.output
+    assert decisions(result) == [
+        ("40", "30", "30-40", "30", "back before batch 7"),
+        ("50", "30", "30-45", "-", "others went on: left"),
+    ]
+    assert (in_kafka(world), [claim.batch for claim in record(world, P0).claims]) == ({0: 40, 1: 50}, [6, 7])
+    done = run("--rewind", "--store", "kafka", "--execute")
+    assert done.exit_code == 0, done.output
+    assert in_kafka(world) == {0: 30, 1: 50}
+    assert offsets(world) == {0: 11, 1: 12}, "ZooKeeper has no say any more"
+    assert [claim.batch for claim in record(world, P0).claims] == [6], "the claim went with the offset"
+    again = run("--rewind", "--store", "kafka", "--execute")
+    assert (again.exit_code, again.stderr) == (0, "There is nothing to change.\n")
+
+
+def test_a_claim_that_was_begun_in_kafka_is_given_back_too(
+    world: FakeWorld, run: Callable[..., Result], moved: CheckpointFolder
+) -> None:
+    """The keeper died between the commit and the end of its record."""
+    begun = Record((Claim(6, 10, 30, 1, 1_000),)).with_begun(Claim(7, 30, 40, 1, 1_000))
+    world.zookeeper.ensure(paths.claims_of_partition("g1", QUERY, P0), format_record(begun))
+    assert run("--rewind", "--store", "kafka", "--execute").exit_code == 0
+    assert in_kafka(world) == {0: 30, 1: 50}
+    assert (record(world, P0).begun, [claim.batch for claim in record(world, P0).claims]) == (None, [6])
+
+
+def test_behind_a_move_zookeeper_is_not_set_back(run: Callable[..., Result], moved: CheckpointFolder) -> None:
+    result = run("--rewind", "--execute")
+    assert result.exit_code == 2
+    assert "claims of this group are made in kafka: --rewind sets back kafka, or both" in result.stderr
+
+
+def test_behind_a_move_claims_are_shown_beside_what_kafka_says(
+    world: FakeWorld, spark: RunTool, moved: CheckpointFolder
+) -> None:
+    told = json.loads(spark("claims", "-o", "json").stdout)["claims"]
+    assert [(row["end"], row["group_offset"], row["remark"]) for row in told] == [
+        (40, 40, None),
+        (45, 50, "others went on"),
+    ]
+    assert [row["owner"] for row in told] == [None, None]
 
 
 # --- claims -----------------------------------------------------------------------------------------------------
