@@ -7,7 +7,7 @@ member that stores an offset later writes over that, as it should.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.copies import Copy, copies_of
@@ -45,7 +45,7 @@ def copies_now(moving: Moving) -> list[Copy]:
     for tp, (offset, version) in _left(moving.plan, state).items():
         seen = moving.plan.seen.partitions.get(tp)
         copy = copies.get(tp) or Copy(tp, 0, before=None if seen is None else seen.kafka)
-        copies[tp] = replace(copy, offset=offset, stored=offset, version=version)
+        copies[tp] = copy._replace(offset=offset, stored=offset, version=version)
     return [copies[tp] for tp in sorted(copies)]
 
 
