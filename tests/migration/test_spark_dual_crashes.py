@@ -73,7 +73,9 @@ def live_through(group: Company, way: str, point: str) -> None:
     others_read_all(group)
     group.query.start()
     group.reads_on("it goes on")
-    assert group.query.is_in_kafka() is (way != "back")
+    # A batch that is run again needs no member where nothing is claimed.
+    there = lambda: group.query.members and group.query.is_in_kafka() is (way != "back")  # noqa: E731
+    group.query.triggers_until(there, "it is where it belongs")
     group.end()
 
 
