@@ -12,7 +12,7 @@ from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.phases import Phase
 from bridge.migration.plan_file import plan_bytes
 from bridge.spark import planning
-from bridge.spark.keeper import following
+from bridge.spark.keeper import whereabouts
 from bridge.spark.offsets import decode
 from bridge.spark.progress import lag
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
@@ -128,7 +128,7 @@ def test_who_died_between_the_commit_and_its_record_reads_the_range_and_says_whe
 def test_a_seat_that_is_still_there_is_waited_for(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(following, "TRY_AGAIN_MS", 50)
+    monkeypatch.setattr(whereabouts, "TRY_AGAIN_MS", 50)
     monkeypatch.setattr(planning, "FIRST_SHARE_WAIT_MS", 100)
     group = lab.new_group()
     with query_of(lab, group, "claim") as query:

@@ -11,7 +11,7 @@ import pytest
 from bridge.migration.phases import FORWARD, Phase
 from bridge.spark.claims.judge import Finish, OnRewind, Refuse, Seen, Take, judge
 from bridge.spark.claims.records import Claim, Record, format_record, parse_record
-from bridge.spark.keeper import following
+from bridge.spark.keeper import following, whereabouts
 from bridge.spark.keeper.following import Following
 from bridge.spark.keeper.place import Where, place_of
 from bridge.spark.keeper.service import Service
@@ -175,7 +175,7 @@ def test_a_batch_that_begins_in_the_moment_of_the_move_ends_first_too(
 def test_a_batch_that_does_not_end_is_not_waited_for_for_ever(
     world: FakeWorld, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "FINISH_MS", 100)
+    monkeypatch.setattr(whereabouts, "FINISH_MS", 100)
     keeper = keep(CommitMode.AFTER_BATCH, **{"rebalance.drain.timeout.ms": "100"})
     keeper.planned(keeper.begin_batch({}, 5_000, until()).partitions, until())
     say(world, "fencing")

@@ -4,7 +4,8 @@
     settings.py   what a keeper is told once, over its pipe
     messages.py   what both say to each other: JSON, a line each, read strictly
     process.py    in the keeper: reads calls, answers, and leaves the group when the query is gone
-    following.py  which side has the authority, while the group moves; what each call does meanwhile
+    following.py  what each call does while the group moves
+    whereabouts.py  which side has the authority, and the way from one to the other
     place.py      the control znode -> where the membership is to be; pure
     watching.py   looks at the control znode
     absent.py     what there is while there is no membership

@@ -15,24 +15,18 @@ The side that is entered begins where the stores stand: both hold every offset w
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from bridge.client.errors import InconsistentGroupProtocolException
-from bridge.spark.keeper.absent import Absent
-from bridge.spark.keeper.in_kafka import KafkaSide
 from bridge.spark.keeper.metrics import MetricsServer, render
-from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
-from bridge.spark.keeper.place import HOME, Where, place_of
-from bridge.spark.keeper.service import Service
+from bridge.spark.keeper.place import Where
 from bridge.spark.keeper.settings import LISTEN_NOWHERE
-from bridge.spark.keeper.watching import Sight
+from bridge.spark.keeper.whereabouts import FINISH_MS, TICK_MS, Whereabouts
 from bridge.spark.membership import CommitMode, Holding
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import ConnectorClosed, GroupMoves, MigrationError, UsageError, ZkConsumerError
+from zkconsumer.base.threads import Worker, spawn
+from zkconsumer.errors import ConnectorClosed, GroupMoves, MigrationError, ZkConsumerError
 
 if TYPE_CHECKING:
     from bridge.spark.keeper.opening import MakeStore
@@ -44,22 +38,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TICK_MS = 250
-"""How often the worker looks after its side; the control znode tells by itself when it changes."""
-
-TRY_AGAIN_MS = 1_000
-"""Before a group that did not let us in, or servers that did not answer, are tried again."""
-
-LOOK_EVERY_MS = 10_000
-"""How often the control znode is read all the same."""
-
-FINISH_MS = 60_000
-"""How long a side stays for the sake of what the query is doing."""
-
-SIGHT_MS = 3_000
-SIGHT_LOOK_MS = 10
-"""How long a side may take to see a change of the control znode that we have seen, and how often it is asked."""
-
 STILL_MS, STILL_MS_MAX = 500, 2_000
 """How long a call waits for the move, so that a query that has nothing to do asks less often, and still hears of it."""
 
@@ -69,7 +47,7 @@ MOVE_MS_MAX = 24 * 3_600_000
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Following:
+class Following(Whereabouts):
     """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
 
     def __init__(
@@ -81,31 +59,8 @@ class Following:
         connect: Connect | None = None,
     ) -> None:
         """Raises what the settings raise."""
-        self._settings = replace(settings, metrics_listen=LISTEN_NOWHERE)
+        super().__init__(replace(settings, metrics_listen=LISTEN_NOWHERE), clock, make_store, connect)
         self._listen = settings.metrics_listen
-        self._clock = clock
-        self._make_store = make_store
-        self._connect = connect
-        self._turn = threading.RLock()
-        """Held by a call, and by the worker while it takes a side away."""
-        self._changed = threading.Event()
-        self._gone = threading.Event()
-        self._absent = Absent(self._settings, clock, make_store, connect, self._changed.set)
-        self._sight = Sight()
-        self._looked_ms = 0
-        self._wanted = HOME
-        self._side: Side | None = None
-        self._where = Where.NOWHERE
-        self._why = self._said = ""
-        self._since_ms = clock.now_ms()
-        self._failure: ZkConsumerError | None = None
-        self._is_planning = self._awaits_claim = False
-        self._moves = 0
-        self._has_moved_here = False
-        self._last: Where | None = None
-        """Where it was a member last."""
-        self._before: dict[str, int] = {}
-        """Counted by sides that are left."""
         self._worker: Worker | None = None
         self._metrics: MetricsServer | None = None
 
@@ -228,10 +183,6 @@ class Following:
     # --- asking a side ------------------------------------------------------------------------------------------
 
     @property
-    def _is_leaving(self) -> bool:
-        return self._wanted.where is not self._where
-
-    @property
     def _is_ready(self) -> bool:
         return (self._side is not None and not self._is_leaving) or self._failure is not None
 
@@ -267,149 +218,6 @@ class Following:
                 f"(zkconsumer migrate status {group} says how), and start the query again; it goes on where it stands"
             )
         return GroupMoves(words)
-
-    def _words(self) -> str:
-        return self._wanted.why or self._why or "the keeper is joining it"
-
-    def _is_kept_out(self, error: ZkConsumerError) -> bool:
-        """Whether the seat of the migration, which is about to be left, is still in the modern group (K5)."""
-        side = self._side
-        return (
-            isinstance(error, InconsistentGroupProtocolException)
-            and isinstance(side, KafkaSide)
-            and not side.has_share
-        )
-
-    # --- the worker ---------------------------------------------------------------------------------------------
-
-    def _follow(self, stop: StopSignal) -> None:
-        while not stop.is_set() and self._failure is None:
-            self._changed.wait(TICK_MS / 1000)
-            if stop.is_set() or self._gone.is_set():
-                return
-            try:
-                if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= LOOK_EVERY_MS:
-                    self._changed.clear()
-                    self._look()
-                self._go(stop)
-            except (UsageError, MigrationError) as error:
-                self._failure = error
-                if self._side is not None:
-                    self._leave_side(self._side.leave)
-            except ZkConsumerError as error:
-                self._say(str(error))
-                stop.wait(TRY_AGAIN_MS)
-                self._changed.set()
-
-    def _go(self, stop: StopSignal) -> None:
-        """One step to where we are wanted."""
-        side = self._side
-        if side is not None and (failure := side.failure) is not None and self._is_kept_out(failure):
-            self._say(f"the modern group does not let the query in yet: {failure}")
-            self._leave_side(lambda: side.abandon())
-            stop.wait(TRY_AGAIN_MS)
-            return
-        if side is not None and self._is_leaving:
-            self._leave_at_rest(side, stop)
-        elif isinstance(side, KafkaSide):
-            side.offer(self._offer())
-        if self._side is None:
-            self._tell_waiting()
-            if self._wanted.where is not Where.NOWHERE and not stop.is_set():
-                self._enter(self._wanted.where)
-
-    def _await_sight(self, side: Side) -> None:
-        """Until the side knows of the change, for a moment at most: before, its last commits would be refused."""
-        until_ms = self._clock.now_ms() + SIGHT_MS
-        while not side.has_seen(self._sight.version) and side.failure is None and self._clock.now_ms() < until_ms:
-            if self._gone.wait(SIGHT_LOOK_MS / 1000):
-                return
-
-    def _leave_at_rest(self, side: Side, stop: StopSignal) -> None:
-        """What the query is doing is finished first.
-
-        It is looked between two calls: one that is under way may be about to begin a batch.
-        """
-        self._await_sight(side)
-        until_ms = self._clock.now_ms() + FINISH_MS
-        while True:
-            with self._turn:
-                is_busy = self._is_planning or self._awaits_claim or side.waits_for_batch
-                if not is_busy or self._clock.now_ms() >= until_ms or side.failure is not None or stop.is_set():
-                    self._leave_side(side.abandon if side.failure is not None else side.leave)
-                    return
-            stop.wait(TICK_MS // 5)
-
-    def _leave_side(self, leave: Callable[[], bool]) -> None:
-        with self._turn:
-            side = self._side
-            assert side is not None, "only the worker and the end take it away"
-            clean = leave()
-            for name, number in side.counted().items():
-                self._before[name] = self._before.get(name, 0) + number
-            self._side, self._since_ms = None, self._clock.now_ms()
-            self._is_planning = self._awaits_claim = False
-            log.info("keeper-stepped-aside from=%s clean=%s why=%r", self._where.value, clean, self._words())
-            self._where = Where.NOWHERE
-
-    def _enter(self, where: Where) -> None:
-        side = self._made(where)
-        try:
-            side.open()
-        except BaseException:
-            side.abandon()
-            raise
-        side.is_wanted = lambda: not self._is_leaving
-        self._has_moved_here = self._last is not None or where is Where.KAFKA
-        with self._turn:
-            self._side, self._where, self._why = side, where, ""
-        if self._last not in (None, where):
-            self._moves += 1
-        if self._has_moved_here:
-            log.info("keeper-follows authority=%s", where.value)
-        self._last = where
-
-    def _made(self, where: Where) -> Side:
-        if where is Where.ZOOKEEPER:
-            return Service(self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect)
-        opened = OpenedInKafka(self._settings, self._absent.store, self._clock, self._connect, self._offer())
-        return KafkaSide(self._settings, opened, self._clock, lambda: self._sight.version)
-
-    def _offer(self) -> Offer | None:
-        """What a guest offers Kafka's group; None where no members moved with it."""
-        control, protocols = self._sight.control, self._wanted.protocols
-        if control is None or not protocols:
-            return None
-        return Offer(control.migration_id, self._settings.consumer_id, protocols)
-
-    def _look(self) -> None:
-        self._looked_ms = self._clock.now_ms()
-        self._sight = self._absent.look()
-        self._wanted = place_of(self._sight.control, is_asked_to_leave=self._sight.is_asked_to_leave)
-
-    def _has_moved(self) -> bool:
-        """Whether the group is wanted elsewhere, read now."""
-        try:
-            self._look()
-        except ZkConsumerError:
-            return False
-        self._changed.set()
-        return self._is_leaving
-
-    def _tell_waiting(self) -> None:
-        if self._side is None and self._wanted.where is Where.NOWHERE:
-            self._say(self._wanted.why)
-
-    def _say(self, why: str) -> None:
-        """Once, and again only when it is another one."""
-        self._why = why
-        if why != self._said:
-            self._said = why
-            log.warning("keeper-waits group=%s why=%r", self._settings.group, why)
-
-    def _died(self, name: str, error: BaseException) -> None:
-        log.error("thread-died thread=%s", name, exc_info=error)
-        self._failure = error if isinstance(error, ZkConsumerError) else MigrationError(f"{name} died: {error!r}")
 
     def _rendered(self) -> str:
         return render(self._settings.group, self._settings.consumer_id, self.observe())

@@ -6,7 +6,7 @@ call's deadline (``until_ms``), or when the query is gone.
 
     service.py       a group in ZooKeeper
     in_kafka.py      a group of Kafka's coordinator
-    following.py     which of the two, while a group moves
+    whereabouts.py   which of the two, while a group moves
 """
 
 from __future__ import annotations
