@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bridge.migration.decisions import Decisions
 from bridge.migration.member.duty import Side
 from bridge.migration.phases import Phase, Strategy
 from bridge.migration.plan import Plan
 from tests.migration.fix_crowd import Crowd, DualLab, Member
-from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, Ground, Way
+from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, Ground, Way, back_while_there_is_a_way
 from tests.migration.fix_move import DECISIONS
 from tests.migration.fix_order import judge_order
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.errors import PreconditionFailed
 from zkconsumer.testing import checker as h
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -172,19 +169,13 @@ class DualComplete(DualBackAfter):
 
 
 class DualCompleteThenBack(DualComplete):
-    """Killed while it completes: until the phase says that it has ended there is a way back, and behind it none."""
+    """As ``CompleteThenBack``."""
 
     name = "dual: complete, then back"
     ends = ("undone", "completed")
 
     def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
-        control = ground.control(GROUP)
-        assert control is not None, "it was switched"
-        if control.phase == "completed":
-            with pytest.raises(PreconditionFailed, match="is completed: there is no way back"):
-                ground.back(session, plan)
-        else:
-            ground.back(session, plan)
+        back_while_there_is_a_way(ground, session, plan)
 
 
 WAYS_OF_DUAL: tuple[type[Way], ...] = (

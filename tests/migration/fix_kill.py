@@ -396,19 +396,24 @@ class Complete(BackAfter):
 
 
 class CompleteThenBack(Complete):
-    """Killed while it completes, which is a way of no return only when it has ended."""
+    """Killed while it completes: until the phase says that it has ended there is a way back, and behind it none."""
 
     name = "complete, then back"
     ends = ("undone", "completed")
 
     def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
-        control = ground.control(GROUP)
-        assert control is not None, "it was switched"
-        if control.phase == "completed":
-            with pytest.raises(PreconditionFailed, match="is completed: there is no way back"):
-                ground.back(session, plan)
-        else:
+        back_while_there_is_a_way(ground, session, plan)
+
+
+def back_while_there_is_a_way(ground: Ground, session: AdminSession, plan: Plan) -> None:
+    """From the switch on, to its end or to the refusal."""
+    control = ground.control(GROUP)
+    assert control is not None, "it was switched"
+    if control.phase == "completed":
+        with pytest.raises(PreconditionFailed, match="is completed: there is no way back"):
             ground.back(session, plan)
+    else:
+        ground.back(session, plan)
 
 
 WAYS_OF: tuple[type[Way], ...] = (Apply, ApplyThenBack, BackBefore, BackAfter, Complete, CompleteThenBack)
