@@ -181,6 +181,7 @@ class Group:
         self._may_be_registered = self._has_announced_left = False
         self._deregister_later = self._retrying_releases = False
         self._held_since_ms: int | None = None
+        self._register_asked_ms = 0
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
         self._tickets = self._asked_register = self._asked_read = self._asked_claim = 0
@@ -294,6 +295,7 @@ class Group:
             self._read_group()
         if self.membership.state is MembershipState.REGISTERING and not self._asked_register:
             self._asked_register = self._ticket()
+            self._register_asked_ms = self._now_ms
             self._may_be_registered = True
             self._say(do.Register(self._asked_register, self._session_id, self.subscription))
 
@@ -445,13 +447,16 @@ class Group:
         self._say(do.StartTimer(Timer.REGISTER, REGISTER_RETRY_MS))
 
     def _held_elsewhere(self, event: ev.RegistrationHeld) -> None:
-        """Another session has our id: wait for as long as a dead one may linger, then say who it is."""
+        """Another session has our id: wait for as long as a dead one may linger, then say who it is.
+
+        The answer is as old as the question at most: this process may have been stopped before it came to read it.
+        """
         patience_ms = max(self._session_timeout_ms, self.settings.session_timeout_ms) + HELD_ELSEWHERE_GRACE_MS
         who = f"session={event.session_id:#x} host={event.holder} age_ms={event.age_ms}"
         if self._held_since_ms is None:
             self._held_since_ms = self._now_ms
             self._tell("WARNING", "consumer-id-held", f"id={self.settings.member} {who} waiting_ms={patience_ms}")
-        if self._now_ms - self._held_since_ms > patience_ms:
+        if self._register_asked_ms - self._held_since_ms > patience_ms:
             self._fail(
                 "ConsumerIdInUse",
                 f"the id {self.settings.member} is held by another session ({who}), which did not end within "
