@@ -131,7 +131,7 @@ class Channel:
         if not self._jobs or process.is_dead:
             return
         if process.is_paused:
-            world.at(process.paused_until_ms, self._go_on)
+            process.when_awake(self._go_on)
             return
         job = self._jobs[0]
         answer = None if self._coordinator.is_away else job.run()

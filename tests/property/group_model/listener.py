@@ -31,6 +31,8 @@ class ModelListener:
 
     def __init__(self, process: Process, seed: int) -> None:
         self.told: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        self.is_given_up = False
+        """Whether the member has stopped waiting for the call that runs."""
         self._process = process
         self._random = Random(seed)
         self._is_running = self._may_start = self._was_skipped = False
@@ -53,7 +55,7 @@ class ModelListener:
         is_fair = world.weather == Weather()
         raises = not is_fair and self._random.random() < RAISES
         takes_ms = TOO_SLOW_MS if not is_fair and self._random.random() < TOO_SLOW else self._random.randint(1, 80)
-        self._is_running = True
+        self._is_running, self.is_given_up = True, False
         if isinstance(command, do.CallBeforeReleasing):
             call = "before_releasing_partitions"
             self._named |= set(command.partitions)
@@ -67,7 +69,7 @@ class ModelListener:
         def back() -> None:
             self._is_running = False
             # An error that comes too late, or that of a member that must leave the group, keeps nobody: it was told.
-            is_too_late = takes_ms == TOO_SLOW_MS or process.group.membership.state is MembershipState.LEAVING
+            is_too_late = self.is_given_up or process.group.membership.state is MembershipState.LEAVING
             if not raises or is_too_late:
                 self._may_start = isinstance(command, do.CallBeforeReleasing)
             world.sometimes.add(f"a listener {'raises' if raises else 'is too slow' if takes_ms > 5000 else 'returns'}")

@@ -58,6 +58,7 @@ class Process:
         self.session_id: int | None = None
         self.waiting: list[tuple[int, Call]] = []
         self.inbox: deque[Callable[[], None]] = deque()
+        self._put_off: list[Callable[[], None]] = []
         self.timers: dict[Timer, int] = {}
         self.streams: dict[TopicPartition, Stream] = {}
         self.channel = Channel(world, self, world.coordinator)
@@ -87,6 +88,17 @@ class Process:
         while self.inbox and not self.is_paused and not self.is_dead:
             self.inbox.popleft()()
 
+    def when_awake(self, action: Callable[[], None]) -> None:
+        """Something is due while the process is stopped: do it when it goes on, however early that is."""
+        self._put_off.append(action)
+
+    def wake(self) -> None:
+        """It goes on: what came in first, then what was due."""
+        self.run()
+        put_off, self._put_off = self._put_off, []
+        for action in put_off:
+            action()
+
     def feed(self, event: ev.Event) -> None:
         world = self.world
         world.note(self, event)
@@ -111,7 +123,7 @@ class Process:
         if self.is_dead or (self.connection is not None and self.connection.is_up):
             return
         if self.is_paused:
-            world.at(self.paused_until_ms, self.connect)
+            self.when_awake(self.connect)
             return
         old = None if self.session_id is None else world.server.sessions[self.session_id]
         if old is None or not old.is_alive:
@@ -258,9 +270,11 @@ class Process:
         if self.is_dead or self.timers.get(timer) != due_ms:
             return
         if self.is_paused:
-            self.world.at(self.paused_until_ms, lambda: self._timer_due(timer, due_ms))
+            self.when_awake(lambda: self._timer_due(timer, due_ms))
             return
         del self.timers[timer]
+        if timer is Timer.LISTENER and self.listener is not None:
+            self.listener.is_given_up = True
         self.feed(ev.TimerFired(timer))
 
     def close(self) -> None:

@@ -269,7 +269,7 @@ class World:
         connection = process.connection
         if connection is not None and connection.is_up:
             self.hear(connection.session_id)
-        process.run()
+        process.wake()
 
     def _crash(self, process: Process) -> None:
         self.tell("world", f"crash {process.name}")
