@@ -15,7 +15,7 @@ from tests.property.group_model.weather import CALM, Weather, storm
 from tests.property.group_model.world import World
 from zkconsumer.core.stores import Stores
 
-STORMY_SEEDS, CALM_SEEDS, NIGHTLY_SEEDS = 200, 40, 500
+STORMY_SEEDS, CALM_SEEDS, NIGHTLY_SEEDS = 200, 40, 2_000
 KAFKA_SEEDS, CALM_KAFKA_SEEDS = 60, 10
 STORM_MS = 12_000
 STEP_MS = 250
