@@ -432,10 +432,11 @@ class Group:
         self._read_again_if_changed()
 
     def _left(self) -> None:
-        """What could not be given back goes with the session."""
+        """What could not be given back goes with the session, and so does what is still on its way."""
         leftovers = tuple(sorted(self.partitions))
         self._announce_left(leftovers)
         self._forget_partitions("it could not be given back")
+        self.releases.forget()
 
     def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
         if not self._has_announced_left:
