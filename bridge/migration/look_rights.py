@@ -35,8 +35,7 @@ def access_lists(
 ) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
     """Path → list of the nodes that are there, and the paths whose list we may not change.
 
-    A question a node.
-    Raises ``WorldError`` when ZooKeeper does not tell.
+    A question a node.  Raises ``WorldError`` when ZooKeeper does not tell.
     """
     lists = read_lists(session, _fenced(state))
     login = login_of(session.config)
