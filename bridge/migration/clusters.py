@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.errors import PlanIsStale
 from bridge.migration.seen import Clusters
 from bridge.migration.step import Done, Refused, Standing
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.errors import MayNotRead, PreconditionFailed
 from zkconsumer.kafka.metadata import fetch_cluster_id
 from zkconsumer.strict_json import read_json_object
@@ -40,20 +40,10 @@ def clusters_of(session: AdminSession) -> Clusters:
 def kafka_cluster(session: AdminSession) -> str:
     """What the first broker says that has an id; empty: none has.
 
-    Raises what the last silent broker's silence raised, where none told.
+    Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.ask_any``.
     """
-    trouble: Exception | None = None
-    for broker in session.brokers.all():
-        try:
-            found = session.brokers.ask(broker, lambda on, ranges: fetch_cluster_id(on, ranges, REQUEST_TIMEOUT_MS))
-        except PeerTrouble as error:
-            trouble = error
-            continue
-        if found:
-            return found[:ID_CHARS_MAX]
-    if trouble is not None:
-        raise trouble
-    return ""
+    found = session.brokers.ask_any(fetch_cluster_id, tells=bool)
+    return (found or "")[:ID_CHARS_MAX]
 
 
 def zookeeper_cluster(session: AdminSession) -> str:

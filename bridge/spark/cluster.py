@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, Brokers
+from zkconsumer.admin.brokers import Brokers
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import Connect, Connection
@@ -74,9 +74,9 @@ class Cluster:
     def _ask_for(self, topic: str) -> Leaders:
         """Brokers before 0.11 may create a topic that they are asked for: those are asked for all that there are."""
 
-        def question(connection: Connection, ranges: ApiRanges) -> Leaders:
+        def question(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> Leaders:
             may_forbid = ranges.pick(METADATA) >= MAY_FORBID_CREATION_FROM
-            return fetch_leaders(connection, ranges, [topic] if may_forbid else None, REQUEST_TIMEOUT_MS)
+            return fetch_leaders(connection, ranges, [topic] if may_forbid else None, timeout_ms)
 
         return self._brokers.ask_any(question)
 

@@ -9,17 +9,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.migration.clusters import clusters_of, kafka_cluster
 from bridge.migration.errors import PlanIsStale
 from bridge.migration.plan_file import plan_bytes, plan_of, read_plan
 from bridge.migration.seen import Clusters
 from bridge.testing import EmbeddedBroker
+from tests.fix_admin import doors
 from tests.migration.fix_move import DECISIONS, Lab, lab
 from tests.migration.seen_groups import partition, plan, rich_plan
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS
+from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed
+from zkconsumer.kafka.connection import Connection
+from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.fake_zk_store import FakeZkStore
-from zkconsumer.testing.world import ADDRESS
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl
 from zkconsumer.zk.security import Digest
@@ -106,14 +112,56 @@ def test_on_its_way_a_migration_is_not_carried_on_with_other_brokers(lab: Lab) -
 def test_brokers_that_do_not_answer_are_no_other_cluster(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lab.plan(lab.new_group(), DECISIONS)
     with lab.process() as session, monkeypatch.context() as patched:
-        patched.setattr(session.brokers, "ask", _away)
+        patched.setattr(session.brokers, "ask_any", _away)
         with pytest.raises(BrokerUnreachable):  # which a run waits for
             lab.apply(session, made)
     assert lab.control(made.group) is None
 
 
-def _away(*_: object) -> None:
+def _away(*_: object, **__: object) -> None:
     raise BrokerUnreachable("nobody answers")
+
+
+def test_brokers_of_which_none_is_registered_are_no_other_cluster(lab: Lab) -> None:
+    """A broker that goes down takes its znode along: the plan is not held against servers that are not there."""
+    made = lab.plan(lab.new_group(), DECISIONS)
+    with lab.process() as session:
+        registered = paths.broker(session.brokers.all()[0].broker_id)
+    data = lab.zookeeper.data(registered)
+    assert data is not None
+    lab.zookeeper.remove(registered)
+    try:
+        with lab.process() as session, pytest.raises(BrokerUnreachable, match="start one"):
+            lab.apply(session, made)
+        assert lab.control(made.group) is None
+    finally:
+        lab.zookeeper.ensure(registered, data)
+
+
+def test_the_first_broker_that_has_an_id_says_it() -> None:
+    with FakeWorld(2) as world:
+        world.cluster = FakeCluster(2, release={0: "0.8.2.2", 1: "3.9.1"}, zookeeper=world.zookeeper)
+        with AdminSession.open(ADDRESS, None, doors(world)) as session:
+            assert kafka_cluster(session) == CLUSTER_ID
+        world.cluster.stop_broker(1)
+        with AdminSession.open(ADDRESS, None, doors(world)) as session:
+            with pytest.raises(BrokerUnreachable, match=r"^1 of 2 brokers did not answer.*start the broker"):
+                kafka_cluster(session)
+            assert clusters_of(session).kafka == ""
+
+
+def test_of_many_brokers_that_swallow_packets_the_cluster_is_asked_in_bounded_time() -> None:
+    clock = ManualClock()
+
+    def swallows(*_: object, connect_timeout_ms: int, **__: object) -> Connection:
+        clock.move(connect_timeout_ms)
+        raise BrokerUnreachable("no answer to connect; the broker hangs")
+
+    with FakeWorld(100) as world, AdminSession.open(ADDRESS, None, Doors(world.store, swallows, clock)) as session:
+        began_ms = clock.now_ms()
+        with pytest.raises(BrokerUnreachable, match="none of the first 15 of 100 brokers answers; the last"):
+            kafka_cluster(session)
+        assert clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
 def test_the_command_says_whose_plan_it_is(tmp_path: Path, lab: Lab) -> None:

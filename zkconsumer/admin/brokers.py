@@ -6,11 +6,12 @@ cluster that is gone costs ``SEARCH_TIMEOUT_MS`` and a sentence, not a hanging t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.kafka.versions import SILENCE_MS, ApiRanges, negotiate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -27,6 +28,9 @@ REQUEST_TIMEOUT_MS = 6_000
 
 SEARCH_TIMEOUT_MS = 15_000
 """How long brokers are tried one after the other until one answers."""
+
+SHARE_MS_MIN = 1_000
+"""Less of that is no chance to answer: with less left, nobody else is tried."""
 
 PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException)
 
@@ -57,14 +61,15 @@ class Brokers:
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
+        return self._at(host, port, CONNECT_TIMEOUT_MS, REQUEST_TIMEOUT_MS)
+
+    def _at(self, host: str, port: int, connect_ms: int, negotiate_ms: int) -> tuple[Connection, ApiRanges]:
         known = self._open.get((host, port))
         if known is not None:
             return known
-        connection = self._connect(
-            host, port, client_id=self._client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS
-        )
+        connection = self._connect(host, port, client_id=self._client_id, connect_timeout_ms=connect_ms)
         try:
-            made = connection, negotiate(connection, REQUEST_TIMEOUT_MS)
+            made = connection, negotiate(connection, negotiate_ms)
         except BaseException:
             connection.close()
             raise
@@ -76,40 +81,62 @@ class Brokers:
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
+        return self._ask(broker, lambda: question(*self.at(broker.host, broker.port)))
+
+    def _ask(self, broker: BrokerAddress, question: Callable[[], T]) -> T:
         was_open = (broker.host, broker.port) in self._open
         try:
-            return question(*self.at(broker.host, broker.port))
+            return question()
         except (BrokerUnreachable, RemoteProtocolError):
             self.forget(broker.host, broker.port)
             if not was_open:
                 raise
         try:
-            return question(*self.at(broker.host, broker.port))
+            return question()
         except (BrokerUnreachable, RemoteProtocolError):
             self.forget(broker.host, broker.port)
             raise
 
-    def ask_any(self, question: Callable[[Connection, ApiRanges], T]) -> T:
-        """Ask the registered brokers until one answers.
+    def ask_any(
+        self, question: Callable[[Connection, ApiRanges, int], T], tells: Callable[[T], bool] = lambda answer: True
+    ) -> T:
+        """``question(connection, ranges, timeout_ms)`` of the first registered broker whose answer ``tells``.
 
-        Raises ``BrokerUnreachable`` when none does within ``SEARCH_TIMEOUT_MS`` or none is registered.
+        The answer of the last one where all of them answer and none tells.  Each has its share of
+        ``SEARCH_TIMEOUT_MS``, so that one which swallows packets leaves time for the others.  Raises
+        ``BrokerUnreachable`` when none tells by then and one of them was not heard, or none is registered.
         """
         brokers = self._find()
         if not brokers:
             raise BrokerUnreachable(self._nobody)
-        give_up_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
-        trouble = ""
-        tried = 0
+        until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
+        trouble, tried = "", 0
+        heard: list[T] = []
         for broker in sorted(brokers, key=lambda each: (each.host, each.port) not in self._open):
-            if tried and self._clock.now_ms() >= give_up_ms:
+            left_ms = until_ms - self._clock.now_ms()
+            if left_ms < SHARE_MS_MIN:
                 break
+            share_ms = max(SHARE_MS_MIN, left_ms // (len(brokers) - tried))
             tried += 1
             try:
-                return self.ask(broker, question)
+                answer = self._ask(broker, partial(self._asked_in_time, broker, question, share_ms, until_ms))
             except PeerTrouble as error:
                 trouble = str(error)
-        among = str(tried) if tried == len(brokers) else f"the first {tried} of {len(brokers)}"
-        raise BrokerUnreachable(f"none of {among} brokers answers; the last one: {trouble}")
+                continue
+            if tells(answer):
+                return answer
+            heard.append(answer)
+        if len(heard) == len(brokers):
+            return heard[-1]
+        raise BrokerUnreachable(_unheard(len(brokers), tried, len(heard), trouble))
+
+    def _asked_in_time(
+        self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges, int], T], share_ms: int, until_ms: int
+    ) -> T:
+        """To be found takes no more than the share; an answer may take what is left for all."""
+        connect_ms, negotiate_ms = min(CONNECT_TIMEOUT_MS, share_ms), min(REQUEST_TIMEOUT_MS, share_ms - SILENCE_MS)
+        connection, ranges = self._at(broker.host, broker.port, connect_ms, negotiate_ms)
+        return question(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self._clock.now_ms())))
 
     def all(self) -> list[BrokerAddress]:
         """The registered brokers, by id.  Raises ``WorldError`` when ZooKeeper does not tell."""
@@ -123,7 +150,7 @@ class Brokers:
         """
         if topics is not None and not topics:
             return Leaders({}, {}, {})
-        return self.ask_any(lambda connection, ranges: fetch_leaders(connection, ranges, topics, REQUEST_TIMEOUT_MS))
+        return self.ask_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, topics, timeout_ms))
 
     def close(self) -> None:
         """Close every connection."""
@@ -136,3 +163,11 @@ class Brokers:
         known = self._open.pop((host, port), None)
         if known is not None:
             known[0].close()
+
+
+def _unheard(brokers: int, tried: int, heard: int, trouble: str) -> str:
+    why = f"the last one: {trouble}" if trouble else f"the search ended after {SEARCH_TIMEOUT_MS} ms"
+    if heard:
+        return f"{brokers - heard} of {brokers} brokers did not answer, and the others do not tell; {why}"
+    among = str(tried) if tried == brokers else f"the first {tried} of {brokers}"
+    return f"none of {among} brokers answers; {why}"

@@ -53,7 +53,7 @@ def coordinator_of(brokers: Brokers, group: str, pause: Callable[[int], object] 
         if attempt:
             (pause or StopSignal().wait)(RETRY_PAUSE_MS)
         found = brokers.ask_any(
-            lambda connection, ranges: find_coordinator(connection, ranges, group, REQUEST_TIMEOUT_MS)
+            lambda connection, ranges, timeout_ms: find_coordinator(connection, ranges, group, timeout_ms)
         )
         if not isinstance(found, ErrorCode):
             return found
