@@ -194,6 +194,26 @@ def test_a_broker_that_closes_the_connection_costs_one_attempt(make: Callable[..
     assert talk.asked(OFFSET_COMMIT) == 3
 
 
+def test_a_commit_that_may_have_been_written_is_not_told_as_refused(make: Callable[..., Talk]) -> None:
+    talk = make()
+    looks: list[Mapping[TopicPartition, KafkaWritten]] = [{}, {A: KafkaWritten(Outcome.FAILED, "in doubt")}]
+    talk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT)
+    results = talk.commit({A: 9}, attempts=2, look=lambda _: looks.pop(0))
+    assert results == {A: KafkaWritten(Outcome.UNKNOWN, "in doubt")}, "the first attempt may have written it"
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [(7, Outcome.UNKNOWN), (14, Outcome.FAILED), (15, Outcome.UNKNOWN), (16, Outcome.FAILED), (28, Outcome.FAILED)],
+)
+def test_some_errors_are_answered_to_a_commit_that_stands_in_the_log(
+    make: Callable[..., Talk], code: int, outcome: Outcome
+) -> None:
+    talk = make()
+    talk.cluster.inject(GroupError(GROUP, code), api=OFFSET_COMMIT)
+    assert talk.commit({A: 9})[A].outcome is outcome
+
+
 @pytest.mark.parametrize("attempts", [1, 4])
 def test_a_commit_is_sent_as_often_as_it_may_be_and_no_more(make: Callable[..., Talk], attempts: int) -> None:
     talk = make()

@@ -170,12 +170,14 @@ class Commits:
         lost: list[TopicPartition] = []
         failed: dict[TopicPartition, KafkaWritten] = {}
         for tp, offset in now.for_kafka.items():
-            written = event.results.get(tp, KafkaWritten(Outcome.FAILED, "the coordinator did not answer for it"))
+            written = event.results.get(tp, KafkaWritten(Outcome.UNKNOWN, "the coordinator did not answer for it"))
             held = self._partitions.get(tp)
             if written.outcome is Outcome.DONE:
                 if held is not None:
                     held.wrote_to_kafka(offset, self.in_flight[tp])
                 continue
+            if written.outcome is Outcome.UNKNOWN:
+                self._may_be_in_kafka(tp, offset)
             now.refused[tp] = NotWritten(written.why, KAFKA, written.is_final, written.why == CONTROL_CHANGED)
             if written.outcome is Outcome.NOT_OURS:
                 lost.append(tp)
@@ -194,6 +196,9 @@ class Commits:
             return []
         now.refused |= {tp: NotWritten(why, KAFKA) for tp in now.for_kafka}
         out: list[Command] = [do.Count("kafka_commits_failed", len(now.for_kafka))] if now.for_kafka else []
+        if now.in_kafka:
+            for tp, offset in now.for_kafka.items():
+                self._may_be_in_kafka(tp, offset)
         now.for_kafka.clear()
         return [*out, do.CancelKafka(now.ticket), *self._finish(now)] if now.in_kafka else out
 
@@ -246,6 +251,11 @@ class Commits:
         return [
             do.CommitToKafka(now.ticket, now.session_id, dict(now.for_kafka), now.attempts, now.control_version)
         ]
+
+    def _may_be_in_kafka(self, tp: TopicPartition, offset: int) -> None:
+        held = self._partitions.get(tp)
+        if held is not None:
+            held.may_be_in_kafka(offset, self.in_flight[tp])
 
     def _finish(self, now: _Round) -> list[Command]:
         self._round, self.in_flight = None, {}

@@ -184,7 +184,7 @@ class Outcome(Enum):
     REFUSED = "refused"  # someone else's node is there
     NOT_OURS = "not ours"  # our owner node is gone, or is not ours any more
     FAILED = "failed"  # an error, with its reason; may be tried again
-    UNKNOWN = "unknown"  # the connection broke: it may have happened
+    UNKNOWN = "unknown"  # it may have happened: the connection broke, or the coordinator cannot say
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,8 @@ class Partition(Machine):
         self.resets = 0
         self._resets_stored = 0
         self._resets_in_kafka = 0
+        self._unsure_in_kafka = NO_POSITION
+        self._resets_unsure = 0
         self.settling = Settling.NOT_YET
         self.is_unsure = False
         self.is_told = False
@@ -177,6 +179,11 @@ class Partition(Machine):
         self.in_kafka = offset
         self._resets_in_kafka = resets
 
+    def may_be_in_kafka(self, offset: int, resets: int) -> None:
+        """What became of a commit to Kafka is not known: it may hold this offset now, or later."""
+        self._unsure_in_kafka = offset
+        self._resets_unsure = resets
+
     def offset_to_commit(self, position: int) -> int | None:
         """What a commit should write to the offset znode: None when there is nothing new.
 
@@ -191,11 +198,14 @@ class Partition(Machine):
         """What a commit should tell Kafka.
 
         The same rule; but with ``repeats`` what has not changed is told again, because brokers forget offsets that
-        nobody repeats (``offsets.retention.minutes``).
+        nobody repeats (``offsets.retention.minutes``).  Instead of a smaller offset than Kafka may hold, because the
+        answer to its commit was lost, that one is told again: the smaller one could be written over it.
         """
         if position < 0 or (position == self.in_kafka and not repeats) or not self.position_counts:
             return None
-        return None if self._goes_back(position) else position
+        if self._goes_back(position):
+            return None
+        return max(position, self._unsure_in_kafka) if self.resets == self._resets_unsure else position
 
     def _goes_back(self, position: int) -> bool:
         """Whether a store is known to hold more than this since the last reset.

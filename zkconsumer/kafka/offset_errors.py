@@ -31,6 +31,10 @@ NEVER_TOLD = frozenset({codes.INVALID_GROUP_ID, codes.TOPIC_AUTHORIZATION_FAILED
 have learnt of the topic, also right after a restart, and then there may be an offset."""
 
 
+MAY_BE_WRITTEN = frozenset({codes.REQUEST_TIMED_OUT, codes.COORDINATOR_NOT_AVAILABLE})
+"""What a coordinator answers, too, when a commit stands in its log and the other replicas did not follow in time."""
+
+
 def is_final(code: ErrorCode) -> bool:
     """Whether committing again is in vain as long as things are as they are."""
     return code in MODERN_GROUP or code in HINTS
@@ -46,4 +50,5 @@ def refusal(code: ErrorCode) -> KafkaWritten:
     """What became of a commit that was answered with this code."""
     if code == codes.NONE:
         return KafkaWritten(Outcome.DONE)
-    return KafkaWritten(Outcome.FAILED, in_words(code), is_final(code), code in MODERN_GROUP)
+    outcome = Outcome.UNKNOWN if code in MAY_BE_WRITTEN else Outcome.FAILED
+    return KafkaWritten(outcome, in_words(code), is_final(code), code in MODERN_GROUP)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
@@ -267,11 +267,13 @@ class OffsetsChannel:
         self, job: Job, offsets: Mapping[TopicPartition, int], attempts: int, check: Check
     ) -> Mapping[TopicPartition, KafkaWritten]:
         results: dict[TopicPartition, KafkaWritten] = {}
+        unsure: set[TopicPartition] = set()
         left = dict(offsets)
         try:
             for attempt in range(1, attempts + 1):
                 answers = self._commit_once(job, left, check)
                 results |= answers
+                unsure |= {tp for tp, written in answers.items() if written.outcome is Outcome.UNKNOWN}
                 left = {tp: offset for tp, offset in left.items() if not _is_settled(answers[tp])}
                 if not left or attempt == attempts:
                     break
@@ -282,7 +284,9 @@ class OffsetsChannel:
             results |= dict.fromkeys(left, KafkaWritten(Outcome.FAILED, str(end), is_final=True))
         except Refused as end:
             results |= dict.fromkeys(left, refusal(end.code))
-        return results
+        # What failed in the end may have been written by an attempt before.
+        failed = [tp for tp in unsure if results[tp].outcome is Outcome.FAILED]
+        return results | {tp: replace(results[tp], outcome=Outcome.UNKNOWN) for tp in failed}
 
     def _commit_once(
         self, job: Job, offsets: Mapping[TopicPartition, int], check: Check

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,10 @@ class Channel:
             attempts -= 1
             for tp, offset in command.offsets.items():
                 if tp not in results or results[tp].outcome in (Outcome.FAILED, Outcome.UNKNOWN):
+                    was_unsure = tp in results and results[tp].outcome is Outcome.UNKNOWN
                     results[tp] = self._commit(command.session_id, tp, offset)
+                    if was_unsure and results[tp].outcome is Outcome.FAILED:
+                        results[tp] = replace(results[tp], outcome=Outcome.UNKNOWN)
             again = any(one.outcome in (Outcome.FAILED, Outcome.UNKNOWN) for one in results.values())
             return None if again and attempts > 0 else ev.KafkaCommitSettled(command.ticket, dict(results))
 
