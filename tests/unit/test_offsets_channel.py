@@ -202,6 +202,18 @@ def test_a_commit_that_may_have_been_written_is_not_told_as_refused(make: Callab
     assert results == {A: KafkaWritten(Outcome.UNKNOWN, "in doubt")}, "the first attempt may have written it"
 
 
+def test_a_commit_that_is_begun_again_may_have_been_written_before(make: Callable[..., Talk]) -> None:
+    talk = make()
+    looks: list[Mapping[TopicPartition, KafkaWritten]] = [{}, {A: KafkaWritten(Outcome.FAILED, "in doubt")}]
+    talk.cluster.inject(Hold(), api=OFFSET_COMMIT)
+    box: list[Mapping[TopicPartition, KafkaWritten]] = []
+    talk.channel.commit({A: 9}, 1, lambda _: looks.pop(0), box.append)
+    talk.cluster.wait_for_request(lambda seen: seen.api is OFFSET_COMMIT, PATIENT_MS)
+    talk.channel._lookup.interrupt()  # as when the job before is cancelled in the moment in which it ends
+    wait_until(lambda: box, "the commit ends")
+    assert box == [{A: KafkaWritten(Outcome.UNKNOWN, "in doubt")}]
+
+
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [(7, Outcome.UNKNOWN), (14, Outcome.FAILED), (15, Outcome.UNKNOWN), (16, Outcome.FAILED), (28, Outcome.FAILED)],

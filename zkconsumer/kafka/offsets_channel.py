@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
@@ -60,13 +60,17 @@ class Fetched:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Something that the channel was asked to do; a ``Turn`` while it is done."""
+    """Something that the channel was asked to do; a ``Turn`` while it is done.
+
+    ``unsure``: what of a commit may have been written, though nobody answered so.
+    """
 
     channel: OffsetsChannel
     run: Callable[[Job], Callable[[], None]]
     deadline_ms: int
     is_cancelled: bool = False
     trouble: str = ""
+    unsure: set[TopicPartition] = field(default_factory=set)
 
     def left_ms(self) -> int:
         """How long it may still take.  Raises what ends it."""
@@ -267,13 +271,12 @@ class OffsetsChannel:
         self, job: Job, offsets: Mapping[TopicPartition, int], attempts: int, check: Check
     ) -> Mapping[TopicPartition, KafkaWritten]:
         results: dict[TopicPartition, KafkaWritten] = {}
-        unsure: set[TopicPartition] = set()
         left = dict(offsets)
         try:
             for attempt in range(1, attempts + 1):
                 answers = self._commit_once(job, left, check)
                 results |= answers
-                unsure |= {tp for tp, written in answers.items() if written.outcome is Outcome.UNKNOWN}
+                job.unsure |= {tp for tp, written in answers.items() if written.outcome is Outcome.UNKNOWN}
                 left = {tp: offset for tp, offset in left.items() if not _is_settled(answers[tp])}
                 if not left or attempt == attempts:
                     break
@@ -285,7 +288,7 @@ class OffsetsChannel:
         except Refused as end:
             results |= dict.fromkeys(left, refusal(end.code))
         # What failed in the end may have been written by an attempt before.
-        failed = [tp for tp in unsure if results[tp].outcome is Outcome.FAILED]
+        failed = [tp for tp in job.unsure if results[tp].outcome is Outcome.FAILED]
         return results | {tp: replace(results[tp], outcome=Outcome.UNKNOWN) for tp in failed}
 
     def _commit_once(
@@ -301,6 +304,9 @@ class OffsetsChannel:
         timeout_ms = self._settings.socket_timeout_ms
         try:
             answers = commit_offsets(there.connection, there.ranges, self._settings.group, sent, timeout_ms)
+        except ConnectorClosed:
+            job.unsure |= sent.keys()  # it may be begun again, see _run
+            raise
         except PeerTrouble as error:
             self._lookup.drop()
             return results | dict.fromkeys(sent, KafkaWritten(Outcome.UNKNOWN, str(error)))
