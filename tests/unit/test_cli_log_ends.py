@@ -9,9 +9,14 @@ from click.testing import CliRunner, Result
 
 from tests.fix_admin import doors
 from tests.fix_world import MakeWorld
+from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS
+from zkconsumer.admin.session import Doors
 from zkconsumer.cli.main import main
+from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka import versions
+from zkconsumer.kafka.connection import Connection
 from zkconsumer.testing.fake_faults import PartitionError
+from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
@@ -111,7 +116,23 @@ def test_a_seed_that_is_down_is_passed_over(world: FakeWorld) -> None:
     assert run(world, "--topic", "t", "--bootstrap-server", f"{down},{up}").exit_code == 0
     done = run(world, "--topic", "t", "--bootstrap-server", down)
     assert (done.exit_code, done.stdout) == (1, "")
-    assert f"no broker answers; the last one: {down}" in done.stderr
+    assert f"none of 1 brokers answers; the last one: {down}" in done.stderr
+
+
+def test_of_many_seeds_that_swallow_packets_it_is_said_in_bounded_time(world: FakeWorld) -> None:
+    clock = ManualClock()
+
+    def swallows(*_: object, connect_timeout_ms: int, **__: object) -> Connection:
+        clock.move(connect_timeout_ms)
+        raise BrokerUnreachable("no answer to connect; the broker hangs")
+
+    seeds = ",".join(f"gone-{number}:9092" for number in range(40))
+    began_ms = clock.now_ms()
+    words = ["log-ends", "--topic", "t", "--bootstrap-server", seeds]
+    done = CliRunner().invoke(main, words, obj=Doors(world.store, swallows, clock))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "none of the first 15 of 40 brokers answers; the last one: no answer to connect" in done.stderr
+    assert clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
 def test_a_topic_that_does_not_exist(world: FakeWorld) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from zkconsumer.admin.brokers import Brokers
 from zkconsumer.admin.session import Doors, tools_config
+from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import EXIT_FAILED, open_session, tell
 from zkconsumer.config_tables.brokers import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
@@ -22,13 +25,15 @@ from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.error_codes import NONE
 from zkconsumer.kafka.security import connect_of
 from zkconsumer.simple_consumer import SimpleConsumer
-from zkconsumer.simple_requests import OffsetRequest, PartitionOffsetRequestInfo, TopicMetadata, TopicMetadataRequest
+from zkconsumer.simple_requests import OffsetRequest, PartitionOffsetRequestInfo
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.metadata import Leaders
 
 SO_TIMEOUT_MS = 10_000
 """As in GetOffsetShell (0.8 to 1.1)."""
@@ -70,9 +75,10 @@ def log_ends(
         raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
     wanted = _numbers(numbers)
     seeds, connect = _brokers(context, servers, zookeeper, config_file)
-    metadata = _metadata(seeds, connect, topic)
+    doors = context.find_object(Doors)
+    leaders = _leaders(seeds, connect, SYSTEM_CLOCK if doors is None else doors.clock, topic)
     ends = _Ends(connect, topic, PartitionOffsetRequestInfo(time, count))
-    ends.ask(metadata, wanted)
+    ends.ask(leaders, wanted)
     for number in sorted(ends.offsets):
         click.echo(f"{topic}:{number}:{','.join(map(str, ends.offsets[number]))}")
     for trouble in ends.troubles:
@@ -91,15 +97,15 @@ class _Ends:
         self._topic = topic
         self._info = info
 
-    def ask(self, metadata: TopicMetadata, wanted: Sequence[int] | None) -> None:
+    def ask(self, found: Leaders, wanted: Sequence[int] | None) -> None:
         """Ask the leader of each partition."""
-        leaders = {row.partition_id: row.leader for row in metadata.partitions_metadata}
+        leaders = {tp.partition: leader for tp, leader in found.partitions.items()}
         by_leader: dict[BrokerAddress, list[int]] = {}
         for number in sorted(leaders) if wanted is None else wanted:
             leader = leaders.get(number)
-            if number not in leaders:
+            if leader is None:
                 self.troubles.append(f"partition {number} does not exist")
-            elif leader is None:
+            elif not isinstance(leader, BrokerAddress):
                 self.troubles.append(f"partition {number} does not have a leader")
             else:
                 by_leader.setdefault(leader, []).append(number)
@@ -126,22 +132,14 @@ def _consumer(broker: BrokerAddress, connect: Connect) -> SimpleConsumer:
     return SimpleConsumer(broker.host, broker.port, SO_TIMEOUT_MS, client_id=CLIENT_ID, connect=connect)
 
 
-def _metadata(seeds: Sequence[BrokerAddress], connect: Connect, topic: str) -> TopicMetadata:
+def _leaders(seeds: Sequence[BrokerAddress], connect: Connect, clock: Clock, topic: str) -> Leaders:
     """What the first broker that answers says of the topic."""
-    trouble = "there is none"
-    for seed in seeds:
-        try:
-            with _consumer(seed, connect) as consumer:
-                response = consumer.send(TopicMetadataRequest([topic]))
-        except TROUBLE as error:
-            trouble = str(error)
-            continue
-        for found in response.topics_metadata:
-            if found.topic == topic and found.partitions_metadata:
-                return found
-            trouble = str(found.error)
-        raise WorldError(f"there is no topic {topic}: {seed.host}:{seed.port} answers {trouble}")
-    raise BrokerUnreachable(f"no broker answers; the last one: {trouble}")
+    brokers = Brokers(lambda: seeds, connect, clock, client_id=CLIENT_ID)
+    with closing(brokers):
+        found = brokers.leaders([topic])
+    if not found.partitions:
+        raise WorldError(f"there is no topic {topic}: the brokers answer {found.topics.get(topic, NONE)}")
+    return found
 
 
 def _brokers(
