@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.migration.clusters import clusters_of
+from bridge.migration.clusters import clusters_of, zookeeper_cluster
 from bridge.migration.look_brokers import look_at_brokers
 from bridge.migration.look_logs import last_entries
 from bridge.migration.look_rights import access_lists, lacking_rights
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.preflight import UNKNOWN
-from bridge.migration.seen import KafkaValue, Seen, SeenMember, SeenOwner, SeenPartition
+from bridge.migration.seen import Clusters, KafkaValue, Seen, SeenBroker, SeenMember, SeenOwner, SeenPartition
 from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.groups import GroupState, read_group
 from zkconsumer.admin.kafka_offsets import KafkaStore
@@ -56,11 +56,14 @@ def look_at_group(
     if state is None:
         return None
     there = _existing(state)
-    logs = _logs(session, state, there)
-    store = KafkaStore(session, group)
-    kafka, kafka_problem = _kafka_values(store, there)
-    modern, modern_problem = _modern(store)
     brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
+    silence = _silence(brokers)
+    logs = _logs(session, state, there, silence)
+    store = KafkaStore(session, group)
+    # Where ZooKeeper has the topics, it tells of a cluster without an offset store.
+    has_store = not silence or not session.has_topics_in_zookeeper or store.exists()
+    kafka, kafka_problem = ({}, silence) if silence and has_store else _kafka_values(store, there)
+    modern, modern_problem = (None, silence) if silence and has_store else _modern(store)
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp)) for tp in there}
     acls, no_admin = access_lists(session, state) if with_acls else ({}, ())
     nodes = Nodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
@@ -87,7 +90,7 @@ def look_at_group(
         strategy_in_use=_strategy(state),
         legacy_kafka_commits=_legacy(session, state, partitions, modern),
         last_writers=_last_writers(session, group),
-        clusters=clusters_of(session),
+        clusters=Clusters(zookeeper=zookeeper_cluster(session)) if silence else clusters_of(session),
         filters=_filters(state),
     )
 
@@ -103,13 +106,15 @@ def _existing(state: GroupState) -> list[TopicPartition]:
 
 
 def _logs(
-    session: AdminSession, state: GroupState, partitions: list[TopicPartition]
+    session: AdminSession, state: GroupState, partitions: list[TopicPartition], silence: str
 ) -> Mapping[TopicPartition, LogRange | str]:
     found: dict[TopicPartition, LogRange | str] = {}
     for tp in partitions:
         if state.topics[tp.topic].problem:
             found[tp] = f"the znode of topic {tp.topic} cannot be read: {state.topics[tp.topic].problem}"
     wanted = [tp for tp in partitions if tp not in found]
+    if silence:
+        return found | dict.fromkeys(wanted, silence)
     try:
         return found | (log_ranges(session.brokers, wanted) if wanted else {})
     except PeerTrouble as error:
@@ -137,6 +142,16 @@ def _is_older(state: GroupState, node: OffsetNode) -> bool:
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------
+
+
+def _silence(brokers: tuple[SeenBroker, ...]) -> str:
+    """Why nothing else is asked of the brokers: each question would wait for all of them anew.  Empty: one answers.
+
+    Where none is known, whatever asks says so at once, and better.
+    """
+    if not brokers or any(one.has_groups is not None for one in brokers):
+        return ""
+    return f"none of {count_of(len(brokers), 'broker')} answers; the first one: {brokers[0].words}"
 
 
 def _kafka_values(

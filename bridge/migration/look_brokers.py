@@ -44,12 +44,10 @@ def look_at_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int 
     seen: list[SeenBroker] = []
     kept: list[int] = []
     by_commit: list[bool] = []
-    for broker in _brokers(session):
+    for broker, ranges in session.brokers.ask_each(_brokers(session), lambda _, ranges, __: ranges).items():
         name = f"{broker.host}:{broker.port}"
-        try:
-            ranges = session.brokers.ask(broker, lambda _, ranges: ranges)
-        except PeerTrouble as error:
-            seen.append(SeenBroker(name, None, str(error)))
+        if isinstance(ranges, PeerTrouble):
+            seen.append(SeenBroker(name, None, str(ranges)))
             continue
         seen.append(SeenBroker(name, ranges.knows(JOIN_GROUP, 0), _release(ranges)))
         by_commit.append(not ranges.knows(OFFSET_COMMIT, WITHOUT_RETENTION_FROM))

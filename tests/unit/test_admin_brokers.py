@@ -160,3 +160,19 @@ def test_answers_that_take_all_the_time_end_the_search_too() -> None:
 
     with pytest.raises(BrokerUnreachable, match=r"^1 of 3 brokers did not answer.*the search ended after 15000 ms$"):
         net.brokers.ask_any(slow, tells=bool)
+
+
+@pytest.mark.parametrize("gone", [1, 100])
+def test_each_of_many_is_asked_in_bounded_time_and_who_was_not_is_told(gone: int) -> None:
+    net = Net(gone, [WITHOUT_ID, WITH_ID])
+    net.brokers.ask(net.cluster.address(1), lambda connection, ranges: None)
+    told = net.brokers.ask_each(net.addresses, lambda connection, ranges, timeout_ms: ranges.is_assumed)
+    assert net.took_ms <= SEARCH_TIMEOUT_MS
+    assert list(told) == net.addresses
+    assert told[net.cluster.address(1)] is False, "who has answered before is asked first"
+    first, last = told[net.addresses[0]], told[net.cluster.address(0)]
+    assert "no answer to connect" in str(first)
+    if gone == 1:
+        assert last is True
+    else:
+        assert str(last).endswith("it was not asked, since others that do not answer took 15000 ms; start those")

@@ -7,14 +7,14 @@ cluster that is gone costs ``SEARCH_TIMEOUT_MS`` and a sentence, not a hanging t
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
 from zkconsumer.kafka.versions import SILENCE_MS, ApiRanges, negotiate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.connection import Connect, Connection
@@ -33,6 +33,7 @@ SHARE_MS_MIN = 1_000
 """Less of that is no chance to answer: with less left, nobody else is tried."""
 
 PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException)
+Trouble: TypeAlias = BrokerUnreachable | RemoteProtocolError | KafkaException
 
 T = TypeVar("T")
 
@@ -109,26 +110,50 @@ class Brokers:
         brokers = self._find()
         if not brokers:
             raise BrokerUnreachable(self._nobody)
-        until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
         trouble, tried = "", 0
         heard: list[T] = []
-        for broker in sorted(brokers, key=lambda each: (each.host, each.port) not in self._open):
-            left_ms = until_ms - self._clock.now_ms()
-            if left_ms < SHARE_MS_MIN:
-                break
-            share_ms = max(SHARE_MS_MIN, left_ms // (len(brokers) - tried))
+        for _, answer in self._asked(brokers, question):
             tried += 1
-            try:
-                answer = self._ask(broker, partial(self._asked_in_time, broker, question, share_ms, until_ms))
-            except PeerTrouble as error:
-                trouble = str(error)
-                continue
-            if tells(answer):
+            if isinstance(answer, PeerTrouble):
+                trouble = str(answer)
+            elif tells(answer):
                 return answer
-            heard.append(answer)
+            else:
+                heard.append(answer)
         if len(heard) == len(brokers):
             return heard[-1]
         raise BrokerUnreachable(_unheard(len(brokers), tried, len(heard), trouble))
+
+    def ask_each(
+        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, ApiRanges, int], T]
+    ) -> dict[BrokerAddress, T | Trouble]:
+        """What each of these brokers answers to ``question(connection, ranges, timeout_ms)``, or why it does not.
+
+        All of them have ``SEARCH_TIMEOUT_MS``, and each its share; who is left over by then is not asked.
+        """
+        why = f"it was not asked, since others that do not answer took {SEARCH_TIMEOUT_MS} ms; start those"
+        told: dict[BrokerAddress, T | Trouble] = {
+            broker: BrokerUnreachable(f"{broker.host}:{broker.port}: {why}") for broker in brokers
+        }
+        told.update(self._asked(brokers, question))
+        return told
+
+    def _asked(
+        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, ApiRanges, int], T]
+    ) -> Iterator[tuple[BrokerAddress, T | Trouble]]:
+        """One after the other, those first that answered before, until the time is up."""
+        until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
+        for number, broker in enumerate(sorted(brokers, key=lambda each: (each.host, each.port) not in self._open)):
+            left_ms = until_ms - self._clock.now_ms()
+            if left_ms < SHARE_MS_MIN:
+                break
+            share_ms = max(SHARE_MS_MIN, left_ms // (len(brokers) - number))
+            answer: T | Trouble
+            try:
+                answer = self._ask(broker, partial(self._asked_in_time, broker, question, share_ms, until_ms))
+            except PeerTrouble as error:
+                answer = error
+            yield broker, answer
 
     def _asked_in_time(
         self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges, int], T], share_ms: int, until_ms: int

@@ -89,11 +89,9 @@ def list_modern_groups(brokers: Brokers) -> ModernGroups:
         addresses = sorted(brokers.leaders(None).brokers.values())
     except PeerTrouble as error:
         return ModernGroups({}, (f"modern groups are not known: {error}",))
-    for address in addresses:
-        try:
-            told = brokers.ask(address, _groups)
-        except PeerTrouble as error:
-            words.append(f"modern groups of the broker {address.host}:{address.port} are not known: {error}")
+    for address, told in brokers.ask_each(addresses, modern_groups).items():
+        if isinstance(told, PeerTrouble):
+            words.append(f"modern groups of the broker {address.host}:{address.port} are not known: {told}")
             continue
         found |= {name: (address, group) for name, group in told.items()}
     return ModernGroups(found, tuple(words))
@@ -179,10 +177,6 @@ def _line(name: str, group: ModernGroup) -> ModernLine:
     topics = {topic for one in group.members for topic in one.topics}
     topics |= {tp.topic for one in group.members for tp in one.partitions}
     return ModernLine(name, group.state, group.protocol_type, len(group.members), tuple(sorted(topics)))
-
-
-def _groups(connection: Connection, ranges: ApiRanges) -> dict[str, ModernGroup]:
-    return modern_groups(connection, ranges, REQUEST_TIMEOUT_MS)
 
 
 def _offsets(

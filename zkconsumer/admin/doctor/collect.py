@@ -226,14 +226,12 @@ def _modern(session: AdminSession, look: Look, unknown: list[str]) -> ModernGrou
 def _old_brokers(session: AdminSession, unknown: list[str]) -> tuple[str, ...]:
     """Those that cannot be asked what they speak: 0.8 and 0.9."""
     found: list[str] = []
-    for broker in session.brokers.all():
-        try:
-            if session.brokers.ask(broker, lambda _, ranges: ranges.is_assumed):
-                found.append(str(broker))
-        except KafkaException as error:
-            unknown.append(f"what {broker} speaks is not known: {error}")
-        except PeerTrouble:
-            continue  # a broker that is away was named already
+    told = session.brokers.ask_each(session.brokers.all(), lambda _, ranges, __: ranges.is_assumed)
+    for broker, is_old in told.items():
+        if isinstance(is_old, KafkaException):
+            unknown.append(f"what {broker} speaks is not known: {is_old}")
+        elif is_old is True:  # a broker that is away was named already
+            found.append(str(broker))
     return tuple(found)
 
 
