@@ -82,7 +82,7 @@ def _facts(made: Plan) -> Iterator[tuple[str, str]]:
     meaning = "not known" if made.convention is None else made.convention.value
     yield "offset convention", f"{meaning} ({made.convention_evidence})"
     yield "assignment in use", seen.strategy_in_use
-    yield "modern group", seen.modern_problem if seen.modern is None else seen.modern.state
+    yield "modern group", f"not known: {seen.modern_problem}" if seen.modern is None else seen.modern.state
     yield "brokers", some(f"{one.name} ({one.words})" for one in seen.brokers) or "none"
     yield "offsets are kept for", "not told" if seen.retention_ms is None else age(seen.retention_ms)
     yield "migration", "none" if control is None else (

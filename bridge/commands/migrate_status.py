@@ -118,8 +118,9 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
             yield "waits for", words
     yield "fences", f"{count_of(found.fences, 'owner node')}, {count_of(found.claims, 'claim')} of members"
     until = "" if found.seat_until_ms is None else f", until {when(found.seat_until_ms)} as its last run said"
-    yield "seat", f"{found.seat}{until}" if found.seat else "none"
-    yield "modern members", found.modern_problem or found.modern_members or "none"
+    unknown = f"not known: {found.modern_problem}" if found.modern_problem else ""
+    yield "seat", f"{found.seat}{until}" if found.seat else unknown or "none"
+    yield "modern members", unknown or found.modern_members or "none"
     if found.journal_problem:
         yield "journal", found.journal_problem
     for entry in found.journal[-JOURNAL_SHOWN:]:

@@ -57,6 +57,8 @@ def evidence_of(seen: Seen) -> Evidence:
         return Evidence(OffsetConvention.NEXT, "; ".join(for_next))
     if is_last:
         return Evidence(OffsetConvention.LAST, "; ".join(for_last))
+    if not for_last and not any(isinstance(one.log, LogRange) for one in stored):
+        return Evidence(None, "no log could be looked at, and only those might show it")
     return Evidence(None, f"nothing shows it for certain{': ' if for_last else ''}{'; '.join(for_last)}")
 
 

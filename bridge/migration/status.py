@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Node
 
-PATIENCE = Patience(at_least_ms=5_000)
-"""How long a coordinator that is away is waited for: who asks wants an answer."""
+PATIENCE = Patience(unreachable_max=1, at_least_ms=5_000)
+"""How long a coordinator that is away is waited for: who asks wants an answer, so brokers are searched for once."""
 
 SEAT = "ended, and the seat stays"
 """The journal's name for until when the seat holds."""
@@ -111,7 +111,7 @@ def look_at_status(session: AdminSession, group: str) -> Status:
     seat, others, problem = _modern(session, group, migration_id)
     roster = None
     if held.strategy == "dual":
-        roster, problem = _roster(session, held, group, nodes)
+        roster, problem = _roster(session, held, group, nodes, problem)
         others = "; ".join([*roster.strangers, *(f"{name}, a Spark query" for name in roster.guests)])
     return Status(
         group=group,
@@ -134,10 +134,12 @@ def look_at_status(session: AdminSession, group: str) -> Status:
 
 
 def _roster(
-    session: AdminSession, held: Held, group: str, nodes: Mapping[TopicPartition, Node]
+    session: AdminSession, held: Held, group: str, nodes: Mapping[TopicPartition, Node], problem: str
 ) -> tuple[Roster, str]:
-    """Everybody, and why it is not known who is in the coordinator's group."""
+    """Everybody, and why it is not known who is in the coordinator's group: ``problem``, if that is known already."""
     followers = followers_of(session, group, lambda: nodes)
+    if problem:
+        return Roster(held.control, followers, None), problem
     try:
         return Roster(held.control, followers, KafkaStore(session, group, patience=PATIENCE).modern_group()), ""
     except ZkConsumerError as error:

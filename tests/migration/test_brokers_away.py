@@ -19,6 +19,7 @@ from zkconsumer.admin.brokers import CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.zk import paths
+from zkconsumer.zk.znodes import Control, format_control
 
 __all__ = ["lab", "shell"]
 
@@ -160,11 +161,55 @@ def test_a_plan_says_within_one_search_that_no_broker_answers(shell: Shell, net:
     assert f"its log cannot be looked at: none of {brokers} answers; the first one: " in done.stderr
 
 
+def test_nobody_is_asked_to_decide_what_the_logs_may_show(shell: Shell, net: Net) -> None:
+    group, file = shell.planned()
+    words = ["plan", group, "-f", f"{file}.2"]
+    with net.gone(1, all_of_them=True):
+        done = shell(*words)
+    assert "Offset convention: not known (no log could be looked at, and only those might show it)" in done.stderr
+    assert "--offset-convention" not in done.stderr
+    with net.gone(1, all_of_them=False):
+        done = shell(*words)
+    assert "Offset convention: not known (nothing shows it for certain)" in done.stderr
+    assert "with --offset-convention next or last" in done.stderr, "these brokers tell, and it does not show"
+
+
+@pytest.mark.parametrize("others", [0, 2, 50])
+def test_a_status_takes_one_search_and_does_not_say_that_nobody_sits(shell: Shell, net: Net, others: int) -> None:
+    case = CASES["status"]
+    group, file = case.prepare(shell)
+    with net.gone(others, all_of_them=True):
+        done, took_ms = case.run(shell, group, file)
+    assert took_ms <= SEARCH_TIMEOUT_MS
+    among = "the first 15 of 51" if others == 50 else str(others + 1)
+    for what in ("seat", "modern members"):
+        assert f"{what}: not known: none of {among} brokers answers" in done.stdout
+
+
+def test_a_status_of_dual_searches_once(shell: Shell, net: Net) -> None:
+    control = Control("m0", 3, "armed", "zookeeper", "dual")
+    shell.lab.zookeeper.ensure(paths.control("dual"), format_control(control))
+    began_ms = shell.clock.now_ms()
+    with net.gone(50, all_of_them=True):
+        done = shell("status", "dual")
+    assert done.exit_code == 0, done.stderr
+    assert "modern members: not known: none of the first 15 of 51 brokers answers" in done.stdout
+    assert shell.clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
+
+
+def test_inspect_does_not_say_that_there_is_no_modern_group(shell: Shell, net: Net) -> None:
+    held(shell)  # whoever moves makes the offset store
+    group, _ = shell.planned()
+    with net.gone(1, all_of_them=True):
+        done = shell("inspect", group)
+    assert "modern group: not known: none of 2 brokers answers; the first one: " in done.stdout
+
+
 @pytest.mark.parametrize(
     ("where", "who"),
     [
-        ("127.0.0.1:1", "start the broker, or correct"),
-        ("no-such-host.fake.invalid:9092", "correct DNS here"),
+        ("127.0.0.1:1", "start the broker, or correct its address: the one given here"),
+        ("no-such-host.fake.invalid:9092", "correct DNS here, or the host: the one given here"),
     ],
 )
 @pytest.mark.parametrize("name", ["inspect", "plan", "apply", "status", "verify", "rollback", "complete"])

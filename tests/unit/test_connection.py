@@ -256,7 +256,7 @@ def test_a_broker_that_stops_breaks_its_connections(cluster: FakeCluster, connec
     with pytest.raises(ConnectionFailed) as caught:
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
     assert caught.value.reason is Reason.CLOSED
-    with pytest.raises(ConnectionFailed, match="refused; start the broker, or correct the address") as caught:
+    with pytest.raises(ConnectionFailed, match="refused; start the broker, or correct its address") as caught:
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
     assert caught.value.reason is Reason.REFUSED
     cluster.start_broker(0)

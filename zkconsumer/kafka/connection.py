@@ -382,10 +382,10 @@ class BlockingConnection:
                 during = f" (during {error})" if isinstance(error, HandshakeTimedOut) else ""
                 return self._failed(Reason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms{during}; {advice}")
             case socket.gaierror():
-                advice = "correct DNS here, or the host that the broker advertises"
+                advice = "correct DNS here, or the host: the one given here, or the one that the broker advertises"
                 return self._failed(Reason.UNRESOLVED, f"the name {self._host} has no address ({error}); {advice}")
             case ConnectionRefusedError():
-                advice = "start the broker, or correct the address that it advertises"
+                advice = "start the broker, or correct its address: the one given here, or the one that it advertises"
                 return self._failed(Reason.REFUSED, f"the connection was refused; {advice}")
             case HandshakeBroken():
                 advice = "is this a port for another security.protocol? The broker's log says why it closed"
