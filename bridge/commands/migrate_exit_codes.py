@@ -54,8 +54,8 @@ CODES: Mapping[int, tuple[str, str]] = {
     0: ("Shown, done, or nothing to do. Of `plan`: it can be applied.", "The text has the next command."),
     ZkConsumerError.exit_code: (
         "A server did not answer (ZooKeeper while the command connects; without `--execute` brokers, too: with it, "
-        "they and a ZooKeeper that goes away later, are waited for, `--timeout` long), there is no such group, or a file "
-        "cannot be written.",
+        "they and a ZooKeeper that goes away later are waited for, `--timeout` long), there is no such group, or a "
+        "file cannot be written.",
         "See to what the text names; then the same command. Whatever was done before stands.",
     ),
     UsageError.exit_code: ("The call is wrong. Nothing was changed.", "Correct it: `--help`."),
