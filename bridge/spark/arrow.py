@@ -1,9 +1,10 @@
 """Columns as Arrow record batches with the schema of Spark's ``format("kafka")``; narrowed to what was asked for.
 
-No object is made for a record, and every byte is copied once.  There are two ways to have it copied:
+No object is made for a record, and every byte is copied once.  There are three ways to have it copied:
 
-    long fields    16 bytes a row say where each lies (Arrow's binary view); a cast puts them behind each other
-    short ones     one array is laid over the buffer, cut where each begins and ends, and theirs are taken out of it
+    of one length    numpy picks them, as items of so many bytes (most keys are of one length)
+    long fields      16 bytes a row say where each lies (Arrow's binary view); a cast puts them behind each other
+    short ones       one array is laid over the buffer, cut where each begins and ends, and theirs are taken out of it
 
 A cast sums the lengths first and takes exactly the memory that it needs.  ``take`` guesses, grows and shrinks, and
 copies what it has each time: with values of 1 KB several times as much as there is.  A view holds up to 12 bytes in
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bridge.spark.spans import Columns, Headers, Raw, Spans, columns_between
+from bridge.spark.spans import Columns, Headers, Raw, Spans, columns_between, values_at
 from bridge.spark.varints import Ints
 
 BATCH_ROWS = 16_384
@@ -128,12 +129,23 @@ def _binary(data: Raw, span: Spans) -> pa.Array:
     rows = len(span.start)
     if not rows:
         return pa.array([], pa.binary())
+    first = int(span.length[0])
+    if first > 0 and (span.length == first).all():
+        return _picked(data, span.start, first)
     length, is_null = np.maximum(span.length, 0), span.length < 0
     low = int(span.start[0])
     start = span.start - low
     assert start[-1] + length[-1] <= INT32_MAX, "a piece is smaller than that"
     make = _cast if int(length.sum()) > LONG_BYTES * rows else _taken
     return make(pa.py_buffer(data).slice(low), start, length, is_null if is_null.any() else None)
+
+
+def _picked(data: Raw, start: Ints, length: int) -> pa.Array:
+    """All of this length."""
+    end = len(start) * length
+    assert end <= INT32_MAX, "a piece is smaller than that"
+    picked, ends = values_at(data, np.dtype((np.void, length)), start), np.arange(0, end + 1, length, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(start), [None, pa.py_buffer(ends), pa.py_buffer(picked)])
 
 
 def _cast(data: pa.Buffer, start: Ints, length: Ints, is_null: NDArray[np.bool_] | None) -> pa.Array:

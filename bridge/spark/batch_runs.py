@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bridge.spark.spans import Raw, values_at
 from bridge.spark.varints import Ints
-from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, MAGIC_POSITION, OFFSET_MAX, Entry
+from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, OFFSET_MAX, Entry
 
 MAGIC = 2
 COVERED_POSITION = 21
@@ -36,7 +36,7 @@ _HEADER = np.dtype(
 )
 HEADER_BYTES = _HEADER.itemsize
 
-_SIZE = Struct(">i")
+_SIZE_AND_MAGIC = Struct(">i4xb")
 _SIZE_POSITION = 8
 
 
@@ -105,11 +105,11 @@ def run_of_batches(raw: Raw, position: int, offset_before: int) -> BatchRun | No
 def _bounds(raw: Raw, position: int) -> Ints:
     """Where complete batches begin, and where the last one ends."""
     bounds = [position]
-    size_at, last = _SIZE.unpack_from, len(raw) - HEADER_BYTES
-    while position <= last and raw[position + MAGIC_POSITION] == MAGIC:
-        (size,) = size_at(raw, position + _SIZE_POSITION)
+    size_and_magic_at, total = _SIZE_AND_MAGIC.unpack_from, len(raw)
+    while position <= total - HEADER_BYTES:
+        size, magic = size_and_magic_at(raw, position + _SIZE_POSITION)
         position += ENTRY_PREFIX_BYTES + size
-        if size < BATCH_BYTES_MIN or position > len(raw):
+        if magic != MAGIC or size < BATCH_BYTES_MIN or position > total:
             break
         bounds.append(position)
     return np.array(bounds, np.int64)

@@ -62,17 +62,21 @@ def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
 
 def _verify(raw: Raw, run: BatchRun) -> None:
     # A slice of an array is taken as it is; one of a memoryview would have to be copied into bytes.
-    data, checksum = np.frombuffer(raw, np.uint8), google_crc32c.value
-    covered = zip((run.starts + COVERED_POSITION).tolist(), run.ends.tolist(), run.heads["crc"].tolist(), strict=True)
-    for index, (first, end, crc) in enumerate(covered):
-        if checksum(data[first:end]) != crc:
-            raise corrupt(run.entry(index), "the checksum does not match")
+    data = np.frombuffer(raw, np.uint8)
+    covered = map(slice, (run.starts + COVERED_POSITION).tolist(), run.ends.tolist())
+    found = np.fromiter(map(google_crc32c.value, map(data.__getitem__, covered)), np.uint32, len(run))
+    is_wrong = found != run.heads["crc"]
+    if is_wrong.any():
+        raise corrupt(run.entry(int(is_wrong.argmax())), "the checksum does not match")
 
 
 def _parts(run: BatchRun) -> Iterator[BatchRun]:
     """Batches that follow each other, compressed or not, with not too many records; one with more stands alone."""
-    counts = run.heads["count"].tolist()
-    are_packed = (run.heads["attributes"] & _CODEC_MASK != 0).tolist()
+    packed = run.heads["attributes"] & _CODEC_MASK != 0
+    if len(run) and run.heads["count"].sum() <= PIECE_RECORDS_MAX and (packed == packed[0]).all():
+        yield run
+        return
+    counts, are_packed = run.heads["count"].tolist(), packed.tolist()
     low = records = 0
     for index, (count, is_packed) in enumerate(zip(counts, are_packed, strict=True)):
         records += count

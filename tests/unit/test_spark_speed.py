@@ -21,7 +21,7 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 import numpy as np
 
-from bridge.spark import batch, batches, columns, rest
+from bridge.spark import arrow, batch, batches, columns, rest
 from bridge.spark.arrow import POOL, SCHEMA, record_batches
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import read_columns
@@ -165,10 +165,25 @@ def test_long_values_are_copied_once() -> None:
     records = [Record(n, 0, 0, b"8 bytes!", b"x" * (512 + n * 37 % 1024)) for n in range(1_000)]
     [columns] = read_columns(build_record_set(records, 2, compression.NONE))
     schema = SCHEMA.empty_table().select(["value"]).schema
-    schema = SCHEMA.empty_table().select(["value"]).schema
     before = POOL.num_allocations()
     [batch] = record_batches(columns, TP.topic, 0, schema)
     assert POOL.num_allocations() - before <= len(batch.column("value").buffers())
+
+
+@pytest.mark.parametrize("length", [0, 1, 12, 13, 32, 33, 1000])
+@pytest.mark.parametrize("null", [None, 0, 50, 99])
+def test_fields_of_one_length_are_picked_and_what_is_null_stays_so(
+    length: int, null: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [None if n == null else bytes([n + 1]) * length for n in range(100)]
+    [columns] = read_columns(build_record_set([Record(n, 0, 0, None, v) for n, v in enumerate(values)], 2, 0))
+    picked: list[int] = []
+    pick = arrow._picked
+    monkeypatch.setattr(arrow, "_picked", lambda *each: picked.append(each[-1]) or pick(*each))
+    [batch] = record_batches(columns, TP.topic, 0, SCHEMA.empty_table().select(["value"]).schema)
+    batch.validate(full=True)
+    assert batch.column("value").to_pylist() == values
+    assert picked == ([length] if length and null is None else [])
 
 
 def test_a_column_that_was_not_asked_for_is_not_made() -> None:
