@@ -2,10 +2,11 @@
 
     python bench/spark.py [--quick] [--cells 100B-varying ...] [--write]
 
-One real broker (3.9.1) of the sandbox, one ``local[2]`` session, topics of 4 partitions.  The sources take turns on
-the same topic; figures are medians of ``--rounds`` readings after one that does not count.  CPU is that of the JVM
-and, behind the +, of its Python processes; neither the broker's nor this program's.  The stream is AvailableNow in
-batches of 500,000 rows; ours is a member of a ZooKeeper group that claims each batch before it reads.
+One real broker (3.9.1) of the sandbox, topics of 4 partitions, for each source a ``local[2]`` session of its own, as
+it has in a program.  The sources take turns on the same topic; figures are medians of ``--rounds`` readings after one
+that does not count.  CPU is that of the JVM and, behind the +, of its Python processes; neither the broker's nor this
+program's.  The stream is AvailableNow in batches of 500,000 rows; ours is a member of a ZooKeeper group that claims
+each batch before it reads.
 
 Topics are so large that the fastest source reads for some seconds.  A query costs .1 to .3 s of CPU before its first
 row (plans in two Python processes, tasks, and garbage collected in each worker): with a topic of 120,000 rows of 1 KB
@@ -40,7 +41,8 @@ import columns
 from columns import Cost, Shape
 from gates import Gate
 from spark_claims import claim_ms_a_partition
-from spark_runs import CONFLUENT, JVM, NARROW, OURS, SOURCES, Cluster, Sample, Source, count_rows, read_batch, session
+from spark_runs import CONFLUENT, JVM, NARROW, OURS, SOURCES, Cluster, Sample, Source, count_rows, read_batch
+from spark_sessions import Sessions, sessions
 from spark_stream import StreamRun, read_stream
 from spark_topics import fill
 
@@ -67,8 +69,8 @@ STREAM = "stream"
 class Bench:
     """What was measured so far."""
 
-    def __init__(self, spark: Any, cluster: Cluster, folder: Path, rounds: int) -> None:
-        self._spark, self._cluster, self._folder, self._rounds = spark, cluster, folder, rounds
+    def __init__(self, sessions: Sessions, cluster: Cluster, folder: Path, rounds: int) -> None:
+        self._sessions, self._cluster, self._folder, self._rounds = sessions, cluster, folder, rounds
         self.rows: list[str] = []
         self.stream_rows: list[str] = []
         self.gates: list[Gate] = []
@@ -76,7 +78,7 @@ class Bench:
     def batches(self, topic: str, rows: int) -> None:
         """All sources and both sinks on one topic."""
         for source in SOURCES:
-            found = count_rows(self._spark, source, self._cluster, topic)
+            found = self._sessions.run(source, count_rows, source, self._cluster, topic)
             if found != rows:
                 raise SystemExit(f"{source.name} finds {found} rows in {topic}, and there are {rows}")
         for sink in SINKS:
@@ -84,7 +86,8 @@ class Bench:
             samples: dict[Source, list[Sample]] = {source: [] for source in (*SOURCES, *[NARROW][: sink == "noop"])}
             for number in range(self._rounds + 1):
                 for source in samples:
-                    sample = read_batch(self._spark, source, self._cluster, topic, rows, sink, self._folder)
+                    where = source, self._cluster, topic
+                    sample = self._sessions.run(source, read_batch, *where, rows, sink, self._folder)
                     if number:
                         samples[source].append(sample)
             self._cell(topic, sink, samples)
@@ -109,7 +112,8 @@ class Bench:
         runs: dict[Source, list[StreamRun]] = {JVM: [], OURS: []}
         for number in range(self._rounds + 1):
             for source, made in runs.items():
-                run = read_stream(self._spark, source, self._cluster, topic, rows, batch_rows, self._folder)
+                where, folder = (source, self._cluster, topic), self._folder / source.format
+                run = self._sessions.run(source, read_stream, *where, rows, batch_rows, folder)
                 if number:
                     made.append(run)
         for source, made in runs.items():
@@ -216,8 +220,8 @@ def main() -> None:
         # The records are of 2023.
         sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=HEAP_MB, settings={"log.retention.ms": "-1"})
         cluster = Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
-        with session(Path(scratch), ensure_spark_jars()) as spark:
-            bench = Bench(spark, cluster, Path(scratch), arguments.rounds)
+        with sessions(SOURCES, Path(scratch), ensure_spark_jars()) as one_each:
+            bench = Bench(one_each, cluster, Path(scratch), arguments.rounds)
             for topic in arguments.cells:
                 if topic != STREAM:
                     bench.batches(topic, fill(sandbox, topic, *wanted(topic, arguments)))
