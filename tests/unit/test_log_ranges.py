@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from tests.fix_admin import doors
 from tests.fix_world import MakeWorld
 from zkconsumer.admin import log_ranges as module
-from zkconsumer.admin.brokers import Brokers
+from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS, Brokers
 from zkconsumer.admin.log_ranges import AtTime, LogRange, log_ranges
-from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.kafka.connection import Connection
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, PartitionError
+from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
@@ -142,3 +145,22 @@ def test_no_broker_at_all_is_one_sentence(make_world: MakeWorld) -> None:
     world.cluster.stop_broker(0)
     with closing(open_session(world)) as admin, pytest.raises(BrokerUnreachable, match="none of 1 brokers"):
         log_ranges(admin.brokers, [T0])
+
+
+def test_leaders_that_swallow_packets_do_not_keep_the_others_waiting_for_long(make_world: MakeWorld) -> None:
+    world, clock = make_world(14), ManualClock()
+    world.create_topic("clicks", 14)
+
+    def connect(host: str, port: int, **how: Any) -> Connection:
+        if host == world.cluster.address(0).host:
+            return world.cluster.connect(host, port, **how)
+        clock.move(how["connect_timeout_ms"])
+        raise BrokerUnreachable(f"{host}: the broker hangs")
+
+    with AdminSession.open(ADDRESS, None, Doors(world.store, connect, clock)) as admin:
+        began_ms = clock.now_ms()
+        found = log_ranges(admin.brokers, [TopicPartition("clicks", number) for number in range(14)])
+    told = [tp for tp, one in found.items() if isinstance(one, LogRange)]
+    assert len(told) == 1, "each broker leads one"
+    assert clock.now_ms() - began_ms <= (1 + module.TRIES_MAX) * SEARCH_TIMEOUT_MS
+    assert "the broker hangs" in str(next(one for tp, one in found.items() if tp not in told))

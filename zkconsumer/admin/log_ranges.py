@@ -26,8 +26,9 @@ from zkconsumer.wire.schemas import LIST_OFFSETS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from zkconsumer.admin.brokers import Brokers
+    from zkconsumer.admin.brokers import Brokers, Trouble
     from zkconsumer.kafka.connection import Connection, Pending
+    from zkconsumer.kafka.versions import ApiRanges
 
 PARTITIONS_MAX = 2_000
 """Partitions in one request: an answer of about 60 kB."""
@@ -174,7 +175,8 @@ class _Asker:
                 found[tp] = _Answers(problem=f"its topic: {error}", is_worth_another_try=error.is_retriable)
             else:
                 found[tp] = _Answers(problem="there is no such partition")
-        talks = [self._talk(leader, theirs, times, version_max, found) for leader, theirs in led.items()]
+        lines = self._brokers.ask_each(list(led), lambda connection, ranges, _: (connection, ranges))
+        talks = [self._talk(lines[leader], leader, theirs, times, version_max, found) for leader, theirs in led.items()]
         open_talks = [talk for talk in talks if talk is not None]
         while open_talks:
             for talk in open_talks:
@@ -186,6 +188,7 @@ class _Asker:
 
     def _talk(
         self,
+        line: tuple[Connection, ApiRanges] | Trouble,
         leader: BrokerAddress,
         partitions: Sequence[TopicPartition],
         times: tuple[int, ...],
@@ -195,7 +198,9 @@ class _Asker:
         for tp in partitions:
             found[tp] = _Answers(problem="its leader did not answer", is_worth_another_try=True)
         try:
-            connection, ranges = self._brokers.at(leader.host, leader.port)
+            if isinstance(line, PeerTrouble):
+                raise line
+            connection, ranges = line
             version = ranges.pick(LIST_OFFSETS, version_max)
             return _Talk(connection, version, partitions, times, found, lambda: self._brokers.forget(*leader[1:]))
         except PeerTrouble as error:
