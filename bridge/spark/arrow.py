@@ -27,9 +27,9 @@ from bridge.spark.varints import Ints
 BATCH_ROWS = 16_384
 """Rows of one Arrow batch; more gains nothing, fewer cost a round through the socket each."""
 
-BATCH_BYTES = 2 * 1024 * 1024
-"""About how much stands in one Arrow batch at most.  The worker and the JVM each hold it once; more of it costs memory
-and gains nothing."""
+BATCH_BYTES = 480 * 1024
+"""About how much stands in one Arrow batch at most.  What Python has written is still near when it is sent, and when
+the JVM reads it.  With its other columns a batch stays below 512 KiB: the JVM's allocator gives powers of two."""
 
 CONSTANTS_KEPT = 64
 """Columns of a topic's name or a partition's number that are kept for the next batch."""
