@@ -52,12 +52,13 @@ def look_at_group(
     move needs, with the fence of those lists or without it.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
     does not answer or does not tell.
     """
+    brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
+    silence = _silence(brokers)
     state = read_group(session, group)
     if state is None:
         return None
     there = _existing(state)
-    brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
-    silence = _silence(brokers)
+    # Right behind the offsets: one that stands where its log ends shows what the numbers mean, and logs go on.
     logs = _logs(session, state, there, silence)
     store = KafkaStore(session, group)
     # Where ZooKeeper has the topics, it tells of a cluster without an offset store.

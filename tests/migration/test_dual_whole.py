@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from bridge.migration.connector.connector import MigratingConsumerConnector
-from bridge.migration.decisions import Decisions, Existing
+from bridge.migration.decisions import Decisions, Existing, OffsetConvention
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.look import look_at_group
 from bridge.migration.moving import open_moving
@@ -35,8 +35,9 @@ from zkconsumer.zk.security import OPEN
 
 __all__ = ["dual"]
 
-DECISIONS = Decisions(existing=Existing.KEEP_SOURCE)
-"""What members committed to Kafka before they came back is older than what ZooKeeper has."""
+DECISIONS = Decisions(OffsetConvention.NEXT, existing=Existing.KEEP_SOURCE)
+"""What members committed to Kafka before they came back is older than what ZooKeeper has.  What the numbers mean is
+said: right after the way back, under load, no owner may have written yet, and no number may be the end of its log."""
 LOOK_MS = 20
 TIMEOUT_MS = 240_000
 """Seconds as a rule; a machine that others load may give this one a tenth of its time."""
