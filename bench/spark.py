@@ -16,12 +16,10 @@ does not use for a minute end, and load their packages again.  The whole takes 1
 confluent-kafka is judged by rows a second where nothing but reading happens and rows are many (100 B, noop): behind a
 sink, or with 1 KB to be copied for each row, all sources come nearer to each other.  The rest is shown.  With rows of
 1 KB CPU goes into carrying the row: ours goes through a second socket, from Python into the JVM.  A source that gives
-one ready batch again and again takes 1 µs of CPU a row there, of the 1.6 to 1.9 that ours takes with all its reading
-(the more, the more the same workers have read before).
+one ready batch again and again takes 1 µs of CPU a row there, which is half of what ours takes with all its reading.
 
 ``--quick`` is for a look (some of the rows, three rounds); the JVM is not warm then.  confluent-kafka must be there
-(the extra ``[bench]``).  ``--write`` puts the page
-into migration_docs/reference/spark-speed.md.
+(the extra ``[bench]``).  ``--write`` puts the page into migration_docs/reference/spark-speed.md.
 """
 
 from __future__ import annotations
