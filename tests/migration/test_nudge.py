@@ -6,7 +6,7 @@ import pytest
 
 from bridge.migration.authority import Authority
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS, Nudge, OffsetsMove
+from bridge.migration.fences.nudge import CLAIM_PATIENCE_MS, OFFSETS_PATIENCE_MS, Nudge, OffsetsMove
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Todo, Waiting
 from tests.migration.fix_cuts import GROUP, Group, at_every_cut, carry_out
@@ -143,6 +143,21 @@ def test_partitions_that_nobody_owns_or_that_are_at_their_end_may_stand(
     with owned(*partitions).process() as authority:
         assert looking(authority, told, ends).check() == Done()
     assert told == []
+
+
+def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked_at() -> None:
+    """A member claims a moment after it was woken: a look in between would find nobody who stands."""
+    group, told = owned(), []
+    call(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
+    with group.process() as authority:
+        step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
+        assert step.check() == Waiting("clicks/0, clicks/1 to be claimed by the members that are registered")
+        call(group.member(), [Create(paths.owner(GROUP, CLICKS_0), b"g1_late-0", ephemeral=True)], 1_000)
+        assert step.check() == Waiting("clicks/1 to be claimed by the members that are registered")
+        group.clock.move(CLAIM_PATIENCE_MS)
+        assert step.check() == Waiting("the offsets of clicks/0 to move, at most 80 s")
+        carry_out(authority, [step])
+    assert "(g1_late-0)" in told[0], "and the other is nothing that anybody reads"
 
 
 def test_offsets_that_move_are_enough() -> None:

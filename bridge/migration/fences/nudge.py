@@ -19,6 +19,7 @@ from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.groups import read_offsets
 from zkconsumer.admin.session import words_of
+from zkconsumer.admin.stores import members_of
 from zkconsumer.errors import WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import owner_words
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 OFFSETS_PATIENCE_MS = 90_000
 """Longer than the original's commit interval, 60 s unless it is set (``auto.commit.interval.ms``)."""
+
+CLAIM_PATIENCE_MS = 10_000
+"""How long members that are registered have for their first claims: with the original's settings, a few tries, 2 s
+apart.  Later, what they leave unclaimed is nothing that they read."""
 
 _PHASES = (Phase.UNDOING, Phase.RETURNED)
 
@@ -74,6 +79,9 @@ class Nudge:
 class OffsetsMove:
     """After a nudge: every partition that is owned and has records to read moves, or is named.
 
+    Where members are registered, one with records to read that nobody owns is waited for, too, at first: who was woken
+    claims a moment later.
+
     ``ends``: where the logs end, for whoever has the brokers at hand.  ``tell``: is given a sentence about the
     partitions that stand; the migration is as it should be, and those members must be started anew.
     """
@@ -105,12 +113,15 @@ class OffsetsMove:
         }
         ends = self.ends()
         stored = {tp: node.offset or 0 for tp, node in nodes.items()}
-        standing = [
-            tp
-            for tp in owners
-            if versions.get(tp) == self._before.get(tp) and ends.get(tp, 0) > stored.get(tp, 0)
-        ]
-        left_ms = self._since_ms + self.patience_ms - session.clock.now_ms()
+        not_moved = [tp for tp in sorted(ends) if versions.get(tp) == self._before.get(tp)]
+        unread = [tp for tp in not_moved if ends[tp] > stored.get(tp, 0)]
+        standing = [tp for tp in unread if tp in owners]
+        unclaimed = [tp for tp in unread if tp not in owners]
+        waited_ms = session.clock.now_ms() - self._since_ms
+        is_early = waited_ms < min(CLAIM_PATIENCE_MS, self.patience_ms)
+        if unclaimed and is_early and members_of(session, self.authority.group):
+            return Waiting(f"{names_of(unclaimed)} to be claimed by the members that are registered")
+        left_ms = self.patience_ms - waited_ms
         if standing and left_ms > 0:
             return Waiting(f"the offsets of {names_of(standing)} to move, at most {-(-left_ms // 1_000)} s")
         if standing and not self._has_told:
