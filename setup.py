@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
 
@@ -27,6 +27,13 @@ TEST = [
     "types-six",
 ]
 
+COMPILED = Extension(
+    "bridge.spark._rows",
+    ["bridge/spark/_rows.c"],
+    py_limited_api=True,  # one file for all releases of Python
+    optional=True,  # numpy does the same where there is no compiler
+)
+
 setup(
     name="zkconsumer",
     version="0.1.0",
@@ -36,9 +43,11 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*", "pyspark_zkconsumer"]),
+    ext_modules=[COMPILED],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
         "zkconsumer": ["py.typed", "testing/java/*.java"],
-        "bridge": ["py.typed"],
+        "bridge": ["py.typed", "spark/_rows.pyi"],
         "pyspark_zkconsumer": ["py.typed"],
     },
     install_requires=[

@@ -1,6 +1,7 @@
 """Columns as Arrow record batches with the schema of Spark's ``format("kafka")``; narrowed to what was asked for.
 
-No object is made for a record, and every byte is copied once.  There are three ways to have it copied:
+No object is made for a record, and every byte is copied once: by ``compiled.gathered`` where that is there.  numpy and
+Arrow have three ways of it:
 
     of one length    numpy picks them, as items of so many bytes (most keys are of one length)
     long fields      16 bytes a row say where each lies (Arrow's binary view); a cast puts them behind each other
@@ -21,15 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bridge.spark.spans import Columns, Headers, Raw, Spans, columns_between, values_at
+from bridge.spark import compiled
+from bridge.spark.spans import NEAR_BYTES, Columns, Headers, Raw, Spans, columns_between, values_at
 from bridge.spark.varints import Ints
 
 BATCH_ROWS = 16_384
 """Rows of one Arrow batch; more gains nothing, fewer cost a round through the socket each."""
 
-BATCH_BYTES = 480 * 1024
-"""About how much stands in one Arrow batch at most.  What Python has written is still near when it is sent, and when
-the JVM reads it.  With its other columns a batch stays below 512 KiB: the JVM's allocator gives powers of two."""
+BATCH_BYTES = NEAR_BYTES
+"""About how much stands in one Arrow batch at most.  With its other columns a batch stays below 1 MiB: the JVM's
+allocator gives powers of two."""
 
 CONSTANTS_KEPT = 64
 """Columns of a topic's name or a partition's number that are kept for the next batch."""
@@ -78,7 +80,8 @@ def record_batches(
     while low < len(columns):
         behind = int(starts.searchsorted(starts[low] + BATCH_BYTES))
         high = min(low + rows, max(low + 1, behind), len(columns))
-        yield _record_batch(columns_between(columns, low, high), topic, partition, schema)
+        whole = high - low == len(columns)
+        yield _record_batch(columns if whole else columns_between(columns, low, high), topic, partition, schema)
         low = high
 
 
@@ -129,6 +132,10 @@ def _binary(data: Raw, span: Spans) -> pa.Array:
     rows = len(span.start)
     if not rows:
         return pa.array([], pa.binary())
+    if compiled.is_there():
+        ends, fields, valid, nulls = compiled.gathered(data, span)
+        buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(fields)]
+        return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
     first = int(span.length[0])
     if first > 0 and (span.length == first).all():
         return _picked(data, span.start, first)

@@ -1,4 +1,4 @@
-"""Runs of batches of format 2: where they lie, and all their headers at once.  Pure; numpy only.
+"""Runs of batches of format 2: where they lie, and all their headers at once.  Pure.
 
     int64 base offset, int32 size, int32 leader epoch, int8 magic, uint32 crc | int16 attributes,
     int32 last offset delta, int64 base timestamp, int64 max timestamp, producer (14 bytes), int32 count, records
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.spark import compiled
 from bridge.spark.spans import Raw, values_at
 from bridge.spark.varints import Ints
 from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, OFFSET_MAX, Entry
@@ -104,6 +105,8 @@ def run_of_batches(raw: Raw, position: int, offset_before: int) -> BatchRun | No
 
 def _bounds(raw: Raw, position: int) -> Ints:
     """Where complete batches begin, and where the last one ends."""
+    if compiled.is_there():
+        return compiled.bounds(raw, position, MAGIC)
     bounds = [position]
     size_and_magic_at, total = _SIZE_AND_MAGIC.unpack_from, len(raw)
     while position <= total - HEADER_BYTES:

@@ -1,6 +1,6 @@
-"""Batches of format 2 as columns: all records of many batches at once.  Pure; numpy only.
+"""Batches of format 2 as columns: all records of many batches at once.  Pure.
 
-    batches --headers, checksums--> one buffer --chains--> where records begin --varints--> columns
+    batches --headers, checksums--> one buffer --``batch_rows``--> what stands in the records --> columns
 
 Nothing is believed: each record must end where the next begins, offsets must increase, the last record must end its
 batch.  Where something does not fit together, the record reader of ``zkconsumer.wire`` reads the same batches and has
@@ -9,16 +9,26 @@ the last word, be it records or an error.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import google_crc32c
 import numpy as np
-from numpy.typing import NDArray
 
+from bridge.spark import compiled
+from bridge.spark.batch_rows import rows_of_batches
 from bridge.spark.batch_runs import COVERED_POSITION, HEADER_BYTES, MAGIC, BatchRun
-from bridge.spark.chains import walk_chains
-from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Raw, Spans, narrowed, pieces_of
-from bridge.spark.varints import TOO_LARGE, Bytes, Ints, read_varints
+from bridge.spark.spans import (
+    PIECE_BYTES_MAX,
+    Columns,
+    Headers,
+    Limits,
+    Raw,
+    Spans,
+    narrowed,
+    pieces_of,
+)
+from bridge.spark.varints import Bytes, Ints, read_varints
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
 from zkconsumer.wire import compression
@@ -32,11 +42,7 @@ for 30 million.  A batch of more, which no producer of our time writes, is read 
 PIECE_HEADERS_MAX = 4 << 20
 """Headers that are decoded at once, at some 60 bytes each; where there are more, the same."""
 
-OFFSET_DELTA_END = 1 << 31
-"""Offsets of records are 32 bits behind the one of their batch."""
-
 _CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
 _CONTROL = 0x20
 
 
@@ -44,20 +50,34 @@ def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     """Uncompressed batches are read where they lie, compressed ones out of a buffer of what they expanded to."""
     # The last may stand behind the end, where it was only looked for.
     run = run.chosen(slice(int(run.offsets.searchsorted(limits.end_offset))))
-    if limits.check_crcs:
-        _verify(raw, run)
-    count = run.heads["count"]
+    count, attributes = run.heads["count"], run.heads["attributes"]
+    is_for_us = (attributes & _CONTROL == 0) & (count > 0) & (run.last_offsets >= limits.first_offset)
+    are_all_for_us = bool(is_for_us.all())
+    for some in _parts(run):
+        part = run.chosen(some)
+        if limits.check_crcs:
+            _verify(raw, part)
+        if not are_all_for_us:
+            _counts_or_raise(part)
+            part = part.chosen(is_for_us[some])
+        if len(part):
+            yield from _part_columns(raw, part, limits)
+
+
+def _counts_or_raise(part: BatchRun) -> None:
+    count = part.heads["count"]
     if (count < 0).any():
         wrong = int((count < 0).argmax())
-        raise corrupt(run.entry(wrong), f"a batch of {count[wrong]} records")
-    is_for_us = (run.heads["attributes"] & _CONTROL == 0) & (count > 0) & (run.last_offsets >= limits.first_offset)
-    for part in _parts(run if is_for_us.all() else run.chosen(is_for_us)):
-        if part.heads["count"][0] > PIECE_RECORDS_MAX:
-            yield from _one_by_one(raw, part, limits)
-        elif part.heads["attributes"][0] & _CODEC_MASK:
-            yield from _packed_columns(raw, part, limits)
-        else:
-            yield from _columns(raw, raw, part, part.starts + HEADER_BYTES, part.ends, limits)
+        raise corrupt(part.entry(wrong), f"a batch of {count[wrong]} records")
+
+
+def _part_columns(raw: Raw, part: BatchRun, limits: Limits) -> Iterator[Columns]:
+    if part.heads["count"][0] > PIECE_RECORDS_MAX:
+        yield from _one_by_one(raw, part, limits)
+    elif part.heads["attributes"][0] & _CODEC_MASK:
+        yield from _packed_columns(raw, part, limits)
+    else:
+        yield from _columns(raw, raw, part, part.starts + HEADER_BYTES, part.ends, limits)
 
 
 def _verify(raw: Raw, run: BatchRun) -> None:
@@ -70,21 +90,21 @@ def _verify(raw: Raw, run: BatchRun) -> None:
         raise corrupt(run.entry(int(is_wrong.argmax())), "the checksum does not match")
 
 
-def _parts(run: BatchRun) -> Iterator[BatchRun]:
-    """Batches that follow each other, compressed or not, with not too many records; one with more stands alone."""
+def _parts(run: BatchRun) -> Iterator[slice]:
+    """Batches that follow each other, compressed or not, with not too many bytes and records; one with more stands
+    alone."""
     packed = run.heads["attributes"] & _CODEC_MASK != 0
-    if len(run) and run.heads["count"].sum() <= PIECE_RECORDS_MAX and (packed == packed[0]).all():
-        yield run
-        return
-    counts, are_packed = run.heads["count"].tolist(), packed.tolist()
-    low = records = 0
-    for index, (count, is_packed) in enumerate(zip(counts, are_packed, strict=True)):
-        records += count
-        if index > low and (records > PIECE_RECORDS_MAX or is_packed != are_packed[low]):
-            yield run.chosen(slice(low, index))
-            low, records = index, count
-    if low < len(run):
-        yield run if not low else run.chosen(slice(low, None))
+    turns = [*(np.flatnonzero(packed[1:] != packed[:-1]) + 1).tolist(), len(run)]
+    records = np.cumsum(np.maximum(run.heads["count"], 0), dtype=np.int64).tolist()
+    starts, ends, bytes_max = run.starts.tolist(), run.ends.tolist(), compiled.piece_bytes_max()
+    low = before = 0
+    while low < len(run):
+        turn = turns[bisect_right(turns, low)]
+        near = bisect_right(ends, starts[low] + bytes_max, low)
+        few = bisect_right(records, before + PIECE_RECORDS_MAX, low)
+        high = max(low + 1, min(turn, near, few))
+        yield slice(low, high)
+        low, before = high, records[high - 1]
 
 
 def _packed_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
@@ -134,65 +154,16 @@ def _one_by_one(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
 
 def _columns_at_once(buffer: Raw, run: BatchRun, begin: Ints, end: Ints, limits: Limits) -> Columns | None:
     """All records of these batches, or None when something does not fit together."""
-    data = np.frombuffer(buffer, np.uint8)
-    count = run.heads["count"].astype(np.int64)
-    walked = walk_chains(data, buffer, begin, end, count)
-    if walked is None:
-        return None
-    fields, ends = walked
-    last = np.cumsum(count) - 1
-
-    delta_ms, at = read_varints(data, fields + 1)
-    delta, at = read_varints(data, at)
-    key_length, key_start = read_varints(data, at)
-    value_length, value_start = read_varints(data, key_start + np.maximum(key_length, 0))
-    header_count, at = read_varints(data, value_start + np.maximum(value_length, 0))
-    total = len(data)
-    if max(int(key_length.max()), int(value_length.max()), int(header_count.max())) > total:
-        return None
-    if int(delta.min()) < 0 or int(header_count.min()) < 0 or int(delta.max()) >= OFFSET_DELTA_END:
-        return None
-    if max(int(delta_ms.max()), -int(delta_ms.min())) >= TOO_LARGE:
-        return None
-    has_headers = bool(header_count.any())
-    if has_headers:
-        if ((at > ends) | ((at != ends) & (header_count == 0))).any():
-            return None
-    elif (at != ends).any():
-        return None
-    if int(run.offsets[-1]) > TOO_LARGE:
-        return None
-    offset = np.repeat(run.offsets, count) + delta
-    if (offset[1:] <= offset[:-1]).any() or (offset[last] > run.last_offsets).any():
-        return None
-    timestamp, timestamp_type = _timestamps(run, count, delta_ms)
-    if timestamp is None:
+    rows = rows_of_batches(buffer, run, begin, end)
+    if rows is None:
         return None
     headers = None
     if limits.with_headers:
-        headers = _headers(data, at, ends, header_count)
+        headers = _headers(np.frombuffer(buffer, np.uint8), rows.headers_start, rows.end, rows.header_count)
         if headers is None:
             return None
-    found = Columns(
-        buffer, offset, timestamp, timestamp_type, Spans(key_start, key_length), Spans(value_start, value_length),
-        headers,
-    )  # fmt: skip
+    found = Columns(buffer, rows.offset, rows.timestamp, rows.timestamp_type, rows.key, rows.value, headers)
     return narrowed(found, limits)
-
-
-def _timestamps(run: BatchRun, count: Ints, delta_ms: Ints) -> tuple[Ints | None, NDArray[np.int32]]:
-    base = run.heads["base_timestamp"].astype(np.int64)
-    if ((base > TOO_LARGE) | (base < -TOO_LARGE)).any():
-        return None, np.empty(0, np.int32)
-    timestamp: Ints = np.repeat(base, count) + delta_ms
-    timestamp_type = np.zeros(len(timestamp), np.int32)
-    is_append = run.heads["attributes"] & _LOG_APPEND_TIME != 0
-    if is_append.any():
-        is_append = np.repeat(is_append, count)
-        append_time = run.heads["max_timestamp"].astype(np.int64)
-        timestamp = np.where(is_append, np.repeat(append_time, count), timestamp)
-        timestamp_type[is_append] = 1
-    return timestamp, timestamp_type
 
 
 def _headers(data: Bytes, at: Ints, ends: Ints, count: Ints) -> Headers | None:

@@ -1,4 +1,4 @@
-"""Record sets as columns: positions of all fields of many records at once, no object for each.  Pure; numpy only.
+"""Record sets as columns: positions of all fields of many records at once, no object for each.  Pure.
 
     record set --scan--> batches (format 2) ----------------> ``batches``   -.
                     |--> messages (formats 0, 1) -----------> ``messages``   |--> Columns
@@ -6,8 +6,6 @@
 
 Whatever does not fit together is read once more by the record reader of ``zkconsumer.wire``, one record after the
 other, which has the last word: the same records come out, or the same error does.
-
-A C path can come behind ``read_columns`` and give the same columns.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bridge.spark import compiled
 from bridge.spark.batch_runs import MAGIC, BatchRun, run_of_batches
 from bridge.spark.batches import batch_columns
 from bridge.spark.messages import Messages, Wrapped, plain_columns, run_of_messages, wrapped_columns
@@ -127,13 +126,13 @@ def _pieces(raw: Raw, part: _Part, offset_before: int, limits: Limits) -> Iterat
     if isinstance(part, Messages):
         # The last may stand behind the end, where it was only looked for.
         part = part.below(int(part.offsets.searchsorted(limits.end_offset)))
-        if not len(part):
-            return
-        found = plain_columns(raw, part, limits)
-        if found is None:
-            yield from _one_by_one(raw, part.entries(), offset_before, limits)
-        else:
-            yield found
+        for near in part.parts(compiled.piece_bytes_max()):
+            found = plain_columns(raw, near, limits)
+            if found is None:
+                yield from _one_by_one(raw, near.entries(), offset_before, limits)
+            else:
+                yield found
+            offset_before = near.last_offset
     elif isinstance(part, BatchRun):
         yield from batch_columns(raw, part, limits)
     else:

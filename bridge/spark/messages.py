@@ -1,14 +1,16 @@
-"""Messages of formats 0 and 1 as columns: all of a run at once.  Pure; numpy only.
+"""Messages of formats 0 and 1 as columns: all of a run at once.  Pure.
 
     int64 offset, int32 size, uint32 crc | int8 magic, int8 attributes, (format 1: int64 timestamp,)
                                            int32 length + key, int32 length + value
 
-A message says only how long it is, so a run is a chain.  It is not walked: wherever magic and attributes of the first
-stand, a message *may* begin; those of these places that follow each other by their sizes are the chain, exactly.
+A message says only how long it is, so a run is a chain.  Compiled code walks it.  numpy does not: wherever magic and
+attributes of the first stand, a message *may* begin; those of these places that follow each other by their sizes are
+the chain, exactly.
 
-The checksums of a run are verified by one checksum over all of it.  CRC-32 is linear: a message followed by its own
-checksum leaves a remainder of zero, so a run in which every message is followed by its checksum, and everything else
-between them is zero, does so too.  One damaged message cannot pass; two can cancel out once in 2**32.
+Without compiled code the checksums of a run are verified by one checksum over all of it.  CRC-32 is linear: a message
+followed by its own checksum leaves a remainder of zero, so a run in which every message is followed by its checksum,
+and everything else between them is zero, does so too.  One damaged message cannot pass; two can cancel out once in
+2**32.
 
 Nothing here raises: what does not fit together gives None, and the record reader has the last word.
 """
@@ -17,12 +19,14 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.spark import compiled
 from bridge.spark.spans import Columns, Limits, Raw, Spans, narrowed, no_headers, values_at
 from bridge.spark.varints import Bytes, Ints
 from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, OFFSET_MAX, Entry
@@ -83,10 +87,21 @@ class Messages:
     def last_offset(self) -> int:
         return int(self.offsets[-1])
 
+    def chosen(self, part: slice) -> Messages:
+        """Some of them that follow each other."""
+        return Messages(self.magic, self.attributes, self.starts[part], self.ends[part], self.offsets[part])
+
     def below(self, number: int) -> Messages:
         """The first so many."""
-        part = slice(number)
-        return Messages(self.magic, self.attributes, self.starts[part], self.ends[part], self.offsets[part])
+        return self.chosen(slice(number))
+
+    def parts(self, bytes_max: int) -> Iterator[Messages]:
+        """All of them, so many bytes at a time; a larger one stands alone."""
+        low = 0
+        while low < len(self):
+            high = max(low + 1, int(self.ends.searchsorted(self.starts[low] + bytes_max, "right")))
+            yield self.chosen(slice(low, high))
+            low = high
 
     def up_to(self, end_offset: int) -> Messages:
         """Those up to the one that covers the last offset before ``end_offset``."""
@@ -194,7 +209,10 @@ def wrapped_columns(buffer: bytes, wrapped: list[Wrapped], offset_before: int, l
 
 def _chain(data: Bytes, raw: Raw, position: int) -> tuple[Ints, Ints]:
     """Where the complete messages from ``position`` on begin and end, as long as they look like the first."""
-    magic, attributes = data[position + MAGIC_POSITION], data[position + MAGIC_POSITION + 1]
+    magic, attributes = int(data[position + MAGIC_POSITION]), int(data[position + MAGIC_POSITION + 1])
+    if compiled.is_there():
+        bounds = compiled.bounds(raw, position, magic, attributes)
+        return bounds[:-1], bounds[1:]
     starts: list[Ints] = []
     ends: list[Ints] = []
     window = WINDOW_BYTES_MIN
@@ -270,6 +288,12 @@ class _Fields:
 
 
 def _fields(raw: Raw, run: Messages, check_crcs: bool) -> _Fields | None:
+    if compiled.is_there():
+        rows = compiled.rows_of_messages(raw, run.starts, run.ends, run.magic, check_crcs)
+        if rows is None:
+            return None
+        timestamp, key_start, key_length, value_start, value_length = rows
+        return _Fields(raw, timestamp, Spans(key_start, key_length), Spans(value_start, value_length))
     header = _HEADERS[run.magic]
     # The least has a header and the length of a value.
     if int((run.ends - run.starts).min()) < header.itemsize + _LENGTH_BYTES:

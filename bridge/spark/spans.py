@@ -18,6 +18,9 @@ Raw: TypeAlias = bytes | memoryview
 PIECE_BYTES_MAX = 1 << 26
 """What compressed batches expand to is given in pieces of about this size: an answer may stand for far more."""
 
+NEAR_BYTES = 900 * 1024
+"""What stays in a core's cache from its checksum to the copy that Arrow gets."""
+
 PIECE_OBJECTS_MAX = 1 << 17
 """Records and headers that stand as objects at a time, where they are read one by one."""
 
@@ -78,9 +81,12 @@ def values_at(raw: Raw, kind: np.dtype[Any], at: Ints) -> NDArray[Any]:
 
 def narrowed(columns: Columns, limits: Limits) -> Columns:
     """Without the records before and after the limits; an entry may reach beyond both."""
-    low = int(np.searchsorted(columns.offset, limits.first_offset, side="left"))
-    high = int(np.searchsorted(columns.offset, limits.end_offset, side="left"))
-    return columns if (low, high) == (0, len(columns)) else columns_between(columns, low, high)
+    offset = columns.offset
+    if len(offset) and offset[0] >= limits.first_offset and offset[-1] < limits.end_offset:
+        return columns
+    return columns_between(
+        columns, int(offset.searchsorted(limits.first_offset)), int(offset.searchsorted(limits.end_offset))
+    )
 
 
 def columns_between(columns: Columns, low: int, high: int) -> Columns:

@@ -1,0 +1,100 @@
+"""The compiled loops of ``_rows.c``: arrays in, arrays out.
+
+They stand where the package was installed by a compiler, or as a wheel for this system.  Everywhere else (a zip that
+was sent to executors, a machine without a compiler, ``ZKCONSUMER_NO_EXTENSIONS`` set to anything) ``is_there()`` is
+false, and numpy gives the same in more passes over the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.spark.spans import NEAR_BYTES, Raw, Spans
+from bridge.spark.varints import Ints
+
+SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
+"""An environment variable: to see whether the compiled part is to blame, or what it saves."""
+
+ENTRY_BYTES_MIN = 26
+"""Of a message; a batch has more."""
+
+NO_APPEND_TIME = -(2**63)
+"""Of a batch whose records have times of their own."""
+
+_BATCH_COLUMNS, _MESSAGE_COLUMNS = 9, 5
+
+
+def _loaded() -> ModuleType | None:
+    if os.environ.get(SWITCH):
+        return None
+    try:
+        return import_module("bridge.spark._rows")
+    except ImportError:
+        return None
+
+
+_ROWS = _loaded()
+
+
+def is_there() -> bool:
+    """Whether the functions below can be called."""
+    return _ROWS is not None
+
+
+def piece_bytes_max() -> int:
+    """How many bytes of entries to decode together.  A call of numpy costs as much as some hundred records."""
+    return NEAR_BYTES if is_there() else sys.maxsize // 2
+
+
+def bounds(raw: Raw, position: int, magic: int, attributes: int = -1) -> Ints:
+    """Where entries of this magic begin that follow each other from ``position`` on, and where the last one ends.
+
+    ``attributes``: of each message; -1: of batches, which have them elsewhere.
+    """
+    assert _ROWS is not None
+    out = np.empty(max(0, len(raw) - position) // ENTRY_BYTES_MIN + 2, np.int64)
+    number = _ROWS.bounds(raw, position, magic, attributes, out)
+    # What is not needed would be kept for as long as the answer.
+    return out[:number].copy()
+
+
+def rows_of_batches(raw: Raw, says: Sequence[Ints | None], rows: int) -> NDArray[np.int64] | None:
+    """What stands in the records of uncompressed batches, ``rows`` of them: a row of numbers each for offset,
+    timestamp, start and length of the key, of the value, start and number of the headers, and end of the record.
+
+    ``says``, of each batch: where its records begin and end in ``raw``, how many they are, first and last offset, base
+    timestamp, time of the log's append or ``NO_APPEND_TIME``; None in the place of a column is that for all.
+
+    None where something does not fit together.
+    """
+    assert _ROWS is not None
+    [begin, *_] = says
+    assert begin is not None
+    batches = np.empty((len(begin), len(says)), np.int64)
+    for column, values in enumerate(says):
+        batches[:, column] = NO_APPEND_TIME if values is None else values
+    out = np.empty((_BATCH_COLUMNS, rows), np.int64)
+    return out if _ROWS.rows_of_batches(raw, batches, out) else None
+
+
+def rows_of_messages(raw: Raw, starts: Ints, ends: Ints, magic: int, check_crcs: bool) -> NDArray[np.int64] | None:
+    """What stands in messages: timestamp, start and length of the key, of the value; None as above, or a wrong
+    checksum."""
+    assert _ROWS is not None
+    out = np.empty((_MESSAGE_COLUMNS, len(starts)), np.int64)
+    return out if _ROWS.rows_of_messages(raw, starts, ends, magic, check_crcs, out) else None
+
+
+def gathered(raw: Raw, span: Spans) -> tuple[bytes, bytes, bytes | None, int]:
+    """The fields behind each other: where each ends (behind a 0), their bytes, one bit for each that is not null
+    (None: none is), and how many are null."""
+    assert _ROWS is not None
+    found: tuple[bytes, bytes, bytes | None, int] = _ROWS.gather(raw, span.start, span.length)
+    return found
