@@ -16,6 +16,7 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns
+from tests.fix_decoder import decoder  # noqa: F401
 
 DECLARED = InvalidMessageException, UnsupportedCodec
 RUNS = settings(deadline=None, max_examples=200)

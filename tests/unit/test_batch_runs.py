@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 
 from bridge.spark.batch_runs import BatchRun, run_of_batches
 from bridge.spark.columns import read_columns, scan
+from tests.fix_decoder import decoder  # noqa: F401
 
 BATCHES, IN_A_BATCH = 5, 3
 SIZE_POSITION, DELTA_POSITION, COUNT_POSITION = 8, 23, 57

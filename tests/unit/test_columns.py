@@ -21,6 +21,7 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 from bridge.spark import arrow, batches, columns, messages, spans
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns, scan
+from tests.fix_decoder import decoder  # noqa: F401
 
 HEADERS = (("a", b"1"), ("b", None), ("", b""))
 KEYS = [b"key", None, b"", b"k" * 70]
