@@ -1,5 +1,5 @@
-/* The loops over records that numpy needs many passes for, each in one.  Called by bridge/spark/rows.py alone, which
- * says what the arrays hold.
+/* The loops over records that numpy needs many passes for, each in one.  Called by bridge/spark/compiled.py alone,
+ * which says what the arrays hold.
  *
  * Nothing is believed that a broker sent: whatever does not fit together ends in False, nothing is read or written
  * outside of the buffers, and the Python reader has the last word on what it means.  No state; no Python object is

@@ -18,16 +18,7 @@ import numpy as np
 from bridge.spark import compiled
 from bridge.spark.batch_rows import rows_of_batches
 from bridge.spark.batch_runs import COVERED_POSITION, HEADER_BYTES, MAGIC, BatchRun
-from bridge.spark.spans import (
-    PIECE_BYTES_MAX,
-    Columns,
-    Headers,
-    Limits,
-    Raw,
-    Spans,
-    narrowed,
-    pieces_of,
-)
+from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Raw, Spans, narrowed, pieces_of
 from bridge.spark.varints import Bytes, Ints, read_varints
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
@@ -52,32 +43,29 @@ def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     run = run.chosen(slice(int(run.offsets.searchsorted(limits.end_offset))))
     count, attributes = run.heads["count"], run.heads["attributes"]
     is_for_us = (attributes & _CONTROL == 0) & (count > 0) & (run.last_offsets >= limits.first_offset)
-    are_all_for_us = bool(is_for_us.all())
-    for some in _parts(run):
-        part = run.chosen(some)
+    if not is_for_us.all():
+        # Markers of transactions stand between the batches of each: left in, they would part them.
+        others = run.chosen(~is_for_us)
+        if limits.check_crcs:
+            _verify(raw, others)
+        _counts_or_raise(others)
+        run = run.chosen(is_for_us)
+    for part in _parts(run):
         if limits.check_crcs:
             _verify(raw, part)
-        if not are_all_for_us:
-            _counts_or_raise(part)
-            part = part.chosen(is_for_us[some])
-        if len(part):
-            yield from _part_columns(raw, part, limits)
+        if part.heads["count"][0] > PIECE_RECORDS_MAX:
+            yield from _one_by_one(raw, part, limits)
+        elif part.heads["attributes"][0] & _CODEC_MASK:
+            yield from _packed_columns(raw, part, limits)
+        else:
+            yield from _columns(raw, raw, part, part.starts + HEADER_BYTES, part.ends, limits)
 
 
-def _counts_or_raise(part: BatchRun) -> None:
-    count = part.heads["count"]
+def _counts_or_raise(run: BatchRun) -> None:
+    count = run.heads["count"]
     if (count < 0).any():
         wrong = int((count < 0).argmax())
-        raise corrupt(part.entry(wrong), f"a batch of {count[wrong]} records")
-
-
-def _part_columns(raw: Raw, part: BatchRun, limits: Limits) -> Iterator[Columns]:
-    if part.heads["count"][0] > PIECE_RECORDS_MAX:
-        yield from _one_by_one(raw, part, limits)
-    elif part.heads["attributes"][0] & _CODEC_MASK:
-        yield from _packed_columns(raw, part, limits)
-    else:
-        yield from _columns(raw, raw, part, part.starts + HEADER_BYTES, part.ends, limits)
+        raise corrupt(run.entry(wrong), f"a batch of {count[wrong]} records")
 
 
 def _verify(raw: Raw, run: BatchRun) -> None:
@@ -90,12 +78,12 @@ def _verify(raw: Raw, run: BatchRun) -> None:
         raise corrupt(run.entry(int(is_wrong.argmax())), "the checksum does not match")
 
 
-def _parts(run: BatchRun) -> Iterator[slice]:
+def _parts(run: BatchRun) -> Iterator[BatchRun]:
     """Batches that follow each other, compressed or not, with not too many bytes and records; one with more stands
     alone."""
     packed = run.heads["attributes"] & _CODEC_MASK != 0
     turns = [*(np.flatnonzero(packed[1:] != packed[:-1]) + 1).tolist(), len(run)]
-    records = np.cumsum(np.maximum(run.heads["count"], 0), dtype=np.int64).tolist()
+    records = np.cumsum(run.heads["count"], dtype=np.int64).tolist()
     starts, ends, bytes_max = run.starts.tolist(), run.ends.tolist(), compiled.piece_bytes_max()
     low = before = 0
     while low < len(run):
@@ -103,7 +91,7 @@ def _parts(run: BatchRun) -> Iterator[slice]:
         near = bisect_right(ends, starts[low] + bytes_max, low)
         few = bisect_right(records, before + PIECE_RECORDS_MAX, low)
         high = max(low + 1, min(turn, near, few))
-        yield slice(low, high)
+        yield run.chosen(slice(low, high))
         low, before = high, records[high - 1]
 
 

@@ -105,3 +105,16 @@ def test_compressed_and_other_batches_take_turns() -> None:
     pieces = list(read_columns(record_set))
     assert [len(piece) for piece in pieces] == [6, 6, 3]
     assert [offset for piece in pieces for offset in piece.offset.tolist()] == list(range(15))
+
+
+def test_markers_of_transactions_part_nothing() -> None:
+    record_set = b""
+    for number in range(0, 6, 2):
+        marker = [Record((number + 1) * IN_A_BATCH, 5, 0, b"\0\0\0\1", b"\0" * 6, ())]
+        record_set += batch(number * IN_A_BATCH, codec=compression.LZ4) + build_record_set(marker, 2, control=True)
+    [piece] = read_columns(record_set)
+    assert piece.offset.tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 14]
+    damaged = bytearray(record_set)
+    damaged[-1] ^= 1
+    with pytest.raises(InvalidMessageException, match=r"offset 15 .*the checksum does not match"):
+        list(read_columns(bytes(damaged)))
