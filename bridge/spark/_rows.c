@@ -53,18 +53,33 @@ static const uint8_t *past(const uint8_t *at, const uint8_t *end, int64_t length
 /* The columns of a row that is given, each of so many numbers as there are records. */
 enum { OFFSET, TIMESTAMP, KEY_START, KEY_LENGTH, VALUE_START, VALUE_LENGTH, HEADERS_START, HEADER_COUNT, END, COLUMNS };
 
-/* What is said of a batch. */
-enum { BEGIN, BEHIND, COUNT, FIRST_OFFSET, LAST_OFFSET, BASE_TIMESTAMP, APPEND_TIME, SAYS };
+/* What is said of a batch: `Fact` of bridge/spark/batch_runs.py. */
+enum {
+    START,
+    END_OF_BATCH,
+    RECORDS_START,
+    RECORDS_END,
+    COUNT,
+    FIRST_OFFSET,
+    LAST_OFFSET,
+    ATTRIBUTES,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    CRC,
+    FACTS
+};
 
-#define NO_APPEND_TIME INT64_MIN
+#define LOG_APPEND_TIME 0x08
 
 /* The records of one batch, as the rows from `row` on; `rows` is how many there are of all batches. */
 static bool batch_rows(
     const uint8_t *data, int64_t total, const int64_t *batch, int64_t rows, int64_t row, int64_t *out) {
-    if (batch[BEGIN] < 0 || batch[BEHIND] > total || batch[BEGIN] > batch[BEHIND]) return false;
+    if (batch[RECORDS_START] < 0 || batch[RECORDS_START] > batch[RECORDS_END]) return false;
+    if (batch[RECORDS_END] > total) return false;
     if (batch[FIRST_OFFSET] < 0 || batch[FIRST_OFFSET] > TOO_LARGE) return false;
     if (batch[BASE_TIMESTAMP] > TOO_LARGE || batch[BASE_TIMESTAMP] < -TOO_LARGE) return false;
-    const uint8_t *at = data + batch[BEGIN], *behind = data + batch[BEHIND];
+    const uint8_t *at = data + batch[RECORDS_START], *behind = data + batch[RECORDS_END];
+    bool is_append = batch[ATTRIBUTES] & LOG_APPEND_TIME;
     int64_t offset_before = batch[FIRST_OFFSET] - 1;
     for (int64_t last = row + batch[COUNT]; row < last; row++) {
         int64_t size, delta_ms, delta, key, value, headers;
@@ -82,8 +97,7 @@ static bool batch_rows(
         if (offset <= offset_before || offset > batch[LAST_OFFSET]) return false;
         offset_before = offset;
         out[OFFSET * rows + row] = offset;
-        out[TIMESTAMP * rows + row] =
-            batch[APPEND_TIME] == NO_APPEND_TIME ? batch[BASE_TIMESTAMP] + delta_ms : batch[APPEND_TIME];
+        out[TIMESTAMP * rows + row] = is_append ? batch[MAX_TIMESTAMP] : batch[BASE_TIMESTAMP] + delta_ms;
         out[KEY_START * rows + row] = key_at - data;
         out[KEY_LENGTH * rows + row] = key;
         out[VALUE_START * rows + row] = value_at - data;
@@ -97,20 +111,23 @@ static bool batch_rows(
 }
 
 static PyObject *rows_of_batches(PyObject *module, PyObject *args) {
-    Py_buffer data, batches, out;
-    bool fits = true;
-    if (!PyArg_ParseTuple(args, "y*y*w*", &data, &batches, &out)) return NULL;
+    Py_buffer data, batches, out, kinds;
+    if (!PyArg_ParseTuple(args, "y*y*w*w*", &data, &batches, &out, &kinds)) return NULL;
     const int64_t *batch = batches.buf, *last = batch + batches.len / (Py_ssize_t)sizeof(int64_t);
     int64_t rows = out.len / (Py_ssize_t)(COLUMNS * sizeof(int64_t)), row = 0;
-    for (; fits && last - batch >= SAYS; batch += SAYS) {
+    int32_t *kind = kinds.buf;
+    bool fits = kinds.len == rows * (Py_ssize_t)sizeof(int32_t);
+    for (; fits && last - batch >= FACTS; batch += FACTS) {
         fits = batch[COUNT] >= 0 && batch[COUNT] <= rows - row;
         fits = fits && batch_rows(data.buf, data.len, batch, rows, row, out.buf);
-        row += fits ? batch[COUNT] : 0;
+        for (int64_t behind = row + (fits ? batch[COUNT] : 0); row < behind; row++)
+            kind[row] = (batch[ATTRIBUTES] & LOG_APPEND_TIME) != 0;
     }
     fits = fits && row == rows;
     PyBuffer_Release(&data);
     PyBuffer_Release(&batches);
     PyBuffer_Release(&out);
+    PyBuffer_Release(&kinds);
     return PyBool_FromLong(fits);
 }
 
@@ -287,11 +304,27 @@ done:
     return found;
 }
 
+/* Milliseconds as microseconds; what does not fit into 64 bits is put at the end of them. */
+static PyObject *micros(PyObject *module, PyObject *args) {
+    Py_buffer ms;
+    if (!PyArg_ParseTuple(args, "y*", &ms)) return NULL;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, ms.len);
+    char *to = made ? PyBytes_AsString(made) : NULL;
+    const int64_t most = INT64_MAX / 1000, *from = ms.buf;
+    for (int64_t row = 0; to && row < ms.len / (Py_ssize_t)sizeof(int64_t); row++) {
+        int64_t us = (from[row] > most ? most : from[row] < -most ? -most : from[row]) * 1000;
+        memcpy(to + row * (int64_t)sizeof us, &us, sizeof us);
+    }
+    PyBuffer_Release(&ms);
+    return made;
+}
+
 /* --- the module --------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
     {"bounds", bounds, METH_VARARGS, NULL},
     {"gather", gather, METH_VARARGS, NULL},
+    {"micros", micros, METH_VARARGS, NULL},
     {"rows_of_batches", rows_of_batches, METH_VARARGS, NULL},
     {"rows_of_messages", rows_of_messages, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +67,10 @@ SCHEMA = pa.schema(
 )
 """The schema of Spark's Kafka source (2.4 and later; headers from 3.0, with ``includeHeaders``)."""
 
+_BINARY, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE = (
+    SCHEMA.field(name).type for name in ("value", "offset", "timestamp", "timestampType")
+)
+
 
 def record_batches(
     columns: Columns, topic: str, partition: int, schema: pa.Schema, rows: int = BATCH_ROWS
@@ -99,11 +104,11 @@ def _record_batch(columns: Columns, topic: str, partition: int, schema: pa.Schem
         elif name == "partition":
             made[name] = _repeated(partition, rows)
         elif name == "offset":
-            made[name] = pa.array(columns.offset)
+            made[name] = _shown(columns.offset, rows, _OFFSET)
         elif name == "timestamp":
-            made[name] = pa.array(_micros(columns.timestamp)).view(pa.timestamp("us", "UTC"))
+            made[name] = _shown(_micros(columns.timestamp), rows, _TIMESTAMP)
         elif name == "timestampType":
-            made[name] = pa.array(columns.timestamp_type)
+            made[name] = _shown(columns.timestamp_type, rows, _TIMESTAMP_TYPE)
         elif name == "headers":
             assert columns.headers is not None, "asked for when the columns were read"
             made[name] = _headers(columns.data, columns.headers)
@@ -121,7 +126,14 @@ def _constant(value: str | int, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), rows, memory_pool=POOL)
 
 
-def _micros(ms: Ints) -> Ints:
+def _shown(numbers: bytes | NDArray[Any], rows: int, kind: pa.DataType) -> pa.Array:
+    """Numbers that are taken where they lie."""
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)], 0)
+
+
+def _micros(ms: Ints) -> bytes | Ints:
+    if compiled.is_there():
+        return compiled.micros(ms)
     if len(ms) and int(ms.min()) >= -MS_MAX and int(ms.max()) <= MS_MAX:
         return ms * 1000
     return np.clip(ms, -MS_MAX, MS_MAX) * 1000
@@ -135,7 +147,7 @@ def _binary(data: Raw, span: Spans) -> pa.Array:
     if compiled.is_there():
         ends, fields, valid, nulls = compiled.gathered(data, span)
         buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(fields)]
-        return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
+        return pa.Array.from_buffers(_BINARY, rows, buffers, nulls)
     first = int(span.length[0])
     if first > 0 and (span.length == first).all():
         return _picked(data, span.start, first)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.spark import compiled
-from bridge.spark.batch_runs import BatchRun
+from bridge.spark.batch_runs import BatchRun, Fact
 from bridge.spark.chains import walk_chains
 from bridge.spark.spans import Raw, Spans
 from bridge.spark.varints import TOO_LARGE, Ints, read_varints
@@ -40,38 +40,26 @@ class BatchRows:
     end: Ints
 
 
-def rows_of_batches(buffer: Raw, run: BatchRun, begin: Ints, end: Ints) -> BatchRows | None:
-    """``begin``, ``end``: where the records of each batch lie in ``buffer``."""
+def rows_of_batches(buffer: Raw, run: BatchRun) -> BatchRows | None:
+    """``buffer``: in which the records of the batches lie."""
     make = _compiled if compiled.is_there() else _in_numpy
-    return make(buffer, run, begin, end)
+    return make(buffer, run)
 
 
-def _compiled(buffer: Raw, run: BatchRun, begin: Ints, end: Ints) -> BatchRows | None:
-    heads = run.heads
-    count = heads["count"]
-    rows = int(count.sum(dtype=np.int64))
-    is_append = _is_append(run)
-    append = None if is_append is None else np.where(is_append, heads["max_timestamp"], compiled.NO_APPEND_TIME)
-    says = [begin, end, count, run.offsets, run.last_offsets, heads["base_timestamp"], append]
-    out = compiled.rows_of_batches(buffer, says, rows)
-    if out is None:
+def _compiled(buffer: Raw, run: BatchRun) -> BatchRows | None:
+    found = compiled.rows_of_batches(buffer, run.table, int(run.of(Fact.COUNT).sum()))
+    if found is None:
         return None
-    offset, timestamp, key_start, key_length, value_start, value_length, headers_start, header_count, ends = out
-    kind = np.zeros(rows, np.int32) if is_append is None else np.repeat(is_append, count).astype(np.int32)
+    rows, kind = found
+    offset, timestamp, key_start, key_length, value_start, value_length, headers_start, header_count, ends = rows
     key, value = Spans(key_start, key_length), Spans(value_start, value_length)
     return BatchRows(offset, timestamp, kind, key, value, headers_start, header_count, ends)
 
 
-def _is_append(run: BatchRun) -> NDArray[np.bool_] | None:
-    """Whether the log's time counts, for each batch; None: for none."""
-    is_append: NDArray[np.bool_] = run.heads["attributes"] & LOG_APPEND_TIME != 0
-    return is_append if is_append.any() else None
-
-
-def _in_numpy(buffer: Raw, run: BatchRun, begin: Ints, end: Ints) -> BatchRows | None:
+def _in_numpy(buffer: Raw, run: BatchRun) -> BatchRows | None:
     data = np.frombuffer(buffer, np.uint8)
-    count = run.heads["count"].astype(np.int64)
-    walked = walk_chains(data, buffer, begin, end, count)
+    count = run.of(Fact.COUNT)
+    walked = walk_chains(data, buffer, run.of(Fact.RECORDS_START), run.of(Fact.RECORDS_END), count)
     if walked is None:
         return None
     fields, ends = walked
@@ -94,20 +82,16 @@ def _in_numpy(buffer: Raw, run: BatchRun, begin: Ints, end: Ints) -> BatchRows |
             return None
     elif (at != ends).any():
         return None
-    if int(run.offsets[-1]) > TOO_LARGE:
+    offsets, base = run.of(Fact.OFFSET), run.of(Fact.BASE_TIMESTAMP)
+    if int(offsets[-1]) > TOO_LARGE:
         return None
-    offset = np.repeat(run.offsets, count) + delta
-    if (offset[1:] <= offset[:-1]).any() or (offset[last] > run.last_offsets).any():
+    offset = np.repeat(offsets, count) + delta
+    if (offset[1:] <= offset[:-1]).any() or (offset[last] > run.of(Fact.LAST_OFFSET)).any():
         return None
-    base = run.heads["base_timestamp"].astype(np.int64)
     if ((base > TOO_LARGE) | (base < -TOO_LARGE)).any():
         return None
-    timestamp: Ints = np.repeat(base, count) + delta_ms
-    timestamp_type = np.zeros(len(timestamp), np.int32)
-    is_append = _is_append(run)
-    if is_append is not None:
-        is_append = np.repeat(is_append, count)
-        timestamp = np.where(is_append, np.repeat(run.heads["max_timestamp"].astype(np.int64), count), timestamp)
-        timestamp_type = is_append.astype(np.int32)
+    is_append = np.repeat(run.of(Fact.ATTRIBUTES) & LOG_APPEND_TIME != 0, count)
+    append_time = np.repeat(run.of(Fact.MAX_TIMESTAMP), count)
+    timestamp: Ints = np.where(is_append, append_time, np.repeat(base, count) + delta_ms)
     key, value = Spans(key_start, key_length), Spans(value_start, value_length)
-    return BatchRows(offset, timestamp, timestamp_type, key, value, at, header_count, ends)
+    return BatchRows(offset, timestamp, is_append.astype(np.int32), key, value, at, header_count, ends)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bridge.spark import compiled
 from bridge.spark.batch_rows import rows_of_batches
-from bridge.spark.batch_runs import COVERED_POSITION, HEADER_BYTES, MAGIC, BatchRun
+from bridge.spark.batch_runs import COVERED_POSITION, HEADER_BYTES, MAGIC, BatchRun, Fact
 from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Raw, Spans, narrowed, pieces_of
 from bridge.spark.varints import Bytes, Ints, read_varints
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
@@ -40,9 +40,9 @@ _CONTROL = 0x20
 def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     """Uncompressed batches are read where they lie, compressed ones out of a buffer of what they expanded to."""
     # The last may stand behind the end, where it was only looked for.
-    run = run.chosen(slice(int(run.offsets.searchsorted(limits.end_offset))))
-    count, attributes = run.heads["count"], run.heads["attributes"]
-    is_for_us = (attributes & _CONTROL == 0) & (count > 0) & (run.last_offsets >= limits.first_offset)
+    run = run.chosen(slice(int(run.of(Fact.OFFSET).searchsorted(limits.end_offset))))
+    is_ours = (run.of(Fact.ATTRIBUTES) & _CONTROL == 0) & (run.of(Fact.COUNT) > 0)
+    is_for_us = is_ours & (run.of(Fact.LAST_OFFSET) >= limits.first_offset)
     if not is_for_us.all():
         # Markers of transactions stand between the batches of each: left in, they would part them.
         others = run.chosen(~is_for_us)
@@ -53,16 +53,16 @@ def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     for part in _parts(run):
         if limits.check_crcs:
             _verify(raw, part)
-        if part.heads["count"][0] > PIECE_RECORDS_MAX:
+        if part.table[0, Fact.COUNT] > PIECE_RECORDS_MAX:
             yield from _one_by_one(raw, part, limits)
-        elif part.heads["attributes"][0] & _CODEC_MASK:
+        elif part.table[0, Fact.ATTRIBUTES] & _CODEC_MASK:
             yield from _packed_columns(raw, part, limits)
         else:
-            yield from _columns(raw, raw, part, part.starts + HEADER_BYTES, part.ends, limits)
+            yield from _columns(raw, raw, part, limits)
 
 
 def _counts_or_raise(run: BatchRun) -> None:
-    count = run.heads["count"]
+    count = run.of(Fact.COUNT)
     if (count < 0).any():
         wrong = int((count < 0).argmax())
         raise corrupt(run.entry(wrong), f"a batch of {count[wrong]} records")
@@ -71,20 +71,21 @@ def _counts_or_raise(run: BatchRun) -> None:
 def _verify(raw: Raw, run: BatchRun) -> None:
     # A slice of an array is taken as it is; one of a memoryview would have to be copied into bytes.
     data = np.frombuffer(raw, np.uint8)
-    covered = map(slice, (run.starts + COVERED_POSITION).tolist(), run.ends.tolist())
-    found = np.fromiter(map(google_crc32c.value, map(data.__getitem__, covered)), np.uint32, len(run))
-    is_wrong = found != run.heads["crc"]
-    if is_wrong.any():
-        raise corrupt(run.entry(int(is_wrong.argmax())), "the checksum does not match")
+    covered = map(slice, (run.of(Fact.START) + COVERED_POSITION).tolist(), run.of(Fact.END).tolist())
+    found = list(map(google_crc32c.value, map(data.__getitem__, covered)))
+    said = run.of(Fact.CRC).tolist()
+    if found != said:
+        wrong = next(index for index, (one, other) in enumerate(zip(found, said, strict=True)) if one != other)
+        raise corrupt(run.entry(wrong), "the checksum does not match")
 
 
 def _parts(run: BatchRun) -> Iterator[BatchRun]:
     """Batches that follow each other, compressed or not, with not too many bytes and records; one with more stands
     alone."""
-    packed = run.heads["attributes"] & _CODEC_MASK != 0
+    packed = run.of(Fact.ATTRIBUTES) & _CODEC_MASK != 0
     turns = [*(np.flatnonzero(packed[1:] != packed[:-1]) + 1).tolist(), len(run)]
-    records = np.cumsum(run.heads["count"], dtype=np.int64).tolist()
-    starts, ends, bytes_max = run.starts.tolist(), run.ends.tolist(), compiled.piece_bytes_max()
+    records = np.cumsum(run.of(Fact.COUNT)).tolist()
+    starts, ends, bytes_max = run.of(Fact.START).tolist(), run.of(Fact.END).tolist(), compiled.piece_bytes_max()
     low = before = 0
     while low < len(run):
         turn = turns[bisect_right(turns, low)]
@@ -99,7 +100,7 @@ def _packed_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns
     """Compressed batches, some megabytes of what they hold at a time."""
     expanded: list[bytes] = []
     low = size = 0
-    for index, attributes in enumerate(run.heads["attributes"].tolist()):
+    for index, attributes in enumerate(run.of(Fact.ATTRIBUTES).tolist()):
         more = _decompress(attributes & _CODEC_MASK, raw, run.entry(index), limits)
         if expanded and size + len(more) > PIECE_BYTES_MAX:
             yield from _expanded_columns(raw, expanded, run.chosen(slice(low, index)), limits)
@@ -110,9 +111,8 @@ def _packed_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns
 
 
 def _expanded_columns(raw: Raw, expanded: list[bytes], run: BatchRun, limits: Limits) -> Iterator[Columns]:
-    size = np.array([len(each) for each in expanded], np.int64)
-    end = np.cumsum(size)
-    yield from _columns(b"".join(expanded), raw, run, end - size, end, limits)
+    sizes = np.array([len(each) for each in expanded], np.int64)
+    yield from _columns(b"".join(expanded), raw, run.expanded(sizes), limits)
 
 
 def _decompress(codec: int, raw: Raw, entry: Entry, limits: Limits) -> bytes:
@@ -123,9 +123,9 @@ def _decompress(codec: int, raw: Raw, entry: Entry, limits: Limits) -> bytes:
         raise bad_entry(type(error), entry, str(error)) from error
 
 
-def _columns(buffer: Raw, raw: Raw, run: BatchRun, begin: Ints, end: Ints, limits: Limits) -> Iterator[Columns]:
-    """``begin``, ``end``: where the records of each batch lie in ``buffer``."""
-    fast = _columns_at_once(buffer, run, begin, end, limits)
+def _columns(buffer: Raw, raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
+    """``buffer``: in which the records of the batches lie."""
+    fast = _columns_at_once(buffer, run, limits)
     if fast is None:
         yield from _one_by_one(raw, run, limits)
     else:
@@ -140,9 +140,9 @@ def _one_by_one(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
     yield from pieces_of(read, limits)
 
 
-def _columns_at_once(buffer: Raw, run: BatchRun, begin: Ints, end: Ints, limits: Limits) -> Columns | None:
+def _columns_at_once(buffer: Raw, run: BatchRun, limits: Limits) -> Columns | None:
     """All records of these batches, or None when something does not fit together."""
-    rows = rows_of_batches(buffer, run, begin, end)
+    rows = rows_of_batches(buffer, run)
     if rows is None:
         return None
     headers = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
@@ -24,9 +23,6 @@ SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
 
 ENTRY_BYTES_MIN = 26
 """Of a message; a batch has more."""
-
-NO_APPEND_TIME = -(2**63)
-"""Of a batch whose records have times of their own."""
 
 _BATCH_COLUMNS, _MESSAGE_COLUMNS = 9, 5
 
@@ -65,23 +61,20 @@ def bounds(raw: Raw, position: int, magic: int, attributes: int = -1) -> Ints:
     return out[:number].copy()
 
 
-def rows_of_batches(raw: Raw, says: Sequence[Ints | None], rows: int) -> NDArray[np.int64] | None:
+def rows_of_batches(
+    raw: Raw, batches: NDArray[np.int64], rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
     """What stands in the records of uncompressed batches, ``rows`` of them: a row of numbers each for offset,
-    timestamp, start and length of the key, of the value, start and number of the headers, and end of the record.
+    timestamp, start and length of the key, of the value, start and number of the headers, and end of the record; and
+    the types of the timestamps.
 
-    ``says``, of each batch: where its records begin and end in ``raw``, how many they are, first and last offset, base
-    timestamp, time of the log's append or ``NO_APPEND_TIME``; None in the place of a column is that for all.
+    ``batches``: the table of a ``BatchRun``, whose records are in ``raw``.
 
     None where something does not fit together.
     """
     assert _ROWS is not None
-    [begin, *_] = says
-    assert begin is not None
-    batches = np.empty((len(begin), len(says)), np.int64)
-    for column, values in enumerate(says):
-        batches[:, column] = NO_APPEND_TIME if values is None else values
-    out = np.empty((_BATCH_COLUMNS, rows), np.int64)
-    return out if _ROWS.rows_of_batches(raw, batches, out) else None
+    out, kinds = np.empty((_BATCH_COLUMNS, rows), np.int64), np.empty(rows, np.int32)
+    return (out, kinds) if _ROWS.rows_of_batches(raw, batches, out, kinds) else None
 
 
 def rows_of_messages(raw: Raw, starts: Ints, ends: Ints, magic: int, check_crcs: bool) -> NDArray[np.int64] | None:
@@ -90,6 +83,13 @@ def rows_of_messages(raw: Raw, starts: Ints, ends: Ints, magic: int, check_crcs:
     assert _ROWS is not None
     out = np.empty((_MESSAGE_COLUMNS, len(starts)), np.int64)
     return out if _ROWS.rows_of_messages(raw, starts, ends, magic, check_crcs, out) else None
+
+
+def micros(ms: Ints) -> bytes:
+    """Milliseconds as microseconds; beyond what 64 bits hold, the end of them."""
+    assert _ROWS is not None
+    found: bytes = _ROWS.micros(ms)
+    return found
 
 
 def gathered(raw: Raw, span: Spans) -> tuple[bytes, bytes, bytes | None, int]:

@@ -13,7 +13,7 @@ from zkconsumer.wire.entries import Record, walk
 
 pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
 
-from bridge.spark.batch_runs import BatchRun, run_of_batches
+from bridge.spark.batch_runs import BatchRun, Fact, run_of_batches
 from bridge.spark.columns import read_columns, scan
 from tests.fix_decoder import decoder  # noqa: F401
 
@@ -42,9 +42,9 @@ def test_a_run_says_what_the_walk_says(codec: int) -> None:
     run = of_all(record_set)
     assert list(map(run.entry, range(len(run)))) == list(walk(record_set))
     assert run.end == len(record_set)
-    assert run.heads["count"].tolist() == [IN_A_BATCH] * BATCHES
-    assert set(run.heads["base_timestamp"].tolist()) == {1_000}
-    assert set((run.heads["attributes"] & 7).tolist()) == {codec}
+    assert run.of(Fact.COUNT).tolist() == [IN_A_BATCH] * BATCHES
+    assert set(run.of(Fact.BASE_TIMESTAMP).tolist()) == {1_000}
+    assert set((run.of(Fact.ATTRIBUTES) & 7).tolist()) == {codec}
 
 
 def test_a_run_ends_in_front_of_a_batch_that_is_cut_off() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.spark import arrow, batch_rows, compiled, messages
-from bridge.spark.batch_runs import HEADER_BYTES, BatchRun, run_of_batches
+from bridge.spark.batch_runs import BatchRun, Fact, run_of_batches
 from bridge.spark.columns import read_columns
 from bridge.spark.spans import NEAR_BYTES, Spans
 
@@ -120,11 +120,11 @@ def test_damaged_batches_are_refused_by_both_or_read_alike(append: bool) -> None
     for _ in range(DAMAGED_ROUNDS):
         damaged = bytearray(sound)
         run = run_of(sound)
-        begin, end = run.starts + HEADER_BYTES, run.ends
+        begin, end = run.of(Fact.RECORDS_START), run.of(Fact.RECORDS_END)
         which = numbers.randrange(len(run))
         for _ in range(numbers.randint(0, 2)):
             damaged[numbers.randrange(int(begin[which]), int(end[which]))] = numbers.choice([0, 1, 0x7F, 0x80, 0xFF])
-        both = [make(bytes(damaged), run, begin, end) for make in (batch_rows._compiled, batch_rows._in_numpy)]
+        both = [make(bytes(damaged), run) for make in (batch_rows._compiled, batch_rows._in_numpy)]
         if both[0] is None or both[1] is None:
             assert both == [None, None]
             refused += 1
@@ -141,18 +141,34 @@ def test_damaged_batches_are_refused_by_both_or_read_alike(append: bool) -> None
 
 @is_installed
 @pytest.mark.parametrize(
-    ("which", "number"),
+    ("fact", "number"),
     [
-        *[(0, -1), (0, 10**6), (1, 10**6), (1, 3), (2, -1), (2, 2**40), (3, -5), (3, 2**62)],
-        *[(4, 0), (5, 2**62), (5, -(2**62))],
+        *[(Fact.RECORDS_START, -1), (Fact.RECORDS_START, 10**6), (Fact.RECORDS_END, 10**6), (Fact.RECORDS_END, 3)],
+        *[(Fact.COUNT, -1), (Fact.COUNT, 2**40), (Fact.OFFSET, -5), (Fact.OFFSET, 2**62), (Fact.LAST_OFFSET, 0)],
+        *[(Fact.BASE_TIMESTAMP, 2**62), (Fact.BASE_TIMESTAMP, -(2**62))],
     ],
 )
-def test_what_is_said_of_a_batch_is_not_believed(which: int, number: int) -> None:
+def test_what_is_said_of_a_batch_is_not_believed(fact: Fact, number: int) -> None:
     raw = build_record_set(records(6, 20), 2)
-    says = [HEADER_BYTES, len(raw), 6, 0, 5, 10**12, compiled.NO_APPEND_TIME]
-    assert compiled.rows_of_batches(raw, [ints(each) for each in says], 6) is not None
-    says[which] = number
-    assert compiled.rows_of_batches(raw, [ints(each) for each in says], 6) is None
+    table = run_of(raw).table
+    assert compiled.rows_of_batches(raw, table, 6) is not None
+    assert compiled.rows_of_batches(raw, table, 7) is None
+    table[0, fact] = number
+    assert compiled.rows_of_batches(raw, table, 6) is None
+    assert compiled._ROWS is not None
+    out, kinds = np.empty((9, 6), np.int64), np.empty(5, np.int32)
+    assert not compiled._ROWS.rows_of_batches(raw, run_of(raw).table, out, kinds)
+
+
+@is_installed
+def test_times_beyond_the_end_of_microseconds_are_put_there() -> None:
+    most = arrow.MS_MAX
+    ms = ints(0, -1, most, most + 1, 2**63 - 1, -most, -most - 1, -(2**63))
+    made = np.frombuffer(compiled.micros(ms), np.int64).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "_ROWS", None)
+        assert made == np.asarray(arrow._micros(ms)).tolist()
+    assert made[3] == made[2] == most * 1000
 
 
 @is_installed
