@@ -81,38 +81,37 @@ def record_batches(
     """
     # Values lie in the order of the records, each behind its key.
     starts = columns.value.start
-    low = 0
-    while low < len(columns):
+    low, total = 0, len(starts)
+    while low < total:
         behind = int(starts.searchsorted(starts[low] + BATCH_BYTES))
-        high = min(low + rows, max(low + 1, behind), len(columns))
-        whole = high - low == len(columns)
-        yield _record_batch(columns if whole else columns_between(columns, low, high), topic, partition, schema)
+        high = min(low + rows, max(low + 1, behind), total)
+        part = columns if high - low == total else columns_between(columns, low, high)
+        yield _record_batch(part, topic, partition, schema)
         low = high
 
 
 def _record_batch(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    names = schema.names
-    made: dict[str, pa.Array] = {}
+    made: list[pa.Array] = []
     rows = len(columns)
-    for name in names:
+    for name in schema.names:
         if name == "key":
-            made[name] = _binary(columns.data, columns.key)
+            made.append(_binary(columns.data, columns.key))
         elif name == "value":
-            made[name] = _binary(columns.data, columns.value)
+            made.append(_binary(columns.data, columns.value))
         elif name == "topic":
-            made[name] = _repeated(topic, rows)
+            made.append(_repeated(topic, rows))
         elif name == "partition":
-            made[name] = _repeated(partition, rows)
+            made.append(_repeated(partition, rows))
         elif name == "offset":
-            made[name] = _shown(columns.offset, rows, _OFFSET)
+            made.append(_shown(columns.offset, rows, _OFFSET))
         elif name == "timestamp":
-            made[name] = _shown(_micros(columns.timestamp), rows, _TIMESTAMP)
+            made.append(_shown(_micros(columns.timestamp), rows, _TIMESTAMP))
         elif name == "timestampType":
-            made[name] = _shown(columns.timestamp_type, rows, _TIMESTAMP_TYPE)
+            made.append(_shown(columns.timestamp_type, rows, _TIMESTAMP_TYPE))
         elif name == "headers":
             assert columns.headers is not None, "asked for when the columns were read"
-            made[name] = _headers(columns.data, columns.headers)
-    return pa.RecordBatch.from_arrays([made[name] for name in names], schema=schema)
+            made.append(_headers(columns.data, columns.headers))
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def _repeated(value: str | int, rows: int) -> pa.Array:

@@ -47,12 +47,14 @@ def batch_columns(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
         # Markers of transactions stand between the batches of each: left in, they would part them.
         others = run.chosen(~is_for_us)
         if limits.check_crcs:
-            _verify(raw, others)
+            _Checksums(raw, others).verify(slice(None))
         _counts_or_raise(others)
         run = run.chosen(is_for_us)
-    for part in _parts(run):
-        if limits.check_crcs:
-            _verify(raw, part)
+    checksums = _Checksums(raw, run) if limits.check_crcs else None
+    for which in _parts(run):
+        if checksums is not None:
+            checksums.verify(which)
+        part = run.chosen(which)
         if part.table[0, Fact.COUNT] > PIECE_RECORDS_MAX:
             yield from _one_by_one(raw, part, limits)
         elif part.table[0, Fact.ATTRIBUTES] & _CODEC_MASK:
@@ -68,20 +70,27 @@ def _counts_or_raise(run: BatchRun) -> None:
         raise corrupt(run.entry(wrong), f"a batch of {count[wrong]} records")
 
 
-def _verify(raw: Raw, run: BatchRun) -> None:
-    # A slice of an array is taken as it is; one of a memoryview would have to be copied into bytes.
-    data = np.frombuffer(raw, np.uint8)
-    covered = map(slice, (run.of(Fact.START) + COVERED_POSITION).tolist(), run.of(Fact.END).tolist())
-    found = list(map(google_crc32c.value, map(data.__getitem__, covered)))
-    said = run.of(Fact.CRC).tolist()
-    if found != said:
-        wrong = next(index for index, (one, other) in enumerate(zip(found, said, strict=True)) if one != other)
-        raise corrupt(run.entry(wrong), "the checksum does not match")
+class _Checksums:
+    """Of all batches, of which some are verified at a time, when they are wanted."""
+
+    def __init__(self, raw: Raw, run: BatchRun) -> None:
+        self._run = run
+        # A slice of an array is taken as it is; one of a memoryview would have to be copied into bytes.
+        self._data = np.frombuffer(raw, np.uint8)
+        self._covered = list(map(slice, (run.of(Fact.START) + COVERED_POSITION).tolist(), run.of(Fact.END).tolist()))
+        self._said = run.of(Fact.CRC).tolist()
+
+    def verify(self, which: slice) -> None:
+        found = list(map(google_crc32c.value, map(self._data.__getitem__, self._covered[which])))
+        said = self._said[which]
+        if found != said:
+            wrong = next(index for index, (one, other) in enumerate(zip(found, said, strict=True)) if one != other)
+            raise corrupt(self._run.chosen(which).entry(wrong), "the checksum does not match")
 
 
-def _parts(run: BatchRun) -> Iterator[BatchRun]:
-    """Batches that follow each other, compressed or not, with not too many bytes and records; one with more stands
-    alone."""
+def _parts(run: BatchRun) -> Iterator[slice]:
+    """Which are read together: batches that follow each other, compressed or not, with not too many bytes and records;
+    one with more stands alone."""
     packed = run.of(Fact.ATTRIBUTES) & _CODEC_MASK != 0
     turns = [*(np.flatnonzero(packed[1:] != packed[:-1]) + 1).tolist(), len(run)]
     records = np.cumsum(run.of(Fact.COUNT)).tolist()
@@ -92,7 +101,7 @@ def _parts(run: BatchRun) -> Iterator[BatchRun]:
         near = bisect_right(ends, starts[low] + bytes_max, low)
         few = bisect_right(records, before + PIECE_RECORDS_MAX, low)
         high = max(low + 1, min(turn, near, few))
-        yield run.chosen(slice(low, high))
+        yield slice(low, high)
         low, before = high, records[high - 1]
 
 

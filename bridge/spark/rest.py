@@ -1,25 +1,30 @@
 """What a Python worker of Spark has loaded is not looked through any more for what can be freed.
 
 Spark's workers collect garbage after every task and every plan (``pyspark.daemon``, 4.3).  With pandas, numpy and
-pyarrow loaded that takes as long as reading some 100,000 rows, and finds nothing.
+pyarrow loaded that takes as long as reading some 100,000 rows, finds nothing, and leaves cold caches.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from functools import cache
+import sys
 
 WORKER_IS_KEPT = "SPARK_REUSE_WORKER"
 """Spark sets it for the processes that it uses again, and for these alone is garbage collected."""
 
 
+_loaded = 0
+"""Modules at the last time."""
+
+
 def leave_to_rest() -> None:
-    """To be called when everything is loaded; once counts, and only in a process that Spark has started to keep."""
-    if os.environ.get(WORKER_IS_KEPT):
-        _freeze()
+    """To be called when a task or a plan begins, in a process that Spark has started to keep; does nothing elsewhere.
 
-
-@cache
-def _freeze() -> None:
-    gc.freeze()
+    Counts when something was loaded since the last time: the first task of a worker loads a part of it, when its rows
+    are sent.
+    """
+    global _loaded
+    if os.environ.get(WORKER_IS_KEPT) and len(sys.modules) != _loaded:
+        _loaded = len(sys.modules)
+        gc.freeze()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -114,17 +115,21 @@ def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_
     def read() -> None:
         list(read_partition(task(fake, 0, 10), connects[0]))
 
-    for work in (plan, read):
+    for number, work in enumerate((plan, read)):
         monkeypatch.delenv(rest.WORKER_IS_KEPT, raising=False)
-        rest._freeze.cache_clear()
+        monkeypatch.setattr(rest, "_loaded", 0)
         work()
         assert not frozen
         monkeypatch.setenv(rest.WORKER_IS_KEPT, "1")
         for _ in range(3):
             work()
         assert len(frozen) == 1
+        # Spark loads what it sends rows with behind the first.
+        monkeypatch.setitem(sys.modules, f"loaded_meanwhile_{number}", sys)
+        for _ in range(3):
+            work()
+        assert len(frozen) == 2
         frozen.clear()
-    rest._freeze.cache_clear()
 
 
 @pytest.mark.parametrize(("magic", "codec"), SHAPES)
