@@ -50,8 +50,21 @@ static const uint8_t *past(const uint8_t *at, const uint8_t *end, int64_t length
 #define TOO_LARGE ((int64_t)1 << 61)
 #define OFFSET_DELTA_END ((int64_t)1 << 31)
 
-/* The columns of a row that is given, each of so many numbers as there are records. */
-enum { OFFSET, TIMESTAMP, KEY_START, KEY_LENGTH, VALUE_START, VALUE_LENGTH, HEADERS_START, HEADER_COUNT, END, COLUMNS };
+/* What is said of a record, in rows of so many numbers as there are records: `Number` of bridge/spark/spans.py. */
+enum {
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    KEY_START,
+    KEY_LENGTH,
+    VALUE_START,
+    VALUE_LENGTH,
+    COLUMN_NUMBERS,
+    HEADERS_START = COLUMN_NUMBERS,
+    HEADER_COUNT,
+    END,
+    NUMBERS
+};
 
 /* What is said of a batch: `Fact` of bridge/spark/batch_runs.py. */
 enum {
@@ -98,6 +111,7 @@ static bool batch_rows(
         offset_before = offset;
         out[OFFSET * rows + row] = offset;
         out[TIMESTAMP * rows + row] = is_append ? batch[MAX_TIMESTAMP] : batch[BASE_TIMESTAMP] + delta_ms;
+        out[TIMESTAMP_TYPE * rows + row] = is_append;
         out[KEY_START * rows + row] = key_at - data;
         out[KEY_LENGTH * rows + row] = key;
         out[VALUE_START * rows + row] = value_at - data;
@@ -111,23 +125,20 @@ static bool batch_rows(
 }
 
 static PyObject *rows_of_batches(PyObject *module, PyObject *args) {
-    Py_buffer data, batches, out, kinds;
-    if (!PyArg_ParseTuple(args, "y*y*w*w*", &data, &batches, &out, &kinds)) return NULL;
+    Py_buffer data, batches, out;
+    if (!PyArg_ParseTuple(args, "y*y*w*", &data, &batches, &out)) return NULL;
     const int64_t *batch = batches.buf, *last = batch + batches.len / (Py_ssize_t)sizeof(int64_t);
-    int64_t rows = out.len / (Py_ssize_t)(COLUMNS * sizeof(int64_t)), row = 0;
-    int32_t *kind = kinds.buf;
-    bool fits = kinds.len == rows * (Py_ssize_t)sizeof(int32_t);
+    int64_t rows = out.len / (Py_ssize_t)(NUMBERS * sizeof(int64_t)), row = 0;
+    bool fits = true;
     for (; fits && last - batch >= FACTS; batch += FACTS) {
         fits = batch[COUNT] >= 0 && batch[COUNT] <= rows - row;
         fits = fits && batch_rows(data.buf, data.len, batch, rows, row, out.buf);
-        for (int64_t behind = row + (fits ? batch[COUNT] : 0); row < behind; row++)
-            kind[row] = (batch[ATTRIBUTES] & LOG_APPEND_TIME) != 0;
+        row += fits ? batch[COUNT] : 0;
     }
     fits = fits && row == rows;
     PyBuffer_Release(&data);
     PyBuffer_Release(&batches);
     PyBuffer_Release(&out);
-    PyBuffer_Release(&kinds);
     return PyBool_FromLong(fits);
 }
 
@@ -200,16 +211,7 @@ static uint32_t crc32_of(const uint8_t *at, const uint8_t *end) {
     return ~crc;
 }
 
-/* The columns that are given of messages. */
-enum {
-    MESSAGE_TIMESTAMP,
-    MESSAGE_KEY_START,
-    MESSAGE_KEY_LENGTH,
-    MESSAGE_VALUE_START,
-    MESSAGE_VALUE_LENGTH,
-    MESSAGE_COLUMNS
-};
-
+/* All but offset and type of the timestamp. */
 static bool message_row(
     const uint8_t *data, const uint8_t *start, const uint8_t *end, int magic, bool check, int64_t *out, int64_t rows) {
     int64_t head = magic == 0 ? MESSAGE_HEAD_BYTES : MESSAGE_HEAD_BYTES + 8;
@@ -217,14 +219,14 @@ static bool message_row(
     if (check && crc32_of(start + COVERED_AT, end) != u32_at(start + CRC_AT)) return false;
     const uint8_t *at = start + head + 4;
     int64_t key = i32_at(start + head);
-    out[MESSAGE_TIMESTAMP * rows] = magic == 0 ? -1 : i64_at(start + MESSAGE_HEAD_BYTES);
-    out[MESSAGE_KEY_START * rows] = at - data;
-    out[MESSAGE_KEY_LENGTH * rows] = key;
+    out[TIMESTAMP * rows] = magic == 0 ? -1 : i64_at(start + MESSAGE_HEAD_BYTES);
+    out[KEY_START * rows] = at - data;
+    out[KEY_LENGTH * rows] = key;
     if (!(at = past(at, end, key)) || end - at < 4) return false;
     int64_t value = i32_at(at);
     at += 4;
-    out[MESSAGE_VALUE_START * rows] = at - data;
-    out[MESSAGE_VALUE_LENGTH * rows] = value;
+    out[VALUE_START * rows] = at - data;
+    out[VALUE_LENGTH * rows] = value;
     return past(at, end, value) != NULL;
 }
 
@@ -233,7 +235,7 @@ static PyObject *rows_of_messages(PyObject *module, PyObject *args) {
     int magic, check;
     bool fits = true;
     if (!PyArg_ParseTuple(args, "y*y*y*ipw*", &data, &starts, &ends, &magic, &check, &out)) return NULL;
-    int64_t rows = out.len / (Py_ssize_t)(MESSAGE_COLUMNS * sizeof(int64_t));
+    int64_t rows = out.len / (Py_ssize_t)(COLUMN_NUMBERS * sizeof(int64_t));
     fits = starts.len == rows * (Py_ssize_t)sizeof(int64_t) && ends.len == starts.len;
     for (int64_t row = 0; fits && row < rows; row++) {
         int64_t start = ((const int64_t *)starts.buf)[row], end = ((const int64_t *)ends.buf)[row];
@@ -265,66 +267,115 @@ static int64_t gathered_bytes(
     return sum;
 }
 
-static PyObject *gather(PyObject *module, PyObject *args) {
-    Py_buffer data, starts, lengths;
+/* (where each field ends behind a 0, the fields, a bit for each that is not null or None, how many are null) */
+static PyObject *gathered(
+    const uint8_t *data, int64_t total, const int64_t *start, const int64_t *length, int64_t rows) {
     PyObject *ends = NULL, *bytes = NULL, *valid = NULL, *found = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*", &data, &starts, &lengths)) return NULL;
-    const int64_t *start = starts.buf, *length = lengths.buf;
-    int64_t rows = starts.len / (Py_ssize_t)sizeof(int64_t), nulls = 0;
-    int64_t sum = starts.len == lengths.len ? gathered_bytes(start, length, rows, data.len, &nulls) : -1;
+    int64_t nulls = 0, sum = gathered_bytes(start, length, rows, total, &nulls);
     if (sum < 0) {
         PyErr_SetString(PyExc_ValueError, "a field outside of the buffer, or more than 2 GiB of them");
-        goto done;
+        return NULL;
     }
-    ends = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((rows + 1) * sizeof(int32_t)));
+    ends = PyBytes_FromStringAndSize(NULL, (rows + 1) * (Py_ssize_t)sizeof(int32_t));
     bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sum);
     valid = nulls ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((rows + 7) / 8)) : Py_NewRef(Py_None);
-    if (!ends || !bytes || !valid) goto done;
-    uint8_t *to = (uint8_t *)PyBytes_AsString(bytes);
-    char *end = PyBytes_AsString(ends), *bits = nulls ? PyBytes_AsString(valid) : NULL;
-    if (bits) memset(bits, 0, (size_t)((rows + 7) / 8));
-    int32_t filled = 0;
-    memcpy(end, &filled, sizeof filled);
-    for (int64_t row = 0; row < rows; row++) {
-        if (length[row] >= 0) {
-            memcpy(to + filled, (const uint8_t *)data.buf + start[row], (size_t)length[row]);
-            filled += (int32_t)length[row];
-            if (bits) bits[row / 8] |= (char)(1 << row % 8);
+    if (ends && bytes && valid) {
+        uint8_t *to = (uint8_t *)PyBytes_AsString(bytes);
+        char *end = PyBytes_AsString(ends), *bits = nulls ? PyBytes_AsString(valid) : NULL;
+        if (bits) memset(bits, 0, (size_t)((rows + 7) / 8));
+        int32_t filled = 0;
+        memcpy(end, &filled, sizeof filled);
+        for (int64_t row = 0; row < rows; row++) {
+            if (length[row] >= 0) {
+                memcpy(to + filled, data + start[row], (size_t)length[row]);
+                filled += (int32_t)length[row];
+                if (bits) bits[row / 8] |= (char)(1 << row % 8);
+            }
+            memcpy(end + (row + 1) * (int64_t)sizeof filled, &filled, sizeof filled);
         }
-        memcpy(end + (row + 1) * (int64_t)sizeof filled, &filled, sizeof filled);
+        found = Py_BuildValue("OOOL", ends, bytes, valid, (long long)nulls);
     }
-    found = Py_BuildValue("OOOL", ends, bytes, valid, (long long)nulls);
-done:
     Py_XDECREF(ends);
     Py_XDECREF(bytes);
     Py_XDECREF(valid);
+    return found;
+}
+
+static PyObject *gather(PyObject *module, PyObject *args) {
+    Py_buffer data, starts, lengths;
+    PyObject *found = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &data, &starts, &lengths)) return NULL;
+    if (starts.len == lengths.len)
+        found = gathered(data.buf, data.len, starts.buf, lengths.buf, starts.len / (Py_ssize_t)sizeof(int64_t));
+    else
+        PyErr_SetString(PyExc_ValueError, "not as many lengths as fields");
     PyBuffer_Release(&data);
     PyBuffer_Release(&starts);
     PyBuffer_Release(&lengths);
     return found;
 }
 
+/* --- all that Arrow needs of a batch ------------------------------------------------------------------------------ */
+
+#define MS_MAX (INT64_MAX / 1000)
+
 /* Milliseconds as microseconds; what does not fit into 64 bits is put at the end of them. */
-static PyObject *micros(PyObject *module, PyObject *args) {
-    Py_buffer ms;
-    if (!PyArg_ParseTuple(args, "y*", &ms)) return NULL;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, ms.len);
+static PyObject *micros(const int64_t *ms, int64_t rows) {
+    PyObject *made = PyBytes_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int64_t));
     char *to = made ? PyBytes_AsString(made) : NULL;
-    const int64_t most = INT64_MAX / 1000, *from = ms.buf;
-    for (int64_t row = 0; to && row < ms.len / (Py_ssize_t)sizeof(int64_t); row++) {
-        int64_t us = (from[row] > most ? most : from[row] < -most ? -most : from[row]) * 1000;
+    for (int64_t row = 0; to && row < rows; row++) {
+        int64_t us = (ms[row] > MS_MAX ? MS_MAX : ms[row] < -MS_MAX ? -MS_MAX : ms[row]) * 1000;
         memcpy(to + row * (int64_t)sizeof us, &us, sizeof us);
     }
-    PyBuffer_Release(&ms);
     return made;
+}
+
+static PyObject *in_32_bits(const int64_t *numbers, int64_t rows) {
+    PyObject *made = PyBytes_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
+    char *to = made ? PyBytes_AsString(made) : NULL;
+    for (int64_t row = 0; to && row < rows; row++) {
+        int32_t number = (int32_t)numbers[row];
+        memcpy(to + row * (int64_t)sizeof number, &number, sizeof number);
+    }
+    return made;
+}
+
+static PyObject *field(const Py_buffer *data, const int64_t *numbers, int start, int64_t rows, int is_wanted) {
+    if (!is_wanted) return Py_NewRef(Py_None);
+    /* The row of the lengths stands behind that of the starts. */
+    return gathered(data->buf, data->len, numbers + start * rows, numbers + (start + 1) * rows, rows);
+}
+
+static PyObject *buffers(PyObject *module, PyObject *args) {
+    Py_buffer data, numbers;
+    long long rows;
+    int with_key, with_value;
+    PyObject *made[5] = {NULL}, *found = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*Lpp", &data, &numbers, &rows, &with_key, &with_value)) return NULL;
+    const int64_t *number = numbers.buf;
+    if (rows < 0 || rows > numbers.len / (Py_ssize_t)(COLUMN_NUMBERS * sizeof(int64_t))) {
+        PyErr_SetString(PyExc_ValueError, "not as many numbers as rows");
+    } else {
+        made[0] = PyBytes_FromStringAndSize((const char *)numbers.buf, rows * (Py_ssize_t)sizeof(int64_t));
+        made[1] = micros(number + TIMESTAMP * rows, rows);
+        made[2] = in_32_bits(number + TIMESTAMP_TYPE * rows, rows);
+        made[3] = field(&data, number, KEY_START, rows, with_key);
+        made[4] = made[3] ? field(&data, number, VALUE_START, rows, with_value) : NULL;
+        if (made[0] && made[1] && made[2] && made[3] && made[4])
+            found = Py_BuildValue("OOOOO", made[0], made[1], made[2], made[3], made[4]);
+    }
+    for (int each = 0; each < 5; each++) Py_XDECREF(made[each]);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&numbers);
+    return found;
 }
 
 /* --- the module --------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
     {"bounds", bounds, METH_VARARGS, NULL},
+    {"buffers", buffers, METH_VARARGS, NULL},
     {"gather", gather, METH_VARARGS, NULL},
-    {"micros", micros, METH_VARARGS, NULL},
     {"rows_of_batches", rows_of_batches, METH_VARARGS, NULL},
     {"rows_of_messages", rows_of_messages, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

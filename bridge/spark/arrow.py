@@ -1,30 +1,21 @@
 """Columns as Arrow record batches with the schema of Spark's ``format("kafka")``; narrowed to what was asked for.
 
-No object is made for a record, and every byte is copied once: by ``compiled.gathered`` where that is there.  numpy and
-Arrow have three ways of it:
-
-    of one length    numpy picks them, as items of so many bytes (most keys are of one length)
-    long fields      16 bytes a row say where each lies (Arrow's binary view); a cast puts them behind each other
-    short ones       one array is laid over the buffer, cut where each begins and ends, and theirs are taken out of it
-
-A cast sums the lengths first and takes exactly the memory that it needs.  ``take`` guesses, grows and shrinks, and
-copies what it has each time: with values of 1 KB several times as much as there is.  A view holds up to 12 bytes in
-itself, which would have to be gathered: where most are that short, ``take`` is the faster of the two.
+No object is made for a record, and every byte is copied once: by ``compiled.buffers`` where that is there, otherwise
+by numpy and Arrow (``byte_fields``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from bridge.spark import compiled
-from bridge.spark.spans import NEAR_BYTES, Columns, Headers, Raw, Spans, columns_between, values_at
+from bridge.spark.byte_fields import POOL, of_gathered, of_spans
+from bridge.spark.spans import NEAR_BYTES, Columns, Headers, Number, Raw, columns_between
 from bridge.spark.varints import Ints
 
 BATCH_ROWS = 16_384
@@ -37,19 +28,8 @@ allocator gives powers of two."""
 CONSTANTS_KEPT = 64
 """Columns of a topic's name or a partition's number that are kept for the next batch."""
 
-INLINE_BYTES_MAX = 12
-"""What an Arrow view holds in itself."""
-
-LONG_BYTES = 32
-"""Fields that are longer than this in the mean are cast, others taken: near it both take the same time."""
-
-INT32_MAX = 2**31 - 1
 MS_MAX = (2**63 - 1) // 1000
 """Spark keeps microseconds in 64 bits: a timestamp beyond is put at the end of them."""
-
-POOL = pa.system_memory_pool()
-"""Arrow's own pools give memory back to the system after each batch, and take it again, page by page, for the next:
-that is a tenth of the whole cost of a row."""
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -67,9 +47,7 @@ SCHEMA = pa.schema(
 )
 """The schema of Spark's Kafka source (2.4 and later; headers from 3.0, with ``includeHeaders``)."""
 
-_BINARY, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE = (
-    SCHEMA.field(name).type for name in ("value", "offset", "timestamp", "timestampType")
-)
+_OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE = (SCHEMA.field(name).type for name in ("offset", "timestamp", "timestampType"))
 
 
 def record_batches(
@@ -91,27 +69,45 @@ def record_batches(
 
 
 def _record_batch(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    made: list[pa.Array] = []
+    names, rows = schema.names, len(columns)
+    made = (_compiled if compiled.is_there() else _in_numpy)(columns, names)
+    made["topic"], made["partition"] = _repeated(topic, rows), _repeated(partition, rows)
+    if "headers" in names:
+        assert columns.headers is not None, "asked for when the columns were read"
+        made["headers"] = _headers(columns.data, columns.headers)
+    return pa.RecordBatch.from_arrays([made[name] for name in names], schema=schema)
+
+
+def _compiled(columns: Columns, names: list[str]) -> dict[str, pa.Array]:
     rows = len(columns)
-    for name in schema.names:
-        if name == "key":
-            made.append(_binary(columns.data, columns.key))
-        elif name == "value":
-            made.append(_binary(columns.data, columns.value))
-        elif name == "topic":
-            made.append(_repeated(topic, rows))
-        elif name == "partition":
-            made.append(_repeated(partition, rows))
-        elif name == "offset":
-            made.append(_shown(columns.offset, rows, _OFFSET))
-        elif name == "timestamp":
-            made.append(_shown(_micros(columns.timestamp), rows, _TIMESTAMP))
-        elif name == "timestampType":
-            made.append(_shown(columns.timestamp_type, rows, _TIMESTAMP_TYPE))
-        elif name == "headers":
-            assert columns.headers is not None, "asked for when the columns were read"
-            made.append(_headers(columns.data, columns.headers))
-    return pa.RecordBatch.from_arrays(made, schema=schema)
+    offset, micros, kind, key, value = compiled.buffers(columns, "key" in names, "value" in names)
+    made = {
+        "offset": _numbers(_OFFSET, rows, offset),
+        "timestamp": _numbers(_TIMESTAMP, rows, micros),
+        "timestampType": _numbers(_TIMESTAMP_TYPE, rows, kind),
+    }
+    if key is not None:
+        made["key"] = of_gathered(key, rows)
+    if value is not None:
+        made["value"] = of_gathered(value, rows)
+    return made
+
+
+def _numbers(kind: pa.DataType, rows: int, numbers: bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)], 0)
+
+
+def _in_numpy(columns: Columns, names: list[str]) -> dict[str, pa.Array]:
+    made = {
+        "offset": pa.array(columns.offset),
+        "timestamp": pa.array(_micros(columns.of(Number.TIMESTAMP))).view(_TIMESTAMP),
+        "timestampType": pa.array(columns.of(Number.TIMESTAMP_TYPE).astype(np.int32)),
+    }
+    if "key" in names:
+        made["key"] = of_spans(columns.data, columns.key)
+    if "value" in names:
+        made["value"] = of_spans(columns.data, columns.value)
+    return made
 
 
 def _repeated(value: str | int, rows: int) -> pa.Array:
@@ -125,77 +121,17 @@ def _constant(value: str | int, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), rows, memory_pool=POOL)
 
 
-def _shown(numbers: bytes | NDArray[Any], rows: int, kind: pa.DataType) -> pa.Array:
-    """Numbers that are taken where they lie."""
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)], 0)
-
-
-def _micros(ms: Ints) -> bytes | Ints:
-    if compiled.is_there():
-        return compiled.micros(ms)
+def _micros(ms: Ints) -> Ints:
     if len(ms) and int(ms.min()) >= -MS_MAX and int(ms.max()) <= MS_MAX:
         return ms * 1000
     return np.clip(ms, -MS_MAX, MS_MAX) * 1000
-
-
-def _binary(data: Raw, span: Spans) -> pa.Array:
-    """Spans that follow each other in ``data``, as a binary array."""
-    rows = len(span.start)
-    if not rows:
-        return pa.array([], pa.binary())
-    if compiled.is_there():
-        ends, fields, valid, nulls = compiled.gathered(data, span)
-        buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(fields)]
-        return pa.Array.from_buffers(_BINARY, rows, buffers, nulls)
-    first = int(span.length[0])
-    if first > 0 and (span.length == first).all():
-        return _picked(data, span.start, first)
-    length, is_null = np.maximum(span.length, 0), span.length < 0
-    low = int(span.start[0])
-    start = span.start - low
-    assert start[-1] + length[-1] <= INT32_MAX, "a piece is smaller than that"
-    make = _cast if int(length.sum()) > LONG_BYTES * rows else _taken
-    return make(pa.py_buffer(data).slice(low), start, length, is_null if is_null.any() else None)
-
-
-def _picked(data: Raw, start: Ints, length: int) -> pa.Array:
-    """All of this length."""
-    end = len(start) * length
-    assert end <= INT32_MAX, "a piece is smaller than that"
-    picked, ends = values_at(data, np.dtype((np.void, length)), start), np.arange(0, end + 1, length, dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(start), [None, pa.py_buffer(ends), pa.py_buffer(picked)])
-
-
-def _cast(data: pa.Buffer, start: Ints, length: Ints, is_null: NDArray[np.bool_] | None) -> pa.Array:
-    """By way of views: length, and either the first four bytes, the buffer's number and the offset in it, or the bytes
-    themselves, up to ``INLINE_BYTES_MAX``.  A cast does not look at the four bytes, and they are left at 0."""
-    views = np.zeros((len(start), 4), np.int32)
-    views[:, 0] = length
-    views[:, 3] = start
-    is_short = length <= INLINE_BYTES_MAX
-    if is_short.any():
-        inside = np.minimum(start[is_short, None] + np.arange(INLINE_BYTES_MAX), data.size - 1)
-        views[is_short, 1:] = np.frombuffer(data, np.uint8)[inside].view(np.int32)
-    valid = None if is_null is None else pa.py_buffer(np.packbits(~is_null, bitorder="little"))
-    array = pa.Array.from_buffers(pa.binary_view(), len(start), [valid, pa.py_buffer(views), data])
-    return pc.cast(array, pa.binary(), memory_pool=POOL)
-
-
-def _taken(data: pa.Buffer, start: Ints, length: Ints, is_null: NDArray[np.bool_] | None) -> pa.Array:
-    """Out of one array that is cut where each begins and ends."""
-    cuts = np.empty((len(start), 2), np.int32)
-    cuts[:, 0] = start
-    cuts[:, 1] = start + length
-    over = pa.Array.from_buffers(pa.binary(), cuts.size - 1, [None, pa.py_buffer(cuts), data])
-    index = pa.array(np.arange(0, cuts.size, 2, dtype=np.int32), mask=is_null)
-    return pc.take(over, index, boundscheck=False, memory_pool=POOL)
 
 
 def _headers(data: Raw, headers: Headers) -> pa.Array:
     """A record without headers has null, as in Spark's own source."""
     if not len(headers.name.start):
         return pa.nulls(len(headers.count), HEADERS)
-    names, values = _binary(data, headers.name), _binary(data, headers.value)
+    names, values = of_spans(data, headers.name), of_spans(data, headers.value)
     struct = pa.StructArray.from_arrays([_texts(names), values], fields=list(HEADERS.value_type))
     ends: Ints = np.cumsum(headers.count)
     offsets = np.concatenate([[0], ends]).astype(np.int32)

@@ -9,15 +9,13 @@ Both give the same numbers, or None where something does not fit together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from bridge.spark import compiled
 from bridge.spark.batch_runs import BatchRun, Fact
 from bridge.spark.chains import walk_chains
-from bridge.spark.spans import Raw, Spans
+from bridge.spark.spans import Raw
 from bridge.spark.varints import TOO_LARGE, Ints, read_varints
 
 LOG_APPEND_TIME = 0x08
@@ -26,37 +24,17 @@ OFFSET_DELTA_END = 1 << 31
 """Offsets of records are 32 bits behind the one of their batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRows:
-    """One element a record.  Its headers, ``header_count`` of them, lie between ``headers_start`` and ``end``."""
+def rows_of_batches(buffer: Raw, run: BatchRun) -> NDArray[np.int64] | None:
+    """A row for each of ``Number``; ``buffer``: in which the records of the batches lie.
 
-    offset: Ints
-    timestamp: Ints
-    timestamp_type: NDArray[np.int32]
-    key: Spans
-    value: Spans
-    headers_start: Ints
-    header_count: Ints
-    end: Ints
+    The headers of a record, so many as it has, lie between their start and the end of the record.
+    """
+    if compiled.is_there():
+        return compiled.rows_of_batches(buffer, run.table, int(run.of(Fact.COUNT).sum()))
+    return _in_numpy(buffer, run)
 
 
-def rows_of_batches(buffer: Raw, run: BatchRun) -> BatchRows | None:
-    """``buffer``: in which the records of the batches lie."""
-    make = _compiled if compiled.is_there() else _in_numpy
-    return make(buffer, run)
-
-
-def _compiled(buffer: Raw, run: BatchRun) -> BatchRows | None:
-    found = compiled.rows_of_batches(buffer, run.table, int(run.of(Fact.COUNT).sum()))
-    if found is None:
-        return None
-    rows, kind = found
-    offset, timestamp, key_start, key_length, value_start, value_length, headers_start, header_count, ends = rows
-    key, value = Spans(key_start, key_length), Spans(value_start, value_length)
-    return BatchRows(offset, timestamp, kind, key, value, headers_start, header_count, ends)
-
-
-def _in_numpy(buffer: Raw, run: BatchRun) -> BatchRows | None:
+def _in_numpy(buffer: Raw, run: BatchRun) -> NDArray[np.int64] | None:
     data = np.frombuffer(buffer, np.uint8)
     count = run.of(Fact.COUNT)
     walked = walk_chains(data, buffer, run.of(Fact.RECORDS_START), run.of(Fact.RECORDS_END), count)
@@ -93,5 +71,5 @@ def _in_numpy(buffer: Raw, run: BatchRun) -> BatchRows | None:
     is_append = np.repeat(run.of(Fact.ATTRIBUTES) & LOG_APPEND_TIME != 0, count)
     append_time = np.repeat(run.of(Fact.MAX_TIMESTAMP), count)
     timestamp: Ints = np.where(is_append, append_time, np.repeat(base, count) + delta_ms)
-    key, value = Spans(key_start, key_length), Spans(value_start, value_length)
-    return BatchRows(offset, timestamp, is_append.astype(np.int32), key, value, at, header_count, ends)
+    keys, values = (key_start, key_length), (value_start, value_length)
+    return np.vstack([offset, timestamp, is_append, *keys, *values, at, header_count, ends])

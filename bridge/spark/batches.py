@@ -18,7 +18,7 @@ import numpy as np
 from bridge.spark import compiled
 from bridge.spark.batch_rows import rows_of_batches
 from bridge.spark.batch_runs import COVERED_POSITION, HEADER_BYTES, MAGIC, BatchRun, Fact
-from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Raw, Spans, narrowed, pieces_of
+from bridge.spark.spans import PIECE_BYTES_MAX, Columns, Headers, Limits, Number, Raw, Spans, narrowed, pieces_of
 from bridge.spark.varints import Bytes, Ints, read_varints
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
@@ -151,16 +151,16 @@ def _one_by_one(raw: Raw, run: BatchRun, limits: Limits) -> Iterator[Columns]:
 
 def _columns_at_once(buffer: Raw, run: BatchRun, limits: Limits) -> Columns | None:
     """All records of these batches, or None when something does not fit together."""
-    rows = rows_of_batches(buffer, run)
-    if rows is None:
+    numbers = rows_of_batches(buffer, run)
+    if numbers is None:
         return None
     headers = None
     if limits.with_headers:
-        headers = _headers(np.frombuffer(buffer, np.uint8), rows.headers_start, rows.end, rows.header_count)
+        start, count, end = numbers[Number.HEADERS_START], numbers[Number.HEADER_COUNT], numbers[Number.END]
+        headers = _headers(np.frombuffer(buffer, np.uint8), start, end, count)
         if headers is None:
             return None
-    found = Columns(buffer, rows.offset, rows.timestamp, rows.timestamp_type, rows.key, rows.value, headers)
-    return narrowed(found, limits)
+    return narrowed(Columns(buffer, numbers, headers), limits)
 
 
 def _headers(data: Bytes, at: Ints, ends: Ints, count: Ints) -> Headers | None:

@@ -11,11 +11,12 @@ import os
 import sys
 from importlib import import_module
 from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.spark.spans import NEAR_BYTES, Raw, Spans
+from bridge.spark.spans import NEAR_BYTES, Columns, Number, Raw, Spans
 from bridge.spark.varints import Ints
 
 SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
@@ -24,7 +25,15 @@ SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
 ENTRY_BYTES_MIN = 26
 """Of a message; a batch has more."""
 
-_BATCH_COLUMNS, _MESSAGE_COLUMNS = 9, 5
+Gathered: TypeAlias = tuple[bytes, bytes, bytes | None, int]
+"""Fields behind each other: where each ends (behind a 0), their bytes, one bit for each that is not null (None: none
+is), and how many are null."""
+
+Buffers: TypeAlias = tuple[bytes, bytes, bytes, Gathered | None, Gathered | None]
+"""64 bits each of offsets, and of microseconds (what is beyond them is put at their end); 32 bits each of types of
+timestamps; keys; values.  None: not asked for."""
+
+_NUMBERS, _COLUMN_NUMBERS = len(Number), Number.VALUE_LENGTH + 1
 
 
 def _loaded() -> ModuleType | None:
@@ -61,40 +70,34 @@ def bounds(raw: Raw, position: int, magic: int, attributes: int = -1) -> Ints:
     return out[:number].copy()
 
 
-def rows_of_batches(
-    raw: Raw, batches: NDArray[np.int64], rows: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
-    """What stands in the records of uncompressed batches, ``rows`` of them: a row of numbers each for offset,
-    timestamp, start and length of the key, of the value, start and number of the headers, and end of the record; and
-    the types of the timestamps.
+def rows_of_batches(raw: Raw, batches: NDArray[np.int64], rows: int) -> NDArray[np.int64] | None:
+    """What stands in the records of uncompressed batches, ``rows`` of them: a row for each of ``Number``.
 
-    ``batches``: the table of a ``BatchRun``, whose records are in ``raw``.
-
-    None where something does not fit together.
+    ``batches``: the table of a ``BatchRun``, whose records are in ``raw``.  None where something does not fit together.
     """
     assert _ROWS is not None
-    out, kinds = np.empty((_BATCH_COLUMNS, rows), np.int64), np.empty(rows, np.int32)
-    return (out, kinds) if _ROWS.rows_of_batches(raw, batches, out, kinds) else None
+    out = np.empty((_NUMBERS, rows), np.int64)
+    return out if _ROWS.rows_of_batches(raw, batches, out) else None
 
 
 def rows_of_messages(raw: Raw, starts: Ints, ends: Ints, magic: int, check_crcs: bool) -> NDArray[np.int64] | None:
-    """What stands in messages: timestamp, start and length of the key, of the value; None as above, or a wrong
-    checksum."""
+    """What stands in messages: a row for each of ``Number`` that they have; those of the offset and of the type of the
+    timestamp are still to be filled in.  None as above, or a wrong checksum."""
     assert _ROWS is not None
-    out = np.empty((_MESSAGE_COLUMNS, len(starts)), np.int64)
+    out = np.empty((_COLUMN_NUMBERS, len(starts)), np.int64)
     return out if _ROWS.rows_of_messages(raw, starts, ends, magic, check_crcs, out) else None
 
 
-def micros(ms: Ints) -> bytes:
-    """Milliseconds as microseconds; beyond what 64 bits hold, the end of them."""
+def buffers(columns: Columns, with_key: bool, with_value: bool) -> Buffers:
+    """The columns as Arrow has them.  ``ValueError`` for a field outside of the data, or more than 2 GiB of them."""
     assert _ROWS is not None
-    found: bytes = _ROWS.micros(ms)
+    numbers = np.ascontiguousarray(columns.numbers)
+    found: Buffers = _ROWS.buffers(columns.data, numbers, len(columns), with_key, with_value)
     return found
 
 
-def gathered(raw: Raw, span: Spans) -> tuple[bytes, bytes, bytes | None, int]:
-    """The fields behind each other: where each ends (behind a 0), their bytes, one bit for each that is not null
-    (None: none is), and how many are null."""
+def gathered(raw: Raw, span: Spans) -> Gathered:
+    """The fields of headers behind each other.  Raises as ``buffers``."""
     assert _ROWS is not None
-    found: tuple[bytes, bytes, bytes | None, int] = _ROWS.gather(raw, span.start, span.length)
+    found: Gathered = _ROWS.gather(raw, span.start, span.length)
     return found

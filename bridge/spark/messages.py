@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.spark import compiled
-from bridge.spark.spans import Columns, Limits, Raw, Spans, narrowed, no_headers, values_at
+from bridge.spark.spans import Columns, Limits, Number, Raw, narrowed, no_headers, values_at
 from bridge.spark.varints import Bytes, Ints
 from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, OFFSET_MAX, Entry
 
@@ -138,11 +138,8 @@ def run_of_messages(raw: Raw, position: int, offset_before: int) -> Messages | N
 
 def plain_columns(raw: Raw, run: Messages, limits: Limits) -> Columns | None:
     """The records of a run of uncompressed messages, or None when something does not fit together."""
-    fields = _fields(raw, run, limits.check_crcs)
-    if fields is None:
-        return None
-    kind = -1 if run.magic == 0 else 1 if run.attributes & LOG_APPEND_TIME else 0
-    return narrowed(fields.columns(run.offsets, fields.timestamp, np.full(len(run), kind, np.int32), limits), limits)
+    numbers = _rows(raw, run, limits.check_crcs)
+    return None if numbers is None else _columns(raw, numbers, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +187,22 @@ def wrapped_columns(buffer: bytes, wrapped: list[Wrapped], offset_before: int, l
     if (offsets[first[1:]] <= outer[:-1]).any():
         return None
     run = Messages(magic, attributes, starts, ends, offsets)
-    fields = _fields(buffer, run, limits.check_crcs)
-    if fields is None:
+    numbers = _rows(buffer, run, limits.check_crcs)
+    if numbers is None:
         return None
-    kind = np.full(len(run), min(magic, 1) - 1, np.int32)
-    timestamp = fields.timestamp
     if magic == 1:
-        has_append = np.array([each.append_time is not None for each in wrapped])
-        if has_append.any():
-            append = np.array([each.append_time or 0 for each in wrapped], np.int64)
-            timestamp = np.where(np.repeat(has_append, count), np.repeat(append, count), timestamp)
-            kind = np.repeat(has_append, count).astype(np.int32)
-    return narrowed(fields.columns(offsets, timestamp, kind, limits), limits)
+        # What the wrappers say counts.
+        is_append = np.repeat([each.append_time is not None for each in wrapped], count)
+        append = np.array([each.append_time or 0 for each in wrapped], np.int64)
+        timestamp = numbers[Number.TIMESTAMP]
+        numbers[Number.TIMESTAMP] = np.where(is_append, np.repeat(append, count), timestamp)
+        numbers[Number.TIMESTAMP_TYPE] = is_append
+    return _columns(buffer, numbers, limits)
+
+
+def _columns(raw: Raw, numbers: NDArray[np.int64], limits: Limits) -> Columns:
+    headers = no_headers(numbers.shape[1]) if limits.with_headers else None
+    return narrowed(Columns(raw, numbers, headers), limits)
 
 
 # --- the chain ----------------------------------------------------------------------------------------------------
@@ -275,25 +276,20 @@ def _following(at: Ints, follows: Ints) -> slice | Ints:
 # --- what stands in them ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    raw: Raw
-    timestamp: Ints
-    key: Spans
-    value: Spans
-
-    def columns(self, offset: Ints, timestamp: Ints, kind: NDArray[np.int32], limits: Limits) -> Columns:
-        headers = no_headers(len(offset)) if limits.with_headers else None
-        return Columns(self.raw, offset, timestamp, kind, self.key, self.value, headers)
+def _rows(raw: Raw, run: Messages, check_crcs: bool) -> NDArray[np.int64] | None:
+    """A row for each of ``Number`` that messages have; with the type of timestamp that the messages say."""
+    numbers = (_compiled if compiled.is_there() else _in_numpy)(raw, run, check_crcs)
+    if numbers is not None:
+        numbers[Number.OFFSET] = run.offsets
+        numbers[Number.TIMESTAMP_TYPE] = -1 if run.magic == 0 else 1 if run.attributes & LOG_APPEND_TIME else 0
+    return numbers
 
 
-def _fields(raw: Raw, run: Messages, check_crcs: bool) -> _Fields | None:
-    if compiled.is_there():
-        rows = compiled.rows_of_messages(raw, run.starts, run.ends, run.magic, check_crcs)
-        if rows is None:
-            return None
-        timestamp, key_start, key_length, value_start, value_length = rows
-        return _Fields(raw, timestamp, Spans(key_start, key_length), Spans(value_start, value_length))
+def _compiled(raw: Raw, run: Messages, check_crcs: bool) -> NDArray[np.int64] | None:
+    return compiled.rows_of_messages(raw, run.starts, run.ends, run.magic, check_crcs)
+
+
+def _in_numpy(raw: Raw, run: Messages, check_crcs: bool) -> NDArray[np.int64] | None:
     header = _HEADERS[run.magic]
     # The least has a header and the length of a value.
     if int((run.ends - run.starts).min()) < header.itemsize + _LENGTH_BYTES:
@@ -314,7 +310,8 @@ def _fields(raw: Raw, run: Messages, check_crcs: bool) -> _Fields | None:
         timestamp = np.full(len(run), -1, np.int64)
     else:
         timestamp = heads["timestamp"].astype(np.int64)
-    return _Fields(raw, timestamp, Spans(key_start, key_length), Spans(value_start, value_length))
+    is_here_later = np.zeros_like(timestamp)
+    return np.vstack([is_here_later, timestamp, is_here_later, key_start, key_length, value_start, value_length])
 
 
 def _is_sound(raw: Raw, run: Messages, heads: NDArray[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum, auto
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,24 +43,55 @@ class Headers:
     value: Spans
 
 
+class Number(IntEnum):
+    """What is said of a record, in the order of ``_rows.c``: a row of numbers for each."""
+
+    OFFSET = 0
+    TIMESTAMP = auto()
+    """In ms since 1970, -1 when there is none."""
+    TIMESTAMP_TYPE = auto()
+    """0 (producer), 1 (log append), -1 (none)."""
+    KEY_START = auto()
+    KEY_LENGTH = auto()
+    VALUE_START = auto()
+    VALUE_LENGTH = auto()
+    HEADERS_START = auto()
+    """From here on of format 2 alone, and not needed any more once headers are read."""
+    HEADER_COUNT = auto()
+    END = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Records of one partition, in order of offset.
 
-    ``data``: the bytes that the spans point into, in the order of the records.  ``timestamp`` in ms since 1970, -1
-    when there is none; ``timestamp_type`` 0 (producer), 1 (log append), -1 (none).  ``headers`` None: not asked for.
+    ``data``: the bytes that the spans point into, in the order of the records.  ``numbers``: a row for each of
+    ``Number``, at least up to the length of the value.  ``headers`` None: not asked for.
     """
 
     data: Raw
-    offset: Ints
-    timestamp: Ints
-    timestamp_type: NDArray[np.int32]
-    key: Spans
-    value: Spans
+    numbers: NDArray[np.int64]
     headers: Headers | None
 
     def __len__(self) -> int:
-        return len(self.offset)
+        return len(self.numbers[0])
+
+    def of(self, number: Number) -> Ints:
+        """One number of each."""
+        found: Ints = self.numbers[number]
+        return found
+
+    @property
+    def offset(self) -> Ints:
+        return self.of(Number.OFFSET)
+
+    @property
+    def key(self) -> Spans:
+        return Spans(self.of(Number.KEY_START), self.of(Number.KEY_LENGTH))
+
+    @property
+    def value(self) -> Spans:
+        return Spans(self.of(Number.VALUE_START), self.of(Number.VALUE_LENGTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +131,7 @@ def columns_between(columns: Columns, low: int, high: int) -> Columns:
             columns.headers.count[low:high], _sliced(columns.headers.name, inside),
             _sliced(columns.headers.value, inside),
         )  # fmt: skip
-    part = slice(low, high)
-    return Columns(
-        columns.data, columns.offset[part], columns.timestamp[part], columns.timestamp_type[part],
-        _sliced(columns.key, part), _sliced(columns.value, part), headers,
-    )  # fmt: skip
+    return Columns(columns.data, columns.numbers[:, low:high], headers)
 
 
 def no_headers(rows: int) -> Headers:
@@ -153,15 +181,10 @@ def from_records(records: list[Record], *, with_headers: bool) -> Columns:
     if with_headers:
         count = np.array([len(record.headers) for record in records], np.int64)
         headers = Headers(count, names.spans(), header_values.spans())
-    return Columns(
-        bytes(buffer),
-        np.array([record.offset for record in records], np.int64),
-        np.array([record.timestamp for record in records], np.int64),
-        np.array([record.timestamp_type for record in records], np.int32),
-        key.spans(),
-        value.spans(),
-        headers,
-    )
+    keys, values = key.spans(), value.spans()
+    said = [[record.offset, record.timestamp, record.timestamp_type] for record in records]
+    numbers = np.vstack([np.array(said, np.int64).T, keys.start, keys.length, values.start, values.length])
+    return Columns(bytes(buffer), numbers, headers)
 
 
 class _Collected:

@@ -16,6 +16,7 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns
+from bridge.spark.spans import Number
 from tests.fix_decoder import decoder  # noqa: F401
 
 DECLARED = InvalidMessageException, UnsupportedCodec
@@ -33,7 +34,7 @@ def rows(record_set: bytes, first: int = 0, end: int = 2**63 - 1, batch_rows: in
             batch.validate(full=True)
             for row in batch.drop_columns(["timestamp"]).to_pylist():
                 headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-                timestamp = int(columns.timestamp[at])
+                timestamp = int(columns.of(Number.TIMESTAMP)[at])
                 found.append(
                     Record(row["offset"], timestamp, row["timestampType"], row["key"], row["value"], headers)
                 )

@@ -18,7 +18,7 @@ from zkconsumer.wire.records import iter_records
 
 pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
 
-from bridge.spark import arrow, batches, columns, messages, spans
+from bridge.spark import arrow, batches, byte_fields, columns, messages, spans
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns, scan
 from tests.fix_decoder import decoder  # noqa: F401
@@ -201,7 +201,7 @@ def test_fields_of_every_length_come_out_both_ways(
     magic: int, long_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Null, empty, what a view holds in itself and what it does not, also at the end of the buffer."""
-    monkeypatch.setattr(arrow, "LONG_BYTES", long_bytes)
+    monkeypatch.setattr(byte_fields, "LONG_BYTES", long_bytes)
     lengths = [0, 1, 11, 12, 13, 300, None, 4]
     fields = [None if length is None else bytes(range(length % 256)) + b"x" * (length // 256) for length in lengths]
     pairs = itertools.product(fields, fields)

@@ -20,10 +20,10 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 import numpy as np
 import pyarrow as pa
 
-from bridge.spark import arrow, batch_rows, compiled, messages
+from bridge.spark import arrow, batch_rows, byte_fields, compiled, messages
 from bridge.spark.batch_runs import BatchRun, Fact, run_of_batches
-from bridge.spark.columns import read_columns
-from bridge.spark.spans import NEAR_BYTES, Spans
+from bridge.spark.columns import Columns, read_columns
+from bridge.spark.spans import NEAR_BYTES, Number, Spans
 
 RUN_TIMEOUT_S = 60
 DAMAGED_ROUNDS = 400
@@ -66,7 +66,7 @@ def test_they_can_be_left_out(value: str, is_there: bool) -> None:
     ids=["past the end", "behind the end", "before the beginning", "huge", "beyond 64 bits", "a length is missing"],
 )
 def test_a_field_outside_of_the_buffer_is_not_copied(start: list[int], length: list[int]) -> None:
-    with pytest.raises(ValueError, match="a field outside of the buffer, or more than 2 GiB"):
+    with pytest.raises(ValueError, match=r"a field outside of the buffer, or more than 2 GiB|not as many lengths"):
         compiled.gathered(b"12345678", Spans(ints(*start), ints(*length)))
 
 
@@ -83,7 +83,7 @@ def test_fields_are_copied_behind_each_other() -> None:
     ends, fields, valid, nulls = compiled.gathered(b"abcdefgh", span)
     assert np.frombuffer(ends, np.int32).tolist() == [0, 3, 3, 3, 3, 5]
     assert (fields, valid, nulls) == (b"abcbc", bytes([0b11011]), 1)
-    assert arrow._binary(b"abcdefgh", span).to_pylist() == [b"abc", b"", None, b"", b"bc"]
+    assert byte_fields.of_spans(b"abcdefgh", span).to_pylist() == [b"abc", b"", None, b"", b"bc"]
 
 
 @is_installed
@@ -124,18 +124,14 @@ def test_damaged_batches_are_refused_by_both_or_read_alike(append: bool) -> None
         which = numbers.randrange(len(run))
         for _ in range(numbers.randint(0, 2)):
             damaged[numbers.randrange(int(begin[which]), int(end[which]))] = numbers.choice([0, 1, 0x7F, 0x80, 0xFF])
-        both = [make(bytes(damaged), run) for make in (batch_rows._compiled, batch_rows._in_numpy)]
-        if both[0] is None or both[1] is None:
-            assert both == [None, None]
+        one = batch_rows.rows_of_batches(bytes(damaged), run)
+        other = batch_rows._in_numpy(bytes(damaged), run)
+        if one is None or other is None:
+            assert one is other
             refused += 1
             continue
         alike += 1
-        for field in ("offset", "timestamp", "timestamp_type", "headers_start", "header_count", "end"):
-            assert (getattr(both[0], field) == getattr(both[1], field)).all(), field
-        for field in ("key", "value"):
-            one, other = getattr(both[0], field), getattr(both[1], field)
-            assert (one.start == other.start).all()
-            assert (one.length == other.length).all()
+        assert (one == other).all()
     assert min(refused, alike) > DAMAGED_ROUNDS // 10
 
 
@@ -155,19 +151,38 @@ def test_what_is_said_of_a_batch_is_not_believed(fact: Fact, number: int) -> Non
     assert compiled.rows_of_batches(raw, table, 7) is None
     table[0, fact] = number
     assert compiled.rows_of_batches(raw, table, 6) is None
+
+
+@is_installed
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [(Number.KEY_START, -1), (Number.VALUE_START, 2**62), (Number.VALUE_LENGTH, 2**62), (Number.KEY_LENGTH, 9)],
+)
+def test_no_field_is_copied_from_outside(number: Number, value: int) -> None:
+    numbers = np.zeros((len(Number), 3), np.int64)
+    *_, key, value_ = compiled.buffers(Columns(b"12345678", numbers, None), True, True)
+    assert key == value_ == (bytes(16), b"", None, 0)
+    numbers[number, 1] = value
+    with pytest.raises(ValueError, match="outside of the buffer"):
+        compiled.buffers(Columns(b"12345678", numbers, None), True, True)
+    is_key = number in (Number.KEY_START, Number.KEY_LENGTH)
+    *_, key, value_ = compiled.buffers(Columns(b"12345678", numbers, None), not is_key, is_key)
+    assert (key is None, value_ is None) == (is_key, not is_key)
     assert compiled._ROWS is not None
-    out, kinds = np.empty((9, 6), np.int64), np.empty(5, np.int32)
-    assert not compiled._ROWS.rows_of_batches(raw, run_of(raw).table, out, kinds)
+    for rows in (-1, 5, 2**62):
+        with pytest.raises(ValueError, match="not as many numbers"):
+            compiled._ROWS.buffers(b"12345678", numbers, rows, False, False)
 
 
 @is_installed
 def test_times_beyond_the_end_of_microseconds_are_put_there() -> None:
     most = arrow.MS_MAX
     ms = ints(0, -1, most, most + 1, 2**63 - 1, -most, -most - 1, -(2**63))
-    made = np.frombuffer(compiled.micros(ms), np.int64).tolist()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_ROWS", None)
-        assert made == np.asarray(arrow._micros(ms)).tolist()
+    numbers = np.zeros((len(Number), len(ms)), np.int64)
+    numbers[Number.TIMESTAMP] = ms
+    _, micros, *_ = compiled.buffers(Columns(b"", numbers, None), False, False)
+    made = np.frombuffer(micros, np.int64).tolist()
+    assert made == np.asarray(arrow._micros(ms)).tolist()
     assert made[3] == made[2] == most * 1000
 
 
@@ -183,20 +198,18 @@ def test_damaged_messages_are_refused_by_both_or_read_alike(magic: int) -> None:
         damaged = bytearray(sound)
         damaged[numbers.randrange(len(sound))] ^= 1 << numbers.randrange(8)
         for check in (False, True):
-            one = messages._fields(bytes(damaged), run, check)
+            one = messages._rows(bytes(damaged), run, check)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(compiled, "_ROWS", None)
-                other = messages._fields(bytes(damaged), run, check)
-            assert (one is None) == (other is None)
-            refused += one is None
-            if one is not None and other is not None:
-                assert (one.timestamp == other.timestamp).all()
-                assert (one.value.start == other.value.start).all()
-                assert (one.value.length == other.value.length).all()
-                assert (one.key.length == other.key.length).all()
+                other = messages._rows(bytes(damaged), run, check)
+            if one is None or other is None:
+                assert one is other
+                refused += 1
+            else:
+                assert (one == other).all()
     assert refused > DAMAGED_ROUNDS // 2
     wrong = messages.Messages(magic, 0, run.starts, run.ends + len(sound), run.offsets)
-    assert messages._fields(sound, wrong, False) is None
+    assert messages._rows(sound, wrong, False) is None
 
 
 @is_installed

@@ -22,8 +22,9 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 import numpy as np
 
-from bridge.spark import arrow, batch, batches, columns, compiled, rest
-from bridge.spark.arrow import POOL, SCHEMA, record_batches
+from bridge.spark import batch, batches, byte_fields, columns, compiled, rest
+from bridge.spark.arrow import SCHEMA, record_batches
+from bridge.spark.byte_fields import POOL
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import read_columns
 from bridge.spark.datasource import ZkConsumerDataSource
@@ -186,8 +187,8 @@ def test_fields_of_one_length_are_picked_and_what_is_null_stays_so(
     values = [None if n == null else bytes([n + 1]) * length for n in range(100)]
     [columns] = read_columns(build_record_set([Record(n, 0, 0, None, v) for n, v in enumerate(values)], 2, 0))
     picked: list[int] = []
-    pick = arrow._picked
-    monkeypatch.setattr(arrow, "_picked", lambda *each: picked.append(each[-1]) or pick(*each))
+    pick = byte_fields._picked
+    monkeypatch.setattr(byte_fields, "_picked", lambda *each: picked.append(each[-1]) or pick(*each))
     [batch] = record_batches(columns, TP.topic, 0, SCHEMA.empty_table().select(["value"]).schema)
     batch.validate(full=True)
     assert batch.column("value").to_pylist() == values
