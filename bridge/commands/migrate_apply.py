@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_common import NO_LISTS_WITH_DUAL
+from bridge.commands.migrate_confirm import check_plan_digest
 from bridge.commands.migrate_running import (
     execute,
     execute_option,
@@ -16,7 +17,8 @@ from bridge.commands.migrate_running import (
     open_session,
     running_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_words import MigrateCommand, command_words, confirmed_here
+from bridge.migration.control_access import check_control_lists
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.dual.steps import HELD, DualOptions, dual_steps
 from bridge.migration.hooks import check_hooks
@@ -39,6 +41,8 @@ HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for ph
 @click.command(cls=MigrateCommand, short_help="Carry a plan out; again to go on after a crash.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[PLAN]")
 @click.option("--resume", metavar="GROUP", help="Go on with the plan that is kept beside the control znode of GROUP.")
+@click.option("--plan-digest", metavar="DIGEST",
+              help="With --resume: the digest of the plan, as plan printed it. It confirms what ZooKeeper has.")
 @execute_option
 @click.option("--hold-at", type=click.Choice(list(dict.fromkeys(HOLDS["copy"] + HOLDS["dual"]))),
               help="End behind this phase of the plan's strategy; the same command without it goes on.")
@@ -53,6 +57,7 @@ def apply(
     context: click.Context,
     file: Path | None,
     resume: str | None,
+    plan_digest: str | None,
     do_it: bool,
     hold_at: str | None,
     accept_drift: bool,
@@ -72,12 +77,15 @@ def apply(
     from phase to phase, each when all have acknowledged the one before by name.
 
     Without --execute it says what each step would do. After a crash the same command, on any machine, goes on where the
-    group stands. Exit codes: 0 done or nothing to do, 3 would change something, 4 something stops it and nothing was
-    changed, 5 what was written is not what is there, 6 part of it is done and the same command goes on, 7 waited too
-    long before anything was changed.
+    group stands. With --resume the plan is read from ZooKeeper: it is shown, and carried out once it is confirmed
+    with --plan-digest. Exit codes: 0 done or nothing to do, 3 would change something, 4 something stops it and nothing
+    was changed, 5 what was written is not what is there, 6 part of it is done and the same command goes on, 7 waited
+    too long before anything was changed.
     """
     if (file is None) == (resume is None):
         raise UsageError("name the plan's file, or --resume GROUP")
+    if plan_digest is not None and resume is None:
+        raise UsageError("--plan-digest goes with --resume: a file is the operator's own")
     check_hooks(hooks_dir)
     given = None if file is None else _read(file)
     if resume is not None:
@@ -86,20 +94,27 @@ def apply(
         context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth,
         acl_fence=not no_acl_fence if given is None else given.changes_lists,
     )  # fmt: skip
-    first = given if given is not None else plan_of(read_kept_text(session, str(resume)))
+    group = given.group if given is not None else str(resume)
+    check_control_lists(session, group)
+    first = given if given is not None else plan_of(read_kept_text(session, group))
     _check(first, no_acl_fence=no_acl_fence)
     _check_options(first, hold_at, accept_drift=accept_drift, no_acl_fence=no_acl_fence)
     moving = open_moving(session, first, whoami())
     if moving.phase is not None:
-        moving.plan = accepted_plan(session, first.group) or first
+        moving.plan = accepted_plan(session, first) or first
     hold = None if hold_at is None else Phase(hold_at)
     # Before the first phase behind it, the plan may not be whole in ZooKeeper.
     is_kept = file is None or moving.phase not in (None, Phase.PLANNED)
-    words = ["apply", *(["--resume", first.group] if is_kept else [str(file)]), "--execute"]
+    confirmed = ["--resume", first.group, "--plan-digest", first.digest]
+    words = ["apply", *(confirmed if is_kept else [str(file)]), "--execute"]
     words += [f"--hold-at={hold_at}"] if hold_at else []
     words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []
     words += ["--accept-drift"] if accept_drift else []
     again = command_words(context, *words)
+    if resume is not None:
+        check_plan_digest(first, plan_digest, again, do_it=do_it)
+    if resume is None or plan_digest is not None:
+        confirmed_here(context, first.digest)
     if first.strategy == "dual":
         steps = partial(dual_steps, moving, DualOptions(plan_bytes(first), hooks_dir, hold))
     else:
@@ -115,7 +130,7 @@ def apply(
                 command_words(context, "rollback", first.group, "--execute"),
             ]
         return [
-            command_words(context, "apply", "--resume", first.group, "--execute"),
+            command_words(context, "apply", *confirmed, "--execute"),
             command_words(context, "rollback", first.group, "--execute"),
         ]
 

@@ -153,10 +153,10 @@ def _named(tps: list[TopicPartition]) -> str:
 def decide_words(context: click.Context, plan: Plan) -> str:
     """The command that decides what was refused, with one choice each.
 
-    Empty when no partition was refused, or when no decision helps: the group is on the move, or has moved.
+    Empty when no partition was refused, or when no decision helps: the group is on the move.
     """
     control = plan.seen.control
-    is_here = control is None or (control.is_over and control.authority == "zookeeper")
+    is_here = control is None or control.is_over
     refused = [row.refusal for row in plan.partitions if row.refusal]
     if not refused or not is_here:
         return ""

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate complete``: the end of a migration, and the archive that it leaves."""
+"""``zkconsumer migrate complete``: ends a migration, writes the archive, and lifts the fences when it is asked to."""
 
 from __future__ import annotations
 
@@ -17,21 +17,32 @@ from bridge.commands.migrate_running import (
     open_session,
     running_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_words import MigrateCommand, command_words, with_commands
 from bridge.migration.complete import check_can_be_completed, complete_steps
+from bridge.migration.control_access import check_control_lists
+from bridge.migration.copied import look_at_copied
+from bridge.migration.journal import read_journal
 from bridge.migration.moving import kept_plan, open_moving, whoami
+from bridge.migration.phases import Phase
+from bridge.migration.status import PATIENCE
+from zkconsumer.cli.common import tell
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.phases import Phase
+    from zkconsumer.admin.session import AdminSession
 
 SCHEMA = "zkconsumer/migrate-complete/1"
+
+
+NO_WAY_BACK = "There is no way back."
+OLD_MEMBERS = "Old members that start then read again from the offsets of the cut-over."
 
 
 @click.command(cls=MigrateCommand, short_help="End a migration that was switched.")
 @click.argument("group")
 @execute_option
-@click.option("--keep-fence", is_flag=True, help="Old members stay locked out.")
+@click.option("--lift-fences", is_flag=True,
+              help="Then remove the fences and restore the access lists; works later too, in phase completed.")
 @click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
 @click.option("--confirm", metavar="GROUP", help="The group's name once more, where nobody can be asked.")
@@ -41,7 +52,7 @@ def complete(
     context: click.Context,
     group: str,
     do_it: bool,
-    keep_fence: bool,
+    lift_fences: bool,
     archive: Path | None,
     confirm: str | None,
     timeout_s: float,
@@ -51,27 +62,49 @@ def complete(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Keep every znode of the old group in a file, lift the fences, and say that the migration is over.
+    """Write every znode of the old group to a file, and end the migration: from then on there is no rollback.
 
-    From then on there is no rollback. Without --execute it says what each step would do. Exit codes: 0 done or nothing
-    to do, 3 would change something, 4 it cannot be completed now, 6 part of it is done and the same command goes on.
+    The fences stay, so that an old member that is started by mistake reads nothing. --lift-fences removes them, and
+    puts the access lists back as they were before: behind the end of the migration, or any time later. Without
+    --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4 it
+    cannot be completed now, 6 part of it is done and the same command goes on.
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    check_control_lists(session, group)
     held = held_now(session, group)
     check_can_be_completed(group, held.control.migration_id, held.phase)  # before that the plan may not be kept yet
     moving = open_moving(session, kept_plan(session, group), whoami())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
-    steps = partial(complete_steps, moving, file, keep_fence=keep_fence)
-    words = ["--keep-fence"] if keep_fence else []
+    steps = partial(complete_steps, moving, file, lift_fences=lift_fences)
+    words = ["--lift-fences"] if lift_fences else []
     words += [f"--archive={archive}"] if archive else []
     again = command_words(context, "complete", group, "--execute", *words)
+    is_over = held.phase is Phase.COMPLETED
+    if not is_over:
+        _warn_of_lost(context, session, group)
     if not do_it:
         explain(context, moving, steps, again, SCHEMA, output)
         return
-    confirm_group(group, confirm)
+    if lift_fences or not is_over:
+        why = ([] if is_over else [NO_WAY_BACK]) + ([OLD_MEMBERS] if lift_fences else [])
+        confirm_group(group, confirm, " ".join(why))
+    lift = command_words(context, "complete", group, "--lift-fences", "--execute")
 
     def next_steps(phase: Phase | None) -> list[str]:
-        return [command_words(context, "status", group)]
+        return [command_words(context, "status", group), *([] if lift_fences else [lift])]
 
     execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    if not lift_fences and not is_over:
+        tell(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
+
+
+def _warn_of_lost(context: click.Context, session: AdminSession, group: str) -> None:
+    """The last time that Kafka's offsets are compared with the copied ones."""
+    copied = look_at_copied(session, group, read_journal(session, group), PATIENCE)
+    if copied.problem:
+        tell(f"Warning: whether Kafka still has the copied offsets is not known: {copied.problem}")
+    for line in copied.lines:
+        tell(f"Warning: {line}")
+    if copied.lost:
+        tell(f"Warning: {with_commands(context, copied.what_to_do(group, Phase.SWITCHED))}")

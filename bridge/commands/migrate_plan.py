@@ -25,6 +25,7 @@ from bridge.migration.phases import Strategy
 from bridge.migration.plan import Plan
 from bridge.migration.plan_file import check_target, write_plan
 from bridge.migration.targets import make_plan
+from zkconsumer.admin.offset_targets import parse_duration
 from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import (
     bootstrap_option,
@@ -43,6 +44,9 @@ from zkconsumer.zk.znodes import INT64_MAX
 SCHEMA = "zkconsumer/migrate-plan/1"
 
 _OFFSET = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10})=(?P<offset>[0-9]{1,19})", re.ASCII)
+MINUTE_MS = 60_000
+RETENTION_DAYS_MAX = 3_650
+
 _FALLBACKS = [each.value for each in Fallback]
 
 
@@ -66,6 +70,8 @@ _FALLBACKS = [each.value for each in Fallback]
               help="Where one partition begins, whatever is stored: the next offset. May be repeated.")
 @click.option("--no-acl-fence", is_flag=True,
               help="Leave access lists alone; a process that wakes from a pause may then write an old offset.")
+@click.option("--offsets-retention", metavar="PnDTnHnMnS",
+              help="How long brokers before 2.1 keep the copied offsets [P30D, or as they are set, if that is longer].")
 @output_option
 @bootstrap_option
 @cluster_options
@@ -82,6 +88,7 @@ def plan(
     older_than_topic: str,
     offsets: Sequence[str],
     no_acl_fence: bool,
+    offsets_retention: str | None,
     output: Literal["table", "json"],
     bootstrap_servers: str | None,
     zookeeper: str | None,
@@ -105,6 +112,7 @@ def plan(
         use_older=older_than_topic == "use",
         offsets=_offsets(offsets),
         acl_fence=strategy == "copy" and not no_acl_fence,
+        offsets_retention_ms=None if offsets_retention is None else _retention(offsets_retention),
     )
     check_target(file, group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -120,6 +128,13 @@ def plan(
     if output == "json":
         print_json(_json(made, file, steps, code))
     context.exit(code)
+
+
+def _retention(given: str) -> int:
+    retention_ms = parse_duration(given, "--offsets-retention")
+    if not MINUTE_MS <= retention_ms <= RETENTION_DAYS_MAX * 1_440 * MINUTE_MS:
+        raise UsageError(f"--offsets-retention {given!r} is not between a minute and {RETENTION_DAYS_MAX} days")
+    return retention_ms
 
 
 def _offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
@@ -151,7 +166,7 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
         if decide:
             tell(f"Next, after a look at each: {decide}")
             steps.append(decide)
-    tell(f"The plan is in {file} (digest {made.digest[:12]}).")
+    tell(f"The plan is in {file} (digest {made.digest}).")
     if not made.can_be_applied:
         tell("It cannot be applied. Nothing was changed.")
         return [*steps, *later]
@@ -173,6 +188,7 @@ def _json(made: Plan, file: Path, steps: list[str], code: int) -> dict[str, obje
         "offset_convention": None if made.convention is None else made.convention.value,
         "offset_convention_evidence": made.convention_evidence,
         "assignment_in_use": made.seen.strategy_in_use,
+        "offsets_retention_ms": made.offsets_retention_ms if made.seen.keeps_by_commit else None,
         "refusals": list(made.refusals),
         "warnings": list(made.warnings),
         "partitions": rows_json(made),

@@ -17,6 +17,7 @@ from bridge.commands.migrate_running import (
     running_options,
 )
 from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.migration.control_access import check_control_lists
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS
 from bridge.migration.moving import kept_plan, open_moving, whoami
@@ -64,6 +65,7 @@ def rollback(
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    check_control_lists(session, group)
     held = held_now(session, group)
     plan = _plan(session, held, group, file)
     moving = open_moving(session, plan or _no_plan(held, group), whoami())

@@ -71,7 +71,7 @@ def auth_option(command: F) -> F:
     """``--zookeeper-auth``."""
     return click.option(
         "--zookeeper-auth", metavar="SCHEME:FILE",
-        help="zookeeper.auth: as whom access lists are changed [a digest made up for this run].",
+        help="zookeeper.auth: the login that the migration belongs to [access lists: one made up for this run].",
     )(command)  # fmt: skip
 
 
@@ -264,8 +264,8 @@ def _tell_seat(moving: Moving) -> None:
     tell(f"The modern group is kept empty for {max(0, left_ms) // 1_000} s from now on; then others may join.")
 
 
-def confirm_group(group: str, given: str | None) -> None:
-    """The name once more, from whoever sits there or from ``--confirm``."""
-    typed = click.prompt(f"There is no way back. Type the group's name ({group})", err=True) if given is None else given
+def confirm_group(group: str, given: str | None, why: str) -> None:
+    """Ask for the group's name; ``given``: the value of ``--confirm``.  ``why``: what cannot be undone."""
+    typed = click.prompt(f"{why} Type the group's name ({group})", err=True) if given is None else given
     if typed != group:
         raise click.UsageError(f"{typed!r} is not the group's name, so nothing was changed")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_words import MigrateCommand, command_words, typed
+from bridge.commands.migrate_words import MigrateCommand, command_words, typed, with_commands
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
 from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
@@ -41,6 +42,7 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
+    from bridge.migration.copied import CopiedOffsets
     from bridge.migration.moving import Moving
     from bridge.migration.status import Status
 
@@ -52,6 +54,8 @@ LOOKS_MAX = 10
 """At both stores of a group whose members commit."""
 LOOK_AGAIN_MS = 200
 JOURNAL_SHOWN = 5
+COMPARED_EVERY = 15
+"""Looks of ``--watch``: so often, every half minute, the copied offsets are read again."""
 
 
 @click.command(cls=MigrateCommand, short_help="Where a migration stands.")
@@ -78,14 +82,16 @@ def status(
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
     pause = StopSignal()
     shown: list[tuple[str, str]] = []
-    while True:
-        found = look_at_status(session, group)
+    copied: CopiedOffsets | None = None
+    for number in count():
+        found = look_at_status(session, group, copied if number % COMPARED_EVERY else None)
+        copied = found.copied
         steps = [typed(context, step) for step in found.next_steps]
         if output == "json":
             value = _json(found, steps)
             click.echo(json.dumps(value, indent=None if watch else 2))
         else:
-            facts = list(_facts(found))
+            facts = list(_facts(context, found))
             if facts != shown:
                 for name, words in facts:
                     click.echo(printable(f"{name}: {words}"))
@@ -98,14 +104,15 @@ def status(
         pause.wait(INTERVAL_MS)
 
 
-def _facts(found: Status) -> Iterator[tuple[str, str]]:
+def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
     yield "group", found.group
     if found.held is None:
         yield "migration", "none: ZooKeeper has the offsets"
         return
     control = found.held.control
     yield "migration", f"{control.migration_id}, {control.strategy}"
-    yield "phase", f"{control.phase}, epoch {control.epoch}"
+    unconfirmed = "" if control.is_confirmed else ", not confirmed: the next run compares both stores first"
+    yield "phase", f"{control.phase}, epoch {control.epoch}{unconfirmed}"
     yield "authority", control.authority
     run = "nobody" if found.run is None else f"{found.run.who}, since {when(found.run.since_ms)}"
     yield "runs now", f"{run}{', asked to stop' if found.abort_asked else ''}"
@@ -121,10 +128,39 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
     unknown = f"not known: {found.modern_problem}" if found.modern_problem else ""
     yield "seat", f"{found.seat}{until}" if found.seat else unknown or "none"
     yield "modern members", unknown or found.modern_members or "none"
+    if found.copied is not None:
+        yield from _copied_facts(found.copied)
+        if found.copied.lost:
+            words = found.copied.what_to_do(found.group, found.held.phase)
+            yield "what to do", with_commands(context, words)
     if found.journal_problem:
         yield "journal", found.journal_problem
     for entry in found.journal[-JOURNAL_SHOWN:]:
         yield "journal", f"{when(entry.at_ms)} {entry.who}: {entry.what}"
+
+
+def _copied_facts(copied: CopiedOffsets) -> Iterator[tuple[str, str]]:
+    if copied.problem:
+        yield "copied offsets", f"not known: {copied.problem}"
+        return
+    lost = len(copied.lost)
+    until = copied.kept if copied.kept_until_ms is None else f"until {when(copied.kept_until_ms)} at least"
+    yield "copied offsets", f"{copied.count - lost} of {copied.count} are in Kafka"
+    yield "Kafka keeps them", until
+    for line in copied.lines:
+        yield "lost", line
+
+
+def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
+    if copied is None:
+        return None
+    return {
+        "count": copied.count,
+        "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "words": str(one)} for one in copied.lost],
+        "kept_until_ms": copied.kept_until_ms,
+        "kept": copied.kept or None,
+        "problem": copied.problem or None,
+    }
 
 
 def _json(found: Status, steps: list[str]) -> dict[str, object]:
@@ -138,6 +174,7 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "phase": None if control is None else control.phase,
         "epoch": None if control is None else control.epoch,
         "authority": "zookeeper" if control is None else control.authority,
+        "confirmed": control is None or control.is_confirmed,
         "run": None if found.run is None else {"who": found.run.who, "since_ms": found.run.since_ms},
         "abort_asked": found.abort_asked,
         "registered": list(found.registered),
@@ -149,6 +186,7 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "seat_until_ms": found.seat_until_ms if found.seat else None,
         "modern_members": found.modern_members or None,
         "modern_problem": found.modern_problem or None,
+        "copied": _copied_json(found.copied),
         "journal": [
             {"at_ms": one.at_ms, "who": one.who, "what": one.what, "facts": dict(one.facts)} for one in found.journal
         ],

@@ -27,9 +27,12 @@ CARRIED = frozenset({"zookeeper", "config_file", "bootstrap_servers", "zookeeper
 _MADE = "bridge.commands.made"
 """Where a context keeps the commands that were made with ``command_words`` or ``typed``: they are whole."""
 
+_DIGEST = "bridge.commands.plan_digest"
+"""Where a context keeps the digest of the plan that the operator gave or confirmed, for the commands that come next."""
+
 _WORD = r"[A-Za-z0-9_./-]*[A-Za-z0-9_-]"
 _VALUE = (
-    rf"(?:(?:--resume|-f|--plan|--strategy|--offset-convention) {_WORD}"
+    rf"(?:(?:--resume|--plan-digest|-f|--plan|--strategy|--offset-convention) {_WORD}"
     r"|--(?:zookeeper|config|bootstrap-server|zookeeper-auth|timeout|hooks-dir) \S*[^\s.,;)])"
 )
 _COMMAND = re.compile(
@@ -50,6 +53,11 @@ class MigrateCommand(click.Command):
             raise
 
 
+def confirmed_here(context: click.Context, digest: str) -> None:
+    """Commands that go on with the plan in ZooKeeper are given the digest of the plan that the operator knows."""
+    context.meta[_DIGEST] = digest
+
+
 def command_words(context: click.Context, *words: str) -> str:
     """A command of ``migrate`` on the same cluster, as whoever was given."""
     return typed(context, shlex.join(["zkconsumer", "migrate", *words]))
@@ -65,6 +73,8 @@ def typed(context: click.Context, command: str) -> str:
         if parameter.name in CARRIED and not set(parameter.opts).intersection(word.partition("=")[0] for word in rest)
     ]
     words = [command]
+    if "--resume" in rest and "--execute" in rest and "--plan-digest" not in rest and _DIGEST in context.meta:
+        words += ["--plan-digest", context.meta[_DIGEST]]
     if (group, verb) == ("migrate", "plan") and rest and not {"-f", "--file"}.intersection(rest):
         words += ["-f", shlex.quote(f"{rest[0]}.plan")]
     given = shlex.join(given_words(context, [name for name in lacking if name]))

@@ -1,7 +1,8 @@
 """Whether the group is what the plan was made from: looked at before anything is changed, and again behind the fences.
 
     before   nobody is registered: offsets that differ make the plan stale (exit code 4, nothing was changed)
-    behind   drift ends the run, or is accepted: planned anew with the same decisions, and kept beside the plan
+    behind   every start is computed again from what is there and the plan's decisions, and must be the plan's;
+             drift ends the run, or is accepted: planned anew with the same decisions, and kept beside the plan
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import accepted_piece
-from bridge.migration.drift import drift_lines, drift_of, not_told
+from bridge.migration.drift import Difference, drift_lines, drift_of, not_told
 from bridge.migration.errors import PartlyDone, PlanIsStale, VerificationFailed
 from bridge.migration.look import look_at_group
 from bridge.migration.mover import COPYING
@@ -18,12 +19,14 @@ from bridge.migration.pieces import keep_child, pack
 from bridge.migration.plan_file import plan_bytes
 from bridge.migration.plan_json import digest_of
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from bridge.migration.targets import planned
+from bridge.migration.targets import follows, planned
 from zkconsumer.admin.stores import members_of
 from zkconsumer.errors import BrokerUnreachable
 
 if TYPE_CHECKING:
-    from bridge.migration.drift import Difference
+    from collections.abc import Sequence
+
+    from bridge.migration.copies import Copy
     from bridge.migration.moving import Moving
     from bridge.migration.plan import Plan, PlannedPartition
     from bridge.migration.seen import Seen, SeenPartition
@@ -100,6 +103,9 @@ class AcceptDrift:
         untold = not_told(seen)
         if untold:
             return Waiting(f"brokers to tell {untold}")
+        altered = self._altered(seen, found)
+        if altered:
+            return Refused(altered)
         if not found:
             return Done()
         if self.moving.seat.sitting is not None:
@@ -146,6 +152,10 @@ class AcceptDrift:
             raise PartlyDone(f"/consumers/{group} is gone. Go back: zkconsumer migrate rollback {group} --execute")
         return seen, drift_of(self.moving.plan, seen)
 
+    def _altered(self, seen: Seen, found: list[Difference]) -> VerificationFailed | None:
+        drifted = {one.tp for one in found}
+        return altered(self.moving.plan, seen, [row for row in self.moving.plan.partitions if row.tp not in drifted])
+
     def _is_foreign(self, seen: Seen, tp: TopicPartition) -> bool:
         now, before = seen.partitions.get(tp), self.moving.plan.seen.partitions.get(tp)
         value = None if now is None else now.kafka
@@ -159,21 +169,13 @@ class AcceptDrift:
         rows: list[PlannedPartition] = [row for row in plan.partitions if row.tp not in moved]
         partitions: dict[TopicPartition, SeenPartition] = {row.tp: plan.seen.partitions[row.tp] for row in rows}
         for tp in sorted(moved & seen.partitions.keys()):
-            now = self._as_before_us(seen.partitions[tp])
+            now = before_us(plan, seen.partitions[tp])
             partitions[tp] = now
             rows.append(planned(now, plan.convention, plan.decisions))
         rows.sort(key=lambda row: row.tp)
         ordered = {tp: partitions[tp] for tp in sorted(partitions)}
         anew = replace(plan, seen=replace(plan.seen, partitions=ordered), partitions=tuple(rows), digest="")
         return replace(anew, digest=digest_of(anew))
-
-    def _as_before_us(self, now: SeenPartition) -> SeenPartition:
-        """What this migration wrote to Kafka already is nobody's position: what was there before counts."""
-        whose = None if now.kafka is None else now.kafka.provenance
-        if whose is None or not whose.is_of(self.moving.plan.migration_id):
-            return now
-        before = self.moving.plan.seen.partitions.get(now.tp)
-        return replace(now, kafka=None if before is None else before.kafka)
 
     def _refused(self, seen: Seen, found: list[Difference]) -> list[PlannedPartition]:
         return [row for row in self._anew(seen, found).partitions if row.refusal]
@@ -186,6 +188,68 @@ class AcceptDrift:
             f"what moved since the plan cannot be accepted with its decisions:{shown}{more}\nGo back, and plan again: "
             f"zkconsumer migrate rollback {self.moving.group} --execute"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StartsFollow:
+    """Where members stay: what the tool commits for partitions that no member carries over follows from the plan."""
+
+    moving: Moving
+    copies: Sequence[Copy]
+
+    name = "the starts follow from the decisions"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["compute each start again from what is there and the plan's decisions"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        plan, group = self.moving.plan, self.moving.group
+        seen = look_at_group(self.moving.session, group, with_acls=False)
+        if seen is None:
+            return Done()  # nothing is left to be carried over
+        untold = not_told(seen)
+        if untold:
+            return Waiting(f"brokers to tell {untold}")
+        planned_for = {copy.tp: (copy.offset, copy.version) for copy in self.copies}
+        rows = [
+            row
+            for row in plan.partitions
+            if row.tp in seen.partitions and planned_for.get(row.tp) == (row.target, row.version)
+        ]
+        wrong = altered(plan, seen, rows)
+        return Refused(wrong) if wrong else Done()
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+def altered(plan: Plan, seen: Seen, rows: Sequence[PlannedPartition]) -> VerificationFailed | None:
+    """What to raise when the starts of these rows do not follow from the plan's decisions and from what is there."""
+    why = {row.tp: follows(row, before_us(plan, seen.partitions[row.tp]), plan) for row in rows}
+    wrong = [Difference(tp, words) for tp, words in why.items() if words]
+    if not wrong:
+        return None
+    return VerificationFailed(
+        f"the plan of group {plan.group} was altered, or made by another release: its starts do not follow from its "
+        f"decisions and from what is there:{_list(wrong)}\nThis run wrote nothing to Kafka. Go back, and plan again: "
+        f"zkconsumer migrate rollback {plan.group} --execute"
+    )
+
+
+def before_us(plan: Plan, now: SeenPartition) -> SeenPartition:
+    """A value that this migration wrote to Kafka is no position: the value of before counts.
+
+    So does what the plan knew of a value that is still there.
+    """
+    whose = None if now.kafka is None else now.kafka.provenance
+    before = plan.seen.partitions.get(now.tp)
+    kafka = None if before is None else before.kafka
+    if now.kafka != kafka and (whose is None or not whose.is_of(plan.migration_id)):
+        return now
+    return replace(now, kafka=kafka, is_returned=before is not None and before.is_returned)
 
 
 def _list(found: list[Difference]) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.late_lists import lists_before
+from bridge.migration.fences.list_of_made import list_above
 from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
@@ -29,7 +30,7 @@ from bridge.migration.whole_file import write_whole
 from zkconsumer.admin.session import expect, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, GetAcl, NodeExists, NoNode, StoreError
+from zkconsumer.zk.requests import Acl, Create, GetAcl, NodeExists, NoNode, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,7 +221,9 @@ class WriteArchive:
         """See ``Step``."""
         authority, before = self.authority, lists_before(self.authority, self.planned)
         nodes = tuple(
-            replace(node, acl=before.get(node.path) or OPEN_ACL) if is_fence(node.acl) else node
+            replace(node, acl=before.get(node.path) or list_above(authority, node.path, before))
+            if is_fence(node.acl)
+            else node
             for node in read_nodes(authority.session, authority.group)
         )
         at_ms = authority.session.clock.wall_ms()

@@ -5,9 +5,13 @@
     stands     the same for a look, which a dry run has too: there, it may not stand so yet
     transact   operations in one multi behind a check of the control znode's version: all of them, or none
     run        an ephemeral child: whoever holds it is the only run
+    write      requests in the session that holds ``run``, or not at all
 
-Access lists are no part of a multi.  They are written in the session that holds ``run`` (``run_session``), or not at
-all: as long as that session lives no other run begins, and once it has ended nothing of it is carried out.
+Every write of a run goes through ``write``.  A process may be paused at any moment and for any time.  As long as the
+session that made ``run`` lives, no other run begins; once it has ended, ZooKeeper carries nothing of it out, and the
+client never sends it again in a later session.  Such a write raises ``RunLost``: the run begins with its first step,
+which takes ``run`` again.  So no multi checks ``run`` too: only a person can delete it while its session lives, and
+``is_aborted`` notices that between two steps.
 """
 
 from __future__ import annotations
@@ -18,15 +22,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import ABORT, RUN, phase_of, strategy_of
+from bridge.migration.control_access import access_of
 from bridge.migration.errors import PartlyDone, RunLost
+from bridge.migration.fences.lists import FenceForm, mark_of
 from bridge.migration.phases import ENDED, can_come
 from bridge.migration.step import Refused
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.session import expect, untold, words_of
+from zkconsumer.admin.stores import OffsetWrite, WriteReport, write_offsets
 from zkconsumer.errors import PreconditionFailed, WorldError, ZkTimeoutException
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Acl,
+    BadVersion,
     CheckOp,
     ConnectionLost,
     Exists,
@@ -37,9 +45,14 @@ from zkconsumer.zk.requests import (
     Node,
     NoNode,
     Op,
+    Request,
+    Result,
     SessionGone,
+    SetData,
+    Stat,
     StoreError,
 )
+from zkconsumer.zk.znodes import format_control
 
 if TYPE_CHECKING:
     from bridge.migration.phases import Phase, Strategy
@@ -84,10 +97,18 @@ class Authority:
         self.session = session
         self.group = paths.check_group(group)
         self.migration_id = migration_id
+        self.access = access_of(session)
+        """Which access lists the nodes get that this run creates."""
+        self.fence = FenceForm(mark_of(migration_id) if self.access.is_protected else None)
+        """Which access lists the nodes of the group get as a fence."""
         self.has_run = False
         """Whether the run was ours at some time: then somebody may have asked us to stop."""
-        self.holds_run = False
-        """Whether it must be ours still; not while it is taken anew, after a store was away."""
+        self._run_session_id: int | None = None
+        """The session that made ``run``, from the moment in which ``run`` was found to be ours until the steps begin
+        anew.  None: this run may write nothing."""
+        self.fences_of: frozenset[str] = frozenset({migration_id})
+        """Migrations whose owner fences are ours to change: this one, and a completed one whose fences it takes over.
+        Constant from ``open_moving`` on."""
 
     def look(self) -> Held | None:
         """What stands there, whoever's it is; None: nothing.
@@ -153,14 +174,77 @@ class Authority:
             f"{self.group}, and this run stops. See: zkconsumer migrate status {self.group}"
         )
 
+    def write(self, requests: Sequence[Request]) -> list[Result]:
+        """The results, in order; each is carried out in the session that holds the run, or not at all.
+
+        ``ConnectionLost`` is a result: whether that request was carried out is not known.  Raises ``RunLost`` when the
+        session has ended, ``ZkTimeoutException`` when ZooKeeper does not answer.
+        """
+        if not requests:
+            return []
+        if self._run_session_id is None:
+            raise self._run_lost()
+        answers = self.session.ask(requests, self._run_session_id)
+        if any(isinstance(answer, SessionGone) for answer in answers):
+            raise self._run_lost()
+        return answers
+
+    def write_offsets(
+        self,
+        held: Held,
+        writes: Sequence[OffsetWrite],
+        acl: tuple[Acl, ...] | None = None,
+        *,
+        allow_members: bool = False,
+    ) -> str:
+        """``zkconsumer.admin.stores.write_offsets`` in the session that holds the run, behind a check of the control
+        znode; gives what stopped it, empty when every offset is written.  Raises as ``write`` does.
+        """
+        if self._run_session_id is None:
+            raise self._run_lost()
+        report = WriteReport()
+        write_offsets(
+            self.session, self.group, writes, held.version, report, acl,
+            allow_members=allow_members, in_session=self._run_session_id,
+        )  # fmt: skip
+        if report.stopped_by:
+            self.run_session()  # ``RunLost`` tells more than what stopped it
+        return report.stopped_by
+
+    def take_run(self, held: Held, op: Op, session_id: int | None) -> MultiOk | MultiFailed | None:
+        """Make ``run`` by this operation, in that session or not at all; the answer is that of ``transact``."""
+        [answer] = self.session.ask([self._checked(held, [op])], session_id)
+        return self._answer_of(answer, held, 1)
+
     def transact(self, held: Held, ops: Sequence[Op]) -> MultiOk | MultiFailed | None:
         """All of these operations, if the control znode is still as ``held`` says; None: unknown, so look again.
 
         What failed first is counted without the check.  Raises ``PartlyDone`` when the control znode has changed,
-        ``WorldError`` for an answer that nobody has a plan for.
+        ``RunLost`` when the session of the run has ended, ``WorldError`` for any other answer.
         """
-        check = CheckOp(paths.control(self.group), held.version)
-        [answer] = self.session.ask([Multi((check, *ops))])
+        [answer] = self.write([self._checked(held, ops)])
+        return self._answer_of(answer, held, len(ops))
+
+    def advance(self, held: Held, control: Control) -> bool:
+        """Write the control znode once, if it is still as ``held`` says; False: the answer was lost.
+
+        Raises as ``transact`` does.
+        """
+        path = paths.control(self.group)
+        [answer] = self.write([SetData(path, format_control(control), held.version)])
+        match answer:
+            case Stat():
+                return True
+            case ConnectionLost():
+                return False
+            case BadVersion() | NoNode():
+                raise self.overtaken(self.look(), f"it at version {held.version}, as it read it")
+        raise WorldError(f"{path} cannot be written: {words_of(answer)}")
+
+    def _checked(self, held: Held, ops: Sequence[Op]) -> Multi:
+        return Multi((CheckOp(paths.control(self.group), held.version), *ops))
+
+    def _answer_of(self, answer: Result, held: Held, count: int) -> MultiOk | MultiFailed | None:
         match answer:
             case MultiOk(results):
                 return MultiOk(results[1:])
@@ -170,7 +254,7 @@ class Authority:
                 return MultiFailed(path, failed - 1, error)
             case ConnectionLost() | SessionGone():
                 return None
-        raise WorldError(f"ZooKeeper refused {len(ops)} changes of group {self.group}: {words_of(answer)}")
+        raise WorldError(f"ZooKeeper refused {count} changes of group {self.group}: {words_of(answer)}")
 
     # --- the run
 
@@ -179,23 +263,41 @@ class Authority:
         node = self.session.get(paths.control_child(self.group, RUN))
         return None if node is None else _run_of(node)
 
-    def took_run(self) -> None:
-        """The run is ours from now on."""
-        self.has_run = self.holds_run = True
+    def took_run(self, session_id: int) -> None:
+        """``run`` was found to be of this session, which is ours: the run writes in it from now on."""
+        self.has_run = True
+        self._run_session_id = session_id
 
     def begin_anew(self) -> None:
         """The steps are carried out from the first one on, which takes the run again if its session has ended."""
-        self.holds_run = False
+        self._run_session_id = None
 
     def run_session(self) -> int:
-        """The session that holds the run, which is ours.  Raises ``RunLost`` when it does not."""
-        run, session_id = self.run(), self.session.session_id
-        if run is None or session_id is None or run.session_id != session_id:
-            raise RunLost(
-                f"the session of this run with ZooKeeper has ended, so nothing more of group {self.group} is changed "
-                "before the run is taken again"
-            )
-        return session_id
+        """The session that holds the run, which is ours: looked at now.  Raises ``RunLost`` when it does not."""
+        lost = self.why_lost(self.run())
+        if lost is not None:
+            raise lost
+        if self._run_session_id is None:
+            raise self._run_lost()
+        return self._run_session_id
+
+    def why_lost(self, run: RunOf | None) -> RunLost | None:
+        """What to raise when this run was taken and ``run``, as it is now, is not ours; None in any other case."""
+        session_id = self._run_session_id
+        if session_id is None or (run is not None and run.session_id == session_id):
+            return None
+        return self._run_lost()
+
+    def check_run(self) -> None:
+        """Raises ``RunLost`` when this run was taken and is not ours any more; looked at now."""
+        if self._run_session_id is not None:
+            self.run_session()
+
+    def _run_lost(self) -> RunLost:
+        return RunLost(
+            f"the session of this run with ZooKeeper has ended, so nothing more of group {self.group} is changed "
+            "before the run is taken again"
+        )
 
     def identity(self) -> tuple[Acl, ...]:
         """Who we are for ZooKeeper, each with all rights, as the server writes it into lists.
@@ -219,12 +321,11 @@ class Authority:
         """
         if not self.has_run:
             return False
-        if self.holds_run:
-            self.run_session()
+        self.check_run()
         [stat] = self.session.ask([Exists(paths.control_child(self.group, ABORT))])
         if isinstance(stat, StoreError):
             raise untold("ZooKeeper does not tell whether the run is to stop", stat)
-        return stat is not None
+        return isinstance(stat, Stat) and stat.data_length > 0
 
 
 def broke(path: str) -> ZkTimeoutException:

@@ -1,6 +1,7 @@
 """When a store is away: what counts as that.  Pure.
 
     ZooKeeper    it did not answer, the connection took the answer along, or the session of the run has ended
+                 a seat is gone from a group that is empty, before the authority moved or after it
     Kafka        no broker answers, or none coordinates the group now (14, 15, 16): a seat is not taken or left in time
 
 Nothing that was done is lost by it, and every step may be done again, so a run waits for the store (``Run``), as it
@@ -9,7 +10,7 @@ waits for members that leave, until its deadline.
 
 from __future__ import annotations
 
-from bridge.migration.errors import RunLost, SeatDelayed
+from bridge.migration.errors import AnswerLost, MoveUnconfirmed, RunLost, SeatDelayed, SeatLost
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError, ZkTimeoutException
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.kafka.group_offsets import MOVED, WAIT
@@ -19,4 +20,6 @@ def is_away(error: ZkConsumerError) -> bool:
     """Whether the same may be tried again once a store is back."""
     if isinstance(error, BrokerError):
         return error.code in MOVED | WAIT
-    return isinstance(error, ZkTimeoutException | BrokerUnreachable | SeatDelayed | RunLost)
+    return isinstance(
+        error, ZkTimeoutException | BrokerUnreachable | SeatDelayed | SeatLost | RunLost | AnswerLost | MoveUnconfirmed
+    )  # fmt: skip

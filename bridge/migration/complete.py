@@ -1,12 +1,17 @@
-"""``complete``: the end of a migration that was switched.  What the old group was is kept in a file first.
+"""``complete``: ends a switched migration, and lifts its fences when the operator asks for that.
 
-    the archive is written and read back · owner fences away · access lists back · completed
+    from switched     the archive is written and read back · completed
+    --lift-fences     behind it, or in a later run: owner fences away · access lists as they were before
+
+The phase comes first: while it is *switched*, an old member that starts must meet a fence, since its offsets are those
+of the cut-over.  The fences stay unless ``lift_fences`` is given.  The plan and the saved access lists stay beside the
+control znode, so a later run finds what the lists were before.  Each step looks at what is there, so a run after a
+crash at any write goes on.
 
 Of ``dual``, members act by ``switched`` before, and behind it by ``completed``: they are members like any others then.
 
-With ``--keep-fence`` the fences stay, and old members stay locked out.  The offset znodes stay either way, as they were
-at the cut-over; ``zkconsumer groups delete`` takes them away, and ``zkconsumer migrate restore`` brings back what the
-archive has.
+The offset znodes stay either way, as they were at the cut-over; ``zkconsumer groups delete`` takes them away, and
+``zkconsumer migrate restore`` brings back what the archive has.
 """
 
 from __future__ import annotations
@@ -15,12 +20,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bridge.migration.archive import WriteArchive
+from bridge.migration.control_access import ControlIsOurs
 from bridge.migration.control_steps import ControlTo, HoldRun
 from bridge.migration.dual.following import MembersFollow
 from bridge.migration.fences.acls import RestoreLists
 from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.move_steps import confirm_switch
 from bridge.migration.phases import Phase
 from bridge.migration.seat_steps import LeaveSeat
+from bridge.migration.step import Done
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -40,24 +48,35 @@ def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -
         )
 
 
-def complete_steps(moving: Moving, archive: Path, *, keep_fence: bool) -> Iterator[Step]:
+def complete_steps(moving: Moving, archive: Path, *, lift_fences: bool) -> Iterator[Step]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
     authority, phase = moving.authority, moving.phase
     is_dual = moving.plan.strategy == "dual"
-    if phase is Phase.COMPLETED:
+    if phase is not Phase.COMPLETED:
+        check_can_be_completed(moving.group, authority.migration_id, phase)
+        yield ControlIsOurs(authority.session, moving.group)
+        yield HoldRun(authority, moving.who)
+        yield from confirm_switch(moving)
+        yield LeaveSeat(moving.seat)
         if is_dual:
-            yield MembersFollow(authority, moving.stores, Phase.COMPLETED)
-        return
-    check_can_be_completed(moving.group, authority.migration_id, phase)
-    yield HoldRun(authority, moving.who)
-    yield LeaveSeat(moving.seat)
-    if is_dual:
-        yield MembersFollow(authority, moving.stores, Phase.SWITCHED)
-    yield WriteArchive(authority, moving.plan.seen.acls, archive)
-    if not keep_fence:
-        yield LiftOwnerFences(authority, moving.nodes_before)
-        if moving.plan.changes_lists:
-            yield RestoreLists(authority, moving.topics, moving.plan.seen.acls)
-    yield ControlTo(authority, Phase.COMPLETED)
+            yield MembersFollow(authority, moving.stores, Phase.SWITCHED)
+        yield WriteArchive(authority, moving.plan.seen.acls, archive)
+        yield ControlTo(authority, Phase.COMPLETED)
     if is_dual:
         yield MembersFollow(authority, moving.stores, Phase.COMPLETED)
+    if lift_fences:
+        yield from _lifting(moving, holds_run=phase is not Phase.COMPLETED)
+
+
+def _lifting(moving: Moving, *, holds_run: bool) -> Iterator[Step]:
+    """``holds_run``: an earlier step of these took the run."""
+    authority, plan = moving.authority, moving.plan
+    steps: list[Step] = [LiftOwnerFences(authority, moving.nodes_before)]
+    if plan.changes_lists:
+        steps.append(RestoreLists(authority, moving.topics, plan.seen.acls))
+    if not holds_run:
+        if all(isinstance(step.check(), Done) for step in steps):
+            return
+        yield ControlIsOurs(authority.session, moving.group)
+        yield HoldRun(authority, moving.who)
+    yield from steps

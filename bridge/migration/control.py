@@ -3,10 +3,11 @@
     /zkconsumer/groups/G              Control: id, epoch, phase, authority, strategy (``zkconsumer.zk.znodes``)
     /zkconsumer/groups/G/plan-0000    the plan, gzip, in pieces of at most ``CHILD_BYTES_MAX``
     /zkconsumer/groups/G/accepted-0000   the same, as it was accepted with its drift; it counts once it is whole
+    /zkconsumer/groups/G/returned-0000   which offsets in Kafka the way back wrote to ZooKeeper, for the next plan
     /zkconsumer/groups/G/journal      who ran what when, gzip: what was *intended*, never believed over the world
     /zkconsumer/groups/G/acls-0000    access lists of nodes that the plan did not see so, each piece for itself
     /zkconsumer/groups/G/run          ephemeral: whose run it is; nobody else's begins meanwhile
-    /zkconsumer/groups/G/abort        somebody asked a run to stop; deleted by the next run
+    /zkconsumer/groups/G/abort        with data: a run is asked to stop; deleted, or emptied, by the next run
     /zkconsumer/groups/G/leave        ephemeral: a rollback waits; members of ours are to leave the modern group
     /zkconsumer/groups/G/members      dual: one ephemeral child a member, with the epoch that it acknowledges
 
@@ -38,8 +39,11 @@ NEW_EPOCH = frozenset(
 PLAN_PIECES = "plan-"
 ACL_PIECES = "acls-"
 ACCEPTED_PIECES = "accepted-"
-PIECES = (PLAN_PIECES, ACL_PIECES, ACCEPTED_PIECES)
-"""What the names of pieces begin with, of whatever."""
+RETURNED_PIECES = "returned-"
+PRIVATE_PIECES = (PLAN_PIECES, ACL_PIECES, ACCEPTED_PIECES)
+"""What the names of pieces begin with that only the run's login may read: they hold access lists."""
+PIECES = (*PRIVATE_PIECES, RETURNED_PIECES)
+"""The same, of all pieces."""
 
 
 def plan_piece(number: int) -> str:
@@ -57,18 +61,27 @@ def accepted_piece(number: int) -> str:
     return f"{ACCEPTED_PIECES}{number:04d}"
 
 
+def returned_piece(number: int) -> str:
+    """The name of one piece of the record of what the way back wrote to ZooKeeper."""
+    return f"{RETURNED_PIECES}{number:04d}"
+
+
 def first_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:
     """What the first run writes; ``before`` is what a migration that has ended left there."""
     epoch = 1 if before is None else before.epoch + 1
     return Control(migration_id, epoch, Phase.PLANNED.value, authority_of(Phase.PLANNED), strategy)
 
 
-def next_control(control: Control, phase: Phase) -> Control:
-    """The control znode one phase on.  Raises ``Bug`` for a phase that cannot follow."""
+def next_control(control: Control, phase: Phase, *, is_confirmed: bool = True) -> Control:
+    """The control znode one phase on.  Raises ``Bug`` for a phase that cannot follow, or before a move is confirmed."""
+    if not control.is_confirmed:
+        raise Bug(f"{phase.value} must not follow {control.phase} before that is confirmed")
     if phase not in following(strategy_of(control), phase_of(control)):
         raise Bug(f"{phase.value} does not follow {control.phase} in a {control.strategy} migration")
     epoch = control.epoch + (phase in NEW_EPOCH)
-    return replace(control, epoch=epoch, phase=phase.value, authority=authority_of(phase))
+    return replace(
+        control, epoch=epoch, phase=phase.value, authority=authority_of(phase), is_confirmed=is_confirmed
+    )  # fmt: skip
 
 
 def phase_of(control: Control) -> Phase:

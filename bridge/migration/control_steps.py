@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 from bridge.migration.authority import TRIES_MAX, Authority, broke, format_run
 from bridge.migration.control import (
     ABORT,
+    ACL_PIECES,
     JOURNAL,
+    MEMBERS,
     PIECES,
     RUN,
     first_control,
     next_control,
 )
+from bridge.migration.control_access import logins_of_group
+from bridge.migration.errors import AnswerLost, PlanIsStale
 from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, following
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.session import SESSION_TIMEOUT_MS, untold, words_of
@@ -30,11 +34,13 @@ from zkconsumer.zk.requests import (
     CreateOp,
     Delete,
     DeleteOp,
+    Exists,
     Multi,
     MultiFailed,
     MultiOk,
     NodeExists,
     NoNode,
+    NotEmpty,
     Op,
     OtherError,
     SessionGone,
@@ -47,6 +53,8 @@ from zkconsumer.zk.security import SECURE_ACL
 from zkconsumer.zk.znodes import format_control
 
 if TYPE_CHECKING:
+    from bridge.migration.authority import Held
+    from bridge.migration.seen import Seen
     from zkconsumer.admin.session import AdminSession
 
 RUN_PATIENCE_MS = SESSION_TIMEOUT_MS + 10_000
@@ -62,10 +70,15 @@ _AFTER: dict[Phase, tuple[Phase, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BeginControl:
-    """The control znode of a new migration: made, or over that of one that has ended, whose children go with it."""
+    """The control znode of a new migration: made, or over that of one that has ended, whose children go with it.
+
+    ``seen``: what the plan saw.  It is refused over a completed migration that the plan did not see, and where fences
+    that it saw were another's to lift since; access lists stay that were carried over with them (``fences.left``).
+    """
 
     authority: Authority
     strategy: Strategy
+    seen: Seen | None = None
 
     name = "control znode: planned"
     changes = True
@@ -82,6 +95,14 @@ class BeginControl:
             return Todo()
         group, found = self.authority.group, held.control
         if found.migration_id != self.authority.migration_id:
+            if held.phase in ENDED and not self._knows(held):
+                return Refused(
+                    PlanIsStale(
+                        f"migration {found.migration_id} of group {group} ended since this plan was made (phase "
+                        f"{found.phase}), so the plan says neither what becomes of its fences nor which store counts. "
+                        f"Plan again: zkconsumer migrate plan {group}"
+                    )
+                )
             if held.phase in ENDED:
                 return Todo()
             return Refused(
@@ -100,10 +121,18 @@ class BeginControl:
             )
         return Done()
 
+    def _knows(self, held: Held) -> bool:
+        """Whether the plan saw how that migration ended, as far as that matters to it."""
+        seen = self.seen
+        if seen is None or (held.phase is not Phase.COMPLETED and not seen.fences_of):
+            return True
+        return seen.control is not None and seen.control.migration_id == held.control.migration_id
+
     def do(self) -> None:
         session, group = self.authority.session, self.authority.group
         path = paths.control(group)
         for _ in range(TRIES_MAX):
+            session_id = session.session_id
             held = self.authority.look()
             before = None if held is None else held.control
             if before is not None and before.migration_id == self.authority.migration_id:
@@ -112,22 +141,54 @@ class BeginControl:
             if isinstance(standing, Refused):
                 raise standing.error
             data = format_control(first_control(self.authority.migration_id, self.strategy, before))
+            for_group = self._for_group()
+            ops: list[Op] = [CreateOp(path, data, acl=self.authority.access.acl)]
             if held is None:
-                *_, answer = session.ask([*map(Create, paths.parents(path)), Create(path, data)])
+                session.ask(self._parents(), session_id)
             else:
-                ops: list[Op] = [SetOp(path, data, held.version), *self._leftovers()]
-                [answer] = session.ask([Multi(tuple(ops))])
-            if isinstance(answer, str | MultiOk):
+                ops = [SetOp(path, data, held.version), *self._leftovers()]
+            [answer] = session.ask([Multi((*ops, *for_group))], session_id)
+            if isinstance(answer, MultiOk):
                 return
-            if not isinstance(answer, ConnectionLost | SessionGone | NodeExists | MultiFailed):
-                raise WorldError(f"{path} cannot be written: {words_of(answer)}")
+            failed = answer.error if isinstance(answer, MultiFailed) else answer
+            if not isinstance(failed, ConnectionLost | SessionGone | NodeExists | NoNode | NotEmpty | BadVersion):
+                raise WorldError(f"{path} cannot be written: {words_of(failed)}")
         raise broke(path)
+
+    def _parents(self) -> list[Create]:
+        """What is above the control znode, and the node of Spark queries beside it, which then only we could create."""
+        [top, *below] = paths.parents(paths.control(self.authority.group))
+        acl = self.authority.access.acl
+        spark = [Create(paths.SPARK_CLAIMS)] if self.authority.access.is_protected else []
+        return [Create(top, acl=acl), *spark, *(Create(path, acl=acl) for path in below)]
+
+    def _for_group(self) -> list[Op]:
+        """What members of the group write below a control znode that is not theirs, made anew with their logins."""
+        session, group = self.authority.session, self.authority.group
+        if not self.authority.access.is_protected:
+            return []
+        logins = logins_of_group(session, group)
+        ops: list[Op] = []
+        for name in (MEMBERS, ABORT):
+            path = paths.control_child(group, name)
+            [there] = session.ask([Exists(path)])
+            if isinstance(there, Stat) and name == MEMBERS:
+                if there.num_children:
+                    continue  # members are there already, by the list that let them in
+                ops.append(DeleteOp(path))
+            ops.append(CreateOp(path, acl=self.authority.access.for_group(name, logins)))
+        return ops
 
     def _leftovers(self) -> list[Op]:
         group = self.authority.group
         listed = self.authority.session.children(paths.control(group))
         names = sorted(listed.names) if listed else []
-        ours = [name for name in names if name.startswith(PIECES) or name in (JOURNAL, ABORT)]
+        carried = ACL_PIECES if self.seen is not None and self.seen.fences_of else "/"
+        ours = [
+            name
+            for name in names
+            if (name.startswith(PIECES) and not name.startswith(carried)) or name in (JOURNAL, ABORT)
+        ]
         return [DeleteOp(paths.control_child(group, name)) for name in ours]
 
 
@@ -176,10 +237,13 @@ class HoldRun:
 
     def check(self) -> Standing:
         run = self.authority.run()
+        lost = self.authority.why_lost(run)
+        if lost is not None:
+            return Refused(lost)  # the session ended after ``do``: the steps begin anew, in the next session
         if run is None:
             return Todo()
         if run.session_id == self.authority.session.session_id:
-            self.authority.took_run()
+            self.authority.took_run(run.session_id)
             return Done()
         now_ms = self.authority.session.clock.now_ms()
         since_ms = self._others.setdefault(run.session_id, now_ms)
@@ -200,7 +264,9 @@ class HoldRun:
             held = self.authority.look()
             if held is None or held.control.migration_id != self.authority.migration_id:
                 raise self.authority.overtaken(held, f"migration {self.authority.migration_id}")
-            answer = self.authority.transact(held, [CreateOp(self._path, data, ephemeral=True, acl=acl)])
+            create = CreateOp(self._path, data, ephemeral=True, acl=acl)
+            session_id = session.session_id
+            answer = self.authority.take_run(held, create, session_id)
             match answer:
                 case MultiFailed(_, _, OtherError()) if acl is not None:
                     acl = None  # nobody is logged in, so ``auth`` stands for nobody
@@ -210,19 +276,29 @@ class HoldRun:
                 case MultiFailed(_, _, error):
                     raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
             run = self.authority.run()
-            if run is not None and run.session_id == session.session_id:
-                if not self.authority.has_run:  # else it was asked of us, or nobody was
-                    session.ask([Delete(paths.control_child(self.authority.group, ABORT))])
-                self.authority.took_run()
+            # Not the session of this moment: it may be a later one, and what it reads was created in the one before.
+            if run is not None and run.session_id == session_id:
+                is_first = not self.authority.has_run
+                self.authority.took_run(run.session_id)
+                if is_first:  # else it was asked of us, or nobody was
+                    self.authority.write([self._no_abort()])
                 return
             if run is not None:
                 raise PreconditionFailed(f"{run.who} began a run of this group a moment ago; let it end")
         raise broke(self._path)
 
+    def _no_abort(self) -> Delete | SetData:
+        """Takes the request to stop away; where a run with a login created the node, it stays, without data."""
+        path = paths.control_child(self.authority.group, ABORT)
+        return SetData(path, b"") if self.authority.access.is_protected else Delete(path)
+
 
 @dataclass(frozen=True, slots=True)
 class ControlTo:
-    """One phase on, in one conditional write; with ``switched`` and ``returned`` the authority moves."""
+    """One phase on, in one conditional write; with ``switched`` and ``returned`` the authority moves.
+
+    The write is tried once.  After a lost answer the steps begin anew: what was checked before it may be so no longer.
+    """
 
     authority: Authority
     phase: Phase
@@ -248,19 +324,17 @@ class ControlTo:
         return tuple(phase for way in forward for phase in way) or _AFTER.get(self.phase, ())
 
     def do(self) -> None:
-        path = paths.control(self.authority.group)
-        for _ in range(TRIES_MAX):
-            if isinstance(self.check(), Done):
-                return
-            before = [phase for phase in Phase if any(self.phase in following(s, phase) for s in FORWARD)]
-            held = self.authority.require(*before)
-            data = format_control(next_control(held.control, self.phase))
-            [answer] = self.authority.session.ask([SetData(path, data, held.version)])
-            if isinstance(answer, Stat):
-                return
-            if not isinstance(answer, ConnectionLost | SessionGone | BadVersion | NoNode):
-                raise WorldError(f"{path} cannot be written: {words_of(answer)}")
-        raise broke(path)
+        self.write(is_confirmed=True)
+
+    def write(self, *, is_confirmed: bool) -> None:
+        """Raises ``AnswerLost`` when it is not known whether the phase was written, else as ``Authority.advance``."""
+        before = [phase for phase in Phase if any(self.phase in following(s, phase) for s in FORWARD)]
+        held = self.authority.require(*before)
+        if not self.authority.advance(held, next_control(held.control, self.phase, is_confirmed=is_confirmed)):
+            raise AnswerLost(
+                f"the connection to ZooKeeper broke while phase {self.phase.value} of group {self.authority.group} was "
+                "written: every check is made again before anything else is written"
+            )
 
 
 def request_abort(session: AdminSession, group: str, who: str) -> str:
@@ -272,7 +346,10 @@ def request_abort(session: AdminSession, group: str, who: str) -> str:
     if run is None:
         raise PreconditionFailed(f"nobody runs a command on group {group} now; see zkconsumer migrate status {group}")
     path = paths.control_child(group, ABORT)
-    [answer] = session.ask([Create(path, format_run(who, session.clock.wall_ms()))])
+    data = format_run(who, session.clock.wall_ms())
+    [answer] = session.ask([SetData(path, data)])
+    if isinstance(answer, NoNode):
+        [answer] = session.ask([Create(path, data)])
     if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
         raise untold(f"{path} cannot be made", answer)
     return f"the run of {run.who} stops before its next step"

@@ -10,6 +10,10 @@ for last loses one, so only what can hardly be otherwise counts:
            the next one would have stored the one behind it.  Once that is chance (a member that was killed in between),
            so it takes ``LAST_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client makes
 
+Where nothing shows it, and a migration of the group has ended, the numbers mean what they meant to that one: its way
+back wrote them so.  What is seen may speak against that, and then it is asked: certain evidence of the other meaning,
+or a znode that only go_kafka_client makes beside numbers that were the next record.
+
 A log that ends in a transaction's marker shows nothing: no consumer is given a marker, so who stores the next record
 stands one before the end there for good.  Where most partitions say last and some say next, it is asked.
 """
@@ -34,10 +38,11 @@ LAST_PARTITIONS_MIN = 3
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """``convention`` None: nothing shows it, or both are shown; ``words`` say what was seen."""
+    """``convention`` None: nothing shows it, or both are shown (``is_divided``); ``words`` say what was seen."""
 
     convention: OffsetConvention | None
     words: str
+    is_divided: bool = False
 
 
 def evidence_of(seen: Seen) -> Evidence:
@@ -45,6 +50,19 @@ def evidence_of(seen: Seen) -> Evidence:
     stored = [one for one in seen.partitions.values() if one.stored is not None and not one.is_older]
     if not stored:
         return Evidence(OffsetConvention.NEXT, "no offset is stored, so it does not matter")
+    shown, before = _shown(seen, stored), seen.convention_before
+    if before is None or shown.convention is before or shown.is_divided:
+        return shown
+    of = "" if seen.control is None else f" {seen.control.migration_id}"
+    meaning = "next" if before is OffsetConvention.NEXT else "last"
+    known = f"to migration{of}, which has ended, each was the {meaning} record"
+    if shown.convention is not None or (before is OffsetConvention.NEXT and seen.last_writers):
+        return Evidence(None, f"the evidence is divided: {shown.words}; {known}", is_divided=True)
+    return Evidence(before, f"{known}, and nothing speaks against that ({shown.words})")
+
+
+def _shown(seen: Seen, stored: Sequence[SeenPartition]) -> Evidence:
+    """The same, by the numbers and by the logs alone."""
     at_end = [one.tp for one in stored if isinstance(one.log, LogRange) and one.stored == one.log.latest]
     ours = [one.tp for one in stored if one.is_ours]
     read = [one.tp for one in stored if _stands_on_a_record_it_knew(one)]
@@ -52,7 +70,7 @@ def evidence_of(seen: Seen) -> Evidence:
     is_last = len(read) >= (1 if seen.last_writers else LAST_PARTITIONS_MIN)
     # A busy member is one behind here and there; only where that is the rule does it speak against the other.
     if for_next and is_last and len(read) > len(at_end) + len(ours):
-        return Evidence(None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}")
+        return Evidence(None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}", is_divided=True)
     if for_next:
         return Evidence(OffsetConvention.NEXT, "; ".join(for_next))
     if is_last:

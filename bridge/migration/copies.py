@@ -132,10 +132,7 @@ def differences_of_copy(
     """
     found: list[Difference] = []
     for copy in copies:
-        value = kafka.get(copy.tp)
-        if judge(copy, value, migration_id, epoch) is not Verdict.DONE:
-            wanted = f"{copy.offset} ({copy.metadata(migration_id, epoch)})"
-            found.append(Difference(copy.tp, "Kafka", wanted, _words(value)))
+        found += differences_in_kafka([copy], kafka, migration_id, epoch)
         node = nodes.get(copy.tp)
         version, stored = (MISSING, None) if node is None else (node.stat.version, node.offset)
         if (version, stored) != (copy.version, copy.stored):
@@ -148,6 +145,29 @@ def differences_of_copy(
             Difference(tp, "ZooKeeper", _znode_words(MISSING, None), _znode_words(came.stat.version, came.offset))
         )
     return found
+
+
+def lost_since_copy(copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue]) -> list[Difference]:
+    """Where Kafka has no value any more, or a smaller one than was copied: members only commit greater ones."""
+    found: list[Difference] = []
+    for copy in copies:
+        value = kafka.get(copy.tp)
+        if value is None or value.offset < copy.offset:
+            found.append(Difference(copy.tp, "Kafka", f"{copy.offset} or more, as was copied", _words(value)))
+    return found
+
+
+def differences_in_kafka(
+    copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
+) -> list[Difference]:
+    """Which values are not the planned ones, written by this migration at this epoch."""
+    return [
+        Difference(
+            copy.tp, "Kafka", f"{copy.offset} ({copy.metadata(migration_id, epoch)})", _words(kafka.get(copy.tp))
+        )
+        for copy in copies
+        if judge(copy, kafka.get(copy.tp), migration_id, epoch) is not Verdict.DONE
+    ]
 
 
 # --- the way back -----------------------------------------------------------------------------------------------

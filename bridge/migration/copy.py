@@ -5,7 +5,7 @@
     fenced     the fences stand · offsets as planned, or drift accepted · committed to Kafka with provenance (K6)
     copied     read back and compared by value, ZooKeeper's unmoved
     verified   hooks before the cut-over · looked at once more, the seat last
-    switched   the commit point: one conditional write · the seat is left · hooks after it
+    switched   the commit point: one conditional write · confirmed by the seat · the seat is left · hooks after it
 
 Each phase ends with one write of the control znode.  The steps are derived from where the migration stands when they
 are asked for, so that a run that goes on is the same as one that was never cut off: behind ``fenced`` it takes the seat
@@ -19,19 +19,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.accepting import AcceptDrift, PlanHolds
+from bridge.migration.authority import Authority
 from bridge.migration.clusters import SameClusters
+from bridge.migration.control_access import ControlIsOurs, ProtectedNeedsLogin
 from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, NothingElseMoves
 from bridge.migration.copies import copies_of
 from bridge.migration.fences.acls import AclFence
+from bridge.migration.fences.left import CarryLists
+from bridge.migration.fences.list_of_made import keeps_members_out
 from bridge.migration.fences.owners import LateOwnerFences, owner_fences
 from bridge.migration.fences.rights import MayCarryOut, MayChangeLists
 from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
 from bridge.migration.hooks import AFTER, BEFORE, hook_steps
-from bridge.migration.mover import CopyToKafka
-from bridge.migration.moving import WriteDown
+from bridge.migration.move_steps import confirm_switch, move_steps
+from bridge.migration.moving import WriteDown, copy_to_kafka
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import KeepPlan
-from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, SeatHolds, TakeSeat
+from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, SeatOutlivesRun, TakeSeat
 from bridge.migration.verify import VerifyCopy
 from zkconsumer.zk import paths
 
@@ -71,15 +75,23 @@ def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
 
 def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
     authority, acl_fence = moving.authority, moving.plan.changes_lists
+    begin, ended = BeginControl(authority, "copy", moving.plan.seen), _fences_left(moving)
+    yield ControlIsOurs(authority.session, moving.group)
     yield SameClusters(moving)
+    if not moving.has_reached(Phase.SWITCHED):
+        yield SeatOutlivesRun(moving.seat, moving.session)
     if moving.phase is None:
+        yield NothingElseMoves(begin)  # its seat would be waited for, and its fences would be taken for lacking rights
         if acl_fence:
             yield MayChangeLists(authority.session, moving.group, moving.topics)
-        yield MayCarryOut(authority.session, moving.nodes)
-        yield NothingElseMoves(BeginControl(authority, "copy"))  # its seat would be waited for
+        yield MayCarryOut(authority.session, moving.nodes, moving.plan.seen.acls if ended else {})
+        yield ProtectedNeedsLogin(authority.session, moving.group, moving.plan.seen.acls)
         yield NoModernMembers(moving.seat)
         yield PlanHolds(moving, options.accept_drift)
-    yield BeginControl(authority, "copy")
+        if ended:
+            yield HoldRun(ended, moving.who)
+            yield CarryLists(ended, moving.plan.seen.acls)
+    yield begin
     yield HoldRun(authority, moving.who)
     if not moving.has_reached(Phase.SWITCHED):
         yield KeepPlan(authority, options.plan_text)
@@ -90,8 +102,16 @@ def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
         else:
             yield from _fencing(moving)
         yield from _carrying_over(moving, options, has_sat=has_sat)
+    else:
+        yield from confirm_switch(moving, accept_drift=options.accept_drift)
     yield LeaveSeat(moving.seat)
     yield from hook_steps(moving, options.hooks_dir, AFTER)
+
+
+def _fences_left(moving: Moving) -> Authority | None:
+    """The completed migration whose fences this one takes over; None: there is none."""
+    seen = moving.plan.seen
+    return Authority(moving.session, moving.group, seen.fences_of) if seen.fences_of else None
 
 
 def _fencing(moving: Moving) -> Iterator[Step]:
@@ -101,7 +121,7 @@ def _fencing(moving: Moving) -> Iterator[Step]:
     yield NobodyRegistered(authority)
     if acl_fence:
         yield AclFence(authority, moving.topics, planned, members_leave=True)
-    yield NobodyOwns(authority, acl_fence)
+    yield NobodyOwns(authority, acl_fence and keeps_members_out(authority, planned))
     if acl_fence:
         yield AclFence(authority, moving.topics, planned, members_leave=False)
     yield from owner_fences(authority, plan.seen.partitions)
@@ -116,7 +136,7 @@ def _carrying_over(moving: Moving, options: CopyOptions, *, has_sat: bool) -> It
     yield AcceptDrift(moving, options.accept_drift, has_sat)
     copies = copies_of(moving.plan)
     known = frozenset(moving.plan.seen.partitions)
-    yield CopyToKafka(stores, copies)
+    yield copy_to_kafka(moving, copies)
     yield ControlTo(authority, Phase.COPIED)
     yield VerifyCopy(stores, copies, known)
     yield ControlTo(authority, Phase.VERIFIED)
@@ -125,9 +145,7 @@ def _carrying_over(moving: Moving, options: CopyOptions, *, has_sat: bool) -> It
         # Programs take their time: it is looked at once more.
         yield VerifyCopy(stores, copies, known)
     yield _fences_stand(moving)
-    # Behind every look: whoever got in and committed since the offsets were compared has taken the seat from us.
-    yield SeatHolds(moving.seat)
-    yield ControlTo(authority, Phase.SWITCHED)
+    yield from move_steps(moving, Phase.SWITCHED)
 
 
 def _fences_stand(moving: Moving) -> FencesStand:

@@ -53,3 +53,5 @@ class Decisions:
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     acl_fence: bool = True
     """False: ``--no-acl-fence``, owner fences alone."""
+    offsets_retention_ms: int | None = None
+    """``--offsets-retention``: how long brokers before 2.1 keep a copied offset; None: not decided."""

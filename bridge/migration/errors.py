@@ -36,6 +36,18 @@ class RunLost(PartlyDone):
     """The session of a run with ZooKeeper has ended, so the run is nobody's; whoever goes on begins it anew."""
 
 
+class AnswerLost(PartlyDone):
+    """Whether a phase was written is not known; whoever goes on looks at the control znode, and begins anew."""
+
+
+class MoveUnconfirmed(PartlyDone):
+    """The authority moved, and the heartbeat after it was refused; whoever goes on compares both stores."""
+
+
+class SeatLost(PartlyDone):
+    """The placeholder member is gone, and the group is empty; whoever goes on joins again and compares all."""
+
+
 class SeatDelayed(PartlyDone):
     """The seat in the modern group was neither taken nor left in time; see to the brokers, then apply again."""
 

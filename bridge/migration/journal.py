@@ -102,7 +102,7 @@ class Journal:
 
         def op(path: str, before: bytes | None) -> Op:
             if before is None:
-                return CreateOp(path, format_journal((entry,)))
+                return CreateOp(path, format_journal((entry,)), acl=self.authority.access.of_child(JOURNAL))
             read = parse_journal(before)
             told = (Entry(entry.at_ms, self.who, f"the journal before this: {read.problem}"),) if read.problem else ()
             return SetOp(path, format_journal((*read.entries, *told, entry)))

@@ -1,9 +1,11 @@
 """As whom a migration changes access lists: as the operator says, or as nobody else ever will again.
 
-    --zookeeper-auth digest:FILE, sasl-…    the login of ``zookeeper.auth``: the lists let whoever has it
+    --zookeeper-auth digest:FILE, sasl-…    the login of ``zookeeper.auth``: the migration belongs to it, and a run with
+                                            another login is refused (``access``)
     neither, nor in --config                a digest made up at random, which is kept in memory and nowhere else.  A run
                                             after this one has another, and takes the nodes back by the world's right
-                                            to administer: this fences programs, not people
+                                            to administer: this fences programs, not people, and only a group that gives
+                                            everything to the world is moved so
     --no-acl-fence                          no login is made up, since no list is changed
 """
 

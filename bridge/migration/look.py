@@ -1,6 +1,7 @@
 """Looks at a group on both sides and gives what was seen; changes nothing, and makes no broker create a topic.
 
     znodes              read_group, access lists          look_rights, needed_rights
+    ended migration     what its way back left in Kafka, and what the stored numbers meant to it         returned
     logs                where they begin and end, and the last entry of those that stand one before it   look_logs
     Kafka's own store   offsets with what was committed along; the modern group of the same name
     brokers             what they speak, how long they keep offsets                                      look_brokers
@@ -13,11 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.migration.clusters import clusters_of, zookeeper_cluster
+from bridge.migration.fences.left import look_at_left_fences
 from bridge.migration.look_brokers import look_at_brokers
 from bridge.migration.look_logs import last_entries
 from bridge.migration.look_rights import access_lists, lacking_rights
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.preflight import UNKNOWN
+from bridge.migration.returned import look_at_ended
 from bridge.migration.seen import Clusters, KafkaValue, Seen, SeenBroker, SeenMember, SeenOwner, SeenPartition
 from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.groups import GroupState, read_group
@@ -33,6 +36,7 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.migration.returned import Ended
     from zkconsumer.admin.groups import OffsetNode
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.kafka.modern_groups import ModernGroup
@@ -65,8 +69,10 @@ def look_at_group(
     has_store = not silence or not session.has_topics_in_zookeeper or store.exists()
     kafka, kafka_problem = ({}, silence) if silence and has_store else _kafka_values(store, there)
     modern, modern_problem = (None, silence) if silence and has_store else _modern(store)
-    partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp)) for tp in there}
+    ended = look_at_ended(session, group, state.control)
+    partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp), ended) for tp in there}
     acls, no_admin = access_lists(session, state) if with_acls else ({}, ())
+    left = look_at_left_fences(session, state, acls if with_acls else None)
     nodes = Nodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
     return Seen(
         group=group,
@@ -76,9 +82,9 @@ def look_at_group(
         missing_topics=tuple(state.missing_topics),
         orphans=tuple(tp for tp in state.offsets if tp not in partitions),
         odd_nodes=state.odd_nodes,
-        acls=acls,
+        acls=left.lists,
         no_admin=no_admin,
-        lacking=lacking_rights(session, nodes) if with_rights else (),
+        lacking=lacking_rights(session, nodes, left.lists) if with_rights else (),
         control=state.control,
         control_version=state.control_version,
         control_problem=state.control_problem,
@@ -93,6 +99,9 @@ def look_at_group(
         last_writers=_last_writers(session, group),
         clusters=Clusters(zookeeper=zookeeper_cluster(session)) if silence else clusters_of(session),
         filters=_filters(state),
+        fences_of=left.fences_of,
+        fences_problem=left.problem,
+        convention_before=ended.convention,
     )
 
 
@@ -123,16 +132,17 @@ def _logs(
 
 
 def _partition(
-    state: GroupState, tp: TopicPartition, log: LogRange | str, kafka: KafkaValue | None
+    state: GroupState, tp: TopicPartition, log: LogRange | str, kafka: KafkaValue | None, ended: Ended
 ) -> SeenPartition:
     node, owner = state.offsets.get(tp), state.owners.get(tp)
     seen_owner = None if owner is None else SeenOwner(owner.thread, owner.kind)
+    is_returned = ended.knows(tp, kafka)
     if node is None:
-        return SeenPartition(tp, owner=seen_owner, kafka=kafka, log=log)
+        return SeenPartition(tp, owner=seen_owner, kafka=kafka, log=log, is_returned=is_returned)
     is_ours = owner is not None and owner.kind == "zkconsumer" and node.stat.mzxid > owner.stat.czxid
     return SeenPartition(
         tp, node.offset, node.stat.version, node.problem, node.stat.mtime_ms, _is_older(state, node), is_ours,
-        seen_owner, kafka, log,
+        seen_owner, kafka, log, is_returned=is_returned,
     )  # fmt: skip
 
 
@@ -187,7 +197,11 @@ def _legacy(
     """
     if storage_of(session) in ("kafka", "dual"):
         return "the --config file says offsets.storage=kafka"
-    foreign = [one for one in partitions.values() if one.kafka is not None and one.kafka.provenance is None]
+    foreign = [
+        one
+        for one in partitions.values()
+        if one.kafka is not None and one.kafka.provenance is None and not one.is_returned
+    ]
     if not foreign or modern is None or modern.protocol_type or not state.members:
         return ""
     ahead = [one for one in foreign if one.stored is None or (one.kafka is not None and one.kafka.offset > one.stored)]

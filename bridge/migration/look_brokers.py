@@ -15,6 +15,7 @@ from zkconsumer.wire.schemas.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from zkconsumer.wire.schemas.offset_commit import RETENTION_TO
 
 if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession
@@ -28,10 +29,6 @@ OF_BROKER = 4
 RETENTION_KEY = "offsets.retention.minutes"
 MINUTE_MS = 60_000
 _MINUTES = re.compile(r"[0-9]{1,10}", re.ASCII)
-
-WITHOUT_RETENTION_FROM = 5
-"""OffsetCommit loses its retention time with this version, in 2.1: from there on a group keeps its offsets as long as
-it has members (KIP-211)."""
 
 
 def look_at_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int | None, bool | None]:
@@ -50,7 +47,7 @@ def look_at_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int 
             seen.append(SeenBroker(name, None, str(ranges)))
             continue
         seen.append(SeenBroker(name, ranges.knows(JOIN_GROUP, 0), _release(ranges)))
-        by_commit.append(not ranges.knows(OFFSET_COMMIT, WITHOUT_RETENTION_FROM))
+        by_commit.append(not ranges.knows(OFFSET_COMMIT, RETENTION_TO + 1))
         minutes = _retention_minutes(session, broker)
         if minutes is not None:
             kept.append(minutes * MINUTE_MS)

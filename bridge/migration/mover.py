@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from bridge.migration.copies import Copy, sorted_out, words_of, writes_back
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.phases import Phase
+from bridge.migration.retention import DEFAULT_RETENTION_MS
 from bridge.migration.seat import PATIENCE
 from bridge.migration.seen import KafkaValue
 from bridge.migration.step import Done, Refused, Standing, Todo
 from zkconsumer.admin.groups import OffsetNode, read_offsets
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import chunks
-from zkconsumer.admin.stores import OffsetWrite, WriteReport, write_offsets
+from zkconsumer.admin.stores import OffsetWrite
 from zkconsumer.kafka.error_codes import (
     INVALID_COMMIT_OFFSET_SIZE,
     MESSAGE_TOO_LARGE,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from bridge.client.generation import Generation
     from bridge.migration.authority import Authority
     from bridge.migration.decisions import OffsetConvention
+    from bridge.migration.journal import Journal
     from bridge.migration.seat import Seat
     from zkconsumer.admin.coordinator_line import Patience
     from zkconsumer.kafka.modern_groups import ModernGroup
@@ -59,6 +61,9 @@ REFUSED_SHOWN_MAX = 10
 
 COPYING = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED)
 """Phases in which Kafka's values are this migration's, and ZooKeeper's do not move."""
+
+COPIED_ENTRY, RETENTION_FACT = "offsets are committed to Kafka", "retention_ms"
+"""The journal's entry that a commit follows, and in it for how long brokers before 2.1 are to keep the offsets."""
 
 _TOO_MUCH = frozenset({INVALID_COMMIT_OFFSET_SIZE, MESSAGE_TOO_LARGE})
 
@@ -112,6 +117,10 @@ class CopyToKafka:
     copies: Sequence[Copy]
     phases: tuple[Phase, ...] = COPYING
     """In which it may be done."""
+    retention_ms: int = DEFAULT_RETENTION_MS
+    """How long brokers before 2.1 keep the offsets, from the commit on."""
+    journal: Journal | None = None
+    """Where the commit is noted, before it, for whoever asks until when the offsets are kept; None: nowhere."""
     _looked: tuple[Generation, int, list[Copy]] | None = None
     """What a check found to be left, and in which generation of ours and at which epoch."""
 
@@ -147,6 +156,8 @@ class CopyToKafka:
             epoch, left = self._left()
         else:
             left = looked[2]
+        if left and self.journal is not None:
+            self.journal.add(COPIED_ENTRY, {RETENTION_FACT: str(self.retention_ms)})
         refused = self._commit(left, epoch)
         if refused:
             raise PartlyDone(_refused_words(refused))
@@ -171,7 +182,7 @@ class CopyToKafka:
         refused: dict[TopicPartition, ErrorCode] = {}
         while rest:
             batch, size = self._batch(rest, bytes_max, epoch)
-            outcome = self.stores.seat.commit(batch)
+            outcome = self.stores.seat.commit(batch, self.retention_ms)
             if len(batch) > 1 and _TOO_MUCH & set(outcome.values()):
                 bytes_max = size // 2
                 continue
@@ -206,6 +217,8 @@ class ReturnToZooKeeper:
     stores: Stores
     convention: OffsetConvention
     acl: tuple[Acl, ...] | None = None
+    phase: Phase = Phase.RETURNING
+    """In which it is done: ``returned`` where that is not confirmed."""
 
     name = "write Kafka's offsets to ZooKeeper"
     changes = True
@@ -216,21 +229,29 @@ class ReturnToZooKeeper:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        return Todo() if not self.stores.is_in(Phase.RETURNING) or self._left() else Done()
+        if not self.stores.is_in(self.phase):
+            return Todo()
+        if not self._left():
+            return Done()
+        if self.stores.seat.sitting is not None:
+            try:
+                self.stores.seat.beat()  # what is left after a write, another client committed in the seat's place
+            except (VerificationFailed, PartlyDone) as error:
+                return Refused(error)
+        return Todo()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; Kafka has the authority still."""
+        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; the fences stay."""
         authority, seat = self.stores.authority, self.stores.seat
-        held = authority.require(Phase.RETURNING)
+        held = authority.require(self.phase)
         seat.beat()
         for some in chunks(self._left(), RETURNED_AT_ONCE):
             seat.beat_if_due()
-            report = WriteReport()
-            write_offsets(authority.session, authority.group, some, held.version, report, self.acl)
-            if report.stopped_by:
+            stopped_by = authority.write_offsets(held, some, self.acl)
+            if stopped_by:
                 raise PartlyDone(
-                    f"offsets of group {authority.group} are written to ZooKeeper in part, and Kafka has the authority "
-                    f"still: {report.stopped_by}. See to it, then run the same command again"
+                    f"offsets of group {authority.group} are written to ZooKeeper in part, and no member may work "
+                    f"before the others are: {stopped_by}. See to it, then run the same command again"
                 )
 
     def _left(self) -> list[OffsetWrite]:

@@ -12,10 +12,11 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.accepted import why_not_accepted
 from bridge.migration.authority import Authority
 from bridge.migration.control import ACCEPTED_PIECES
 from bridge.migration.journal import Journal
-from bridge.migration.mover import Stores
+from bridge.migration.mover import COPYING, CopyToKafka, Stores
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.phases import Phase, has_reached
 from bridge.migration.pieces import Damaged, read_pieces, read_plan, unpack
@@ -23,11 +24,13 @@ from bridge.migration.plan_file import plan_of
 from bridge.migration.seat import PATIENCE, Seat
 from bridge.migration.step import Done, Standing, Todo
 from zkconsumer.admin.stores import MISSING
+from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from bridge.migration.copies import Copy
     from bridge.migration.plan import Plan
     from zkconsumer.admin.coordinator_line import Patience
     from zkconsumer.admin.session import AdminSession
@@ -66,6 +69,13 @@ class Moving:
             return None
         return held.phase
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether no move of the authority waits for its confirmation (``move_steps``)."""
+        held = self.authority.look()
+        is_ours = held is not None and held.control.migration_id == self.authority.migration_id
+        return held is None or not is_ours or held.control.is_confirmed
+
     def has_reached(self, wanted: Phase) -> bool:
         """Whether the migration has that phase behind it on its way forward, or is there."""
         phase = self.phase
@@ -98,25 +108,49 @@ def open_moving(
 ) -> Moving:
     """Nothing is asked yet.  ``pause`` and ``patience``: how the brokers are waited for."""
     authority = Authority(session, plan.group, plan.migration_id)
-    seat = Seat(session, plan.group, plan.migration_id, plan.seen.topics, pause=pause, patience=patience)
+    authority.fences_of |= {plan.seen.fences_of} - {""}
+    seat = Seat(
+        session, plan.group, plan.migration_id, plan.seen.topics,
+        pause=pause, patience=patience, check_run=authority.check_run,
+    )  # fmt: skip
     stores = Stores(authority, seat, pause=pause, patience=patience)
     return Moving(authority, plan, seat, stores, who)
 
 
-def accepted_plan(session: AdminSession, group: str) -> Plan | None:
-    """The plan that was accepted with its drift; None: none was, or the run that did was cut off."""
+def accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
+    """The plan that was accepted with its drift; None: none was, or the run that did was cut off.
+
+    ``first``: the plan that the operator knows.  Raises ``PreconditionFailed`` for one that does not follow from it.
+    """
+    group = first.group
     pieces = read_pieces(session, group, ACCEPTED_PIECES)
     if not pieces:
         return None
     try:
-        return plan_of(unpack(list(pieces.values())))
+        accepted = plan_of(unpack(list(pieces.values())))
     except Damaged:
         return None
+    problem = why_not_accepted(first, accepted)
+    if problem:
+        names = ", ".join(paths.control_child(group, name) for name in pieces)
+        raise PreconditionFailed(
+            f"the plan that was accepted with its drift ({names}) does not follow from the first one: {problem}. "
+            "Others wrote there, so nothing of it is carried out. Find out who may write there, delete these nodes, "
+            f"and run zkconsumer migrate apply --resume {group} again, with --accept-drift if drift is named"
+        )
+    return accepted
 
 
 def kept_plan(session: AdminSession, group: str) -> Plan:
     """The plan that counts.  Raises ``PreconditionFailed`` (``BadPlanFile`` too) when none is kept that is whole."""
-    return accepted_plan(session, group) or plan_of(read_plan(session, group))
+    first = plan_of(read_plan(session, group))
+    return accepted_plan(session, first) or first
+
+
+def copy_to_kafka(moving: Moving, copies: Sequence[Copy], *phases: Phase) -> CopyToKafka:
+    """The step that commits these offsets, kept and noted as the plan has it.  ``phases``: in which it may be done."""
+    journal = Journal(moving.authority, moving.who)
+    return CopyToKafka(moving.stores, copies, phases or COPYING, moving.plan.offsets_retention_ms, journal)
 
 
 def whoami() -> str:

@@ -47,7 +47,7 @@ class Phase(Enum):
     SWITCHED = "switched"
     """Kafka has the authority; modern members may work."""
     COMPLETED = "completed"
-    """What the group left in ZooKeeper is in a file, and the fences are away, or stay.  There is no way back."""
+    """What the group left in ZooKeeper is in a file.  There is no way back; the fences stay until they are lifted."""
     UNDOING = "undoing"
     """On the way back before ``SWITCHED``: fences are being lifted."""
     RETURNING = "returning"

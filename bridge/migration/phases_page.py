@@ -33,7 +33,9 @@ off goes on from there. `zkconsumer migrate status G` shows it. What is done in 
 [how a plan is carried out](migrate.md#how-a-plan-is-carried-out).
 
 The authority, the store whose offsets count, moves with two writes only:
-{moves}. The epoch grows with every write that
+{moves}. With `copy` such a write is not *confirmed* (`"confirmed":false` in
+the control znode) until the coordinator has answered a heartbeat of the placeholder member after it, or both stores
+were compared again: no fence is lifted before, and no other phase follows. The epoch grows with every write that
 moves the authority, or begins or undoes a fence: a value, a claim or a member that names an older one is not believed.
 
 | phase | what it says | authority | an old member that starts now | epoch |

@@ -74,6 +74,12 @@ def _is_piece(name: str, prefix: str) -> bool:
     return name.startswith(prefix) and len(number) == 4 and number.isascii() and number.isdigit()
 
 
+def has_pieces(session: AdminSession, group: str, prefix: str) -> bool:
+    """Whether there are any, for a session that may not read them."""
+    listed = session.children(paths.control(group))
+    return any(_is_piece(name, prefix) for name in (listed.names if listed else ()))
+
+
 def read_plan(session: AdminSession, group: str) -> bytes:
     """The text of the plan that is kept.  Raises ``PreconditionFailed`` when there is none that is whole."""
     pieces = read_pieces(session, group, PLAN_PIECES)
@@ -150,10 +156,10 @@ class KeepPlan:
 
 
 def keep_child(authority: Authority, name: str, data: bytes, *phases: Phase) -> None:
-    """A child of the control znode with these bytes.  Raises as ``write_child`` does."""
+    """A child of the control znode with these bytes, and the list of its name.  Raises as ``write_child`` does."""
 
     def op(path: str, before: bytes | None) -> Op:
-        return CreateOp(path, data) if before is None else SetOp(path, data)
+        return CreateOp(path, data, acl=authority.access.of_child(name)) if before is None else SetOp(path, data)
 
     write_child(authority, name, op, lambda found: found == data, *phases)
 

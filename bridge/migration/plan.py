@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.retention import retention_of
+
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions, OffsetConvention
     from bridge.migration.phases import Strategy
@@ -63,6 +65,11 @@ class Plan:
     def changes_lists(self) -> bool:
         """Whether access lists keep old members out: never where members stay, whose own writes they would refuse."""
         return self.strategy == "copy" and self.decisions.acl_fence
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """How long brokers before 2.1 are to keep the copied offsets, from their commit on."""
+        return retention_of(self.seen, self.decisions)
 
     @property
     def targets(self) -> dict[TopicPartition, int]:

@@ -81,6 +81,8 @@ def written_head(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: It
         "filters": list(seen.filters),
         # Left out where nobody told: such a plan has the same digest as one of a release that did not ask.
         **{name: known for name, known in clusters.items() if known},
+        **{name: text for name, text in _left_fences(seen).items() if text},
+        **({} if seen.convention_before is None else {"convention_before": seen.convention_before.value}),
         "partitions": len(plan.partitions),
     }
 
@@ -124,6 +126,11 @@ def read_head(members: Members) -> Head:
             members.optional("kafka_cluster", members.text, ""), members.optional("zookeeper_cluster", members.text, "")
         ),
         filters=members.texts("filters"),
+        fences_of=members.optional("fences_of", lambda name: members.checked(name, check_migration_id), ""),
+        fences_problem=members.optional("fences_problem", members.text, ""),
+        convention_before=members.optional(
+            "convention_before", lambda name: _choice(members, name, OffsetConvention), None
+        ),
     )
     plan = Plan(
         migration_id=members.checked("migration_id", check_migration_id),
@@ -142,6 +149,11 @@ def read_head(members: Members) -> Head:
     count = members.number("partitions")
     members.end()
     return Head(plan, seen, count, lists)
+
+
+def _left_fences(seen: Seen) -> dict[str, str]:
+    """Left out where there are none: such a plan has the same digest as one of a release that did not look."""
+    return {"fences_of": seen.fences_of, "fences_problem": seen.fences_problem}
 
 
 def _strategy(word: str) -> Strategy:
@@ -167,6 +179,8 @@ def _decisions(decisions: Decisions) -> dict[str, Json]:
         "use_older": decisions.use_older,
         "acl_fence": decisions.acl_fence,
         "offsets": [[tp.topic, tp.partition, offset] for tp, offset in sorted(decisions.offsets.items())],
+        # Left out where it was not decided: such a plan has the same digest as one of a release without the option.
+        **({} if decisions.offsets_retention_ms is None else {"offsets_retention_ms": decisions.offsets_retention_ms}),
     }
 
 
@@ -183,6 +197,7 @@ def _read_decisions(members: Members) -> Decisions:
         use_older=members.flag("use_older"),
         acl_fence=members.flag("acl_fence"),
         offsets=offsets,
+        offsets_retention_ms=members.optional("offsets_retention_ms", members.number, None),
     )
     members.end()
     return decisions

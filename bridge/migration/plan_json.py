@@ -121,6 +121,8 @@ def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[st
         members["owner"] = [seen.owner.kind, seen.owner.thread]
     if seen.kafka is not None:
         members["kafka"] = [seen.kafka.offset, seen.kafka.metadata]
+    if seen.is_returned:
+        members["is_returned"] = True
     members["log"] = seen.log if isinstance(seen.log, str) else [seen.log.earliest, seen.log.latest]
     if seen.last is not None:
         members["last"] = [seen.last.is_record, seen.last.at_ms]
@@ -147,6 +149,7 @@ def _read_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedParti
         _kafka(members) if members.has("kafka") else None,
         _log(members),
         _last(members) if members.has("last") else None,
+        members.optional("is_returned", members.flag, False),
     )
     acl = None
     if members.has("acl"):

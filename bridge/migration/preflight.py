@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bridge.migration.access import is_open
 from bridge.migration.control import phase_of
 from bridge.migration.conventions import Evidence, contradicts
 from bridge.migration.decisions import OffsetConvention
+from bridge.migration.fences.mark import parse_mark
 from bridge.migration.needed_rights import words_of_rights
 from bridge.migration.phases import ENDED, Phase
-from zkconsumer.admin.words import age, count_of, registered, some
+from bridge.migration.retention import warnings_of_retention
+from zkconsumer.admin.words import count_of, registered, some
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions
     from bridge.migration.phases import Strategy
-    from bridge.migration.seen import Seen
+    from bridge.migration.seen import Seen, SeenOwner
     from zkconsumer.kafka.modern_groups import ModernGroup
 
 NEXT = ". Next: "
@@ -30,8 +32,6 @@ NEXT = ". Next: "
 
 UNKNOWN = "?"
 """``strategy_in_use`` when the owners show none."""
-
-DEFAULT_RETENTION = "a day before Kafka 2.0, a week later"
 
 
 def next_of(sentence: str) -> str:
@@ -70,6 +70,7 @@ def refusals(case: Case) -> Iterator[str]:
     """Why the group cannot be moved now, or not with these decisions."""
     seen, decisions, convention = case.seen, case.decisions, case.convention
     yield from _on_the_move(seen)
+    yield from _left_fences(seen, case.strategy)
     yield from _brokers(seen)
     yield from _kafka(seen)
     again = plan_again(seen.group)
@@ -98,7 +99,11 @@ def refusals(case: Case) -> Iterator[str]:
         )
     if seen.lacking:
         yield f"{words_of_rights(seen.lacking)}{NEXT}{again}"
-    fixed = [tp for tp, one in seen.partitions.items() if one.owner is not None and one.owner.kind == "persistent"]
+    fixed = [
+        tp
+        for tp, one in seen.partitions.items()
+        if one.owner is not None and one.owner.kind == "persistent" and not _is_fence_of(one.owner, seen.fences_of)
+    ]
     if fixed:
         yield (
             f"{count_of(len(fixed), 'owner node')} ({some(fixed)}) will not end with any session: a fence that was "
@@ -127,16 +132,29 @@ def _on_the_move(seen: Seen) -> Iterator[str]:
             f"with the release that wrote it{look}"
         )
         return
-    if phase is Phase.COMPLETED:
-        yield (
-            f"group {seen.group} has moved to Kafka already (migration {control.migration_id})"
-            f"{NEXT}zkconsumer groups describe {seen.group}"
-        )
-    elif phase not in ENDED:
+    if phase not in ENDED:
         yield (
             f"group {seen.group} is on the move already (migration {control.migration_id}, phase {phase.value}, "
             f"authority {control.authority}): let it end, or take it back"
             f"{NEXT}zkconsumer migrate status {seen.group}"
+        )
+
+
+def _is_fence_of(owner: SeenOwner, migration_id: str) -> bool:
+    mark = parse_mark(owner.thread.encode(errors="replace"))
+    return mark is not None and mark.migration_id == migration_id
+
+
+def _left_fences(seen: Seen, strategy: Strategy) -> Iterator[str]:
+    if not seen.fences_of:
+        return
+    why = seen.fences_problem
+    if strategy == "dual":
+        why = "with dual members stay, who could claim nothing"
+    if why:
+        yield (
+            f"the fences of migration {seen.fences_of}, which is completed, are still there, and this plan cannot take "
+            f"them over: {why}. Remove them first{NEXT}zkconsumer migrate complete {seen.group} --lift-fences"
         )
 
 
@@ -201,6 +219,7 @@ def _not_for_dual(seen: Seen, convention: OffsetConvention | None) -> Iterator[s
 def warnings(case: Case) -> Iterator[str]:
     """What stops nothing, and should not come as a surprise."""
     seen, decisions, strategy, evidence = case.seen, case.decisions, case.strategy, case.evidence
+    yield from _moved_before(seen)
     yield from _members(seen, strategy)
     if case.convention is OffsetConvention.LAST:
         yield f"each stored number is taken for the last record read, so the one after it is next: {evidence.words}"
@@ -213,14 +232,36 @@ def warnings(case: Case) -> Iterator[str]:
             "--existing says which one counts"
         )
     yield from _topics(seen)
-    yield from _retention(seen)
+    if seen.modern is not None:
+        yield from warnings_of_retention(seen, decisions)
     if strategy == "dual":
         yield from _dual(seen)
+    elif decisions.acl_fence and any(not is_open(acl) for acl in set(seen.acls.values())):
+        yield (
+            "the nodes of the group have access lists, so apply needs a login that may administer them "
+            "(--zookeeper-auth): one that the members do not have, or the lists do not stop a member that wakes from a "
+            "long pause, and apply waits for the longest session instead"
+        )
     elif not decisions.acl_fence:
         yield (
             "without the fence of access lists an old process that wakes from a pause may still write an old offset to "
             "ZooKeeper; it cannot claim a partition"
         )
+
+
+def _moved_before(seen: Seen) -> Iterator[str]:
+    control = seen.control
+    if control is None or control.phase != Phase.COMPLETED.value:
+        return
+    fences = "no fence is there, so old members may read until apply makes new ones"
+    if seen.fences_of:
+        fences = "its fences are still there, and apply takes them over: no old member can read meanwhile"
+    yield (
+        f"group {seen.group} has moved to Kafka already (migration {control.migration_id}, completed), and Kafka has "
+        f"the authority; {fences}. The first write of apply gives ZooKeeper the authority again. A rollback before the "
+        "switch removes the fences, and old members then go on from ZooKeeper's offsets; one behind the switch writes "
+        "Kafka's offsets to ZooKeeper first"
+    )
 
 
 def _dual(seen: Seen) -> Iterator[str]:
@@ -265,28 +306,3 @@ def _topics(seen: Seen) -> Iterator[str]:
         yield f"offsets of partitions that do not exist are left behind: {some(seen.orphans)}"
     if seen.odd_nodes:
         yield f"these nodes are no topic's and no partition's, and are left alone: {some(seen.odd_nodes)}"
-
-
-def _retention(seen: Seen) -> Iterator[str]:
-    if seen.modern is None:
-        return
-    until = DEFAULT_RETENTION
-    when = ""
-    if seen.retention_ms is not None:
-        until = age(seen.retention_ms)
-        when = f", copied now until {_utc(seen.at_ms + seen.retention_ms)}"
-    start = (
-        f"Kafka keeps the offsets of a group without members for {until} (offsets.retention.minutes){when}: start the "
-        "new members within that time"
-    )
-    if seen.keeps_by_commit:
-        yield (
-            f"{start}. These brokers (before 2.1) count from each partition's own commit even while members are there: "
-            "an idle partition whose client does not commit again loses its position then"
-        )
-    else:
-        yield start
-
-
-def _utc(ms: int) -> str:
-    return datetime.fromtimestamp(min(ms, 253_402_300_799_000) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.errors import PartlyDone
 from bridge.migration.mover import COPYING
 from bridge.migration.step import Done, Standing, Todo
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, write_offsets
+from zkconsumer.admin.stores import MISSING, OffsetWrite
 from zkconsumer.admin.words import count_of
 from zkconsumer.zk import paths
 
@@ -52,11 +52,10 @@ class PutOffsetsBack:
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; the fences that are there stay."""
         authority = self.stores.authority
-        held, report = authority.require(*COPYING), WriteReport()
-        write_offsets(authority.session, authority.group, self._left(), held.version, report, self.acl)
-        if report.stopped_by:
+        stopped_by = authority.write_offsets(authority.require(*COPYING), self._left(), self.acl)
+        if stopped_by:
             raise PartlyDone(
-                f"offsets of group {authority.group} that somebody deleted were put back in part: {report.stopped_by}. "
+                f"offsets of group {authority.group} that somebody deleted were put back in part: {stopped_by}. "
                 "See to it, then run the same command again"
             )
 

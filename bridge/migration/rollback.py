@@ -4,8 +4,11 @@
                       access lists back · nudge · undone
     after it          we have the rights · Spark queries are asked to leave · nobody is in the modern group · returning
                       · the nodes are this run's · nobody is registered · owner fences · the seat · Kafka -> ZooKeeper ·
-                      compared · returned (the authority moves) · the seat is left · owner fences away · access lists
-                      back · nudge · undone
+                      compared · returned (the authority moves) · confirmed · which offsets those were is
+                      recorded (``returned``) · the seat is left · owner fences away · access lists back · nudge ·
+                      undone
+    returned, but     nobody is in the modern group · the seat · Kafka -> ZooKeeper · compared · confirmed · ...
+    not confirmed
 
 The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
 off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
@@ -20,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.clusters import SameClusters
+from bridge.migration.control_access import ControlIsOurs
 from bridge.migration.control_steps import ControlTo, HoldRun
 from bridge.migration.dual.back import has_others, is_for_members, returning_steps
 from bridge.migration.dual.following import MembersFollow
@@ -27,18 +31,21 @@ from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.acls import AclFence, RestoreLists
 from bridge.migration.fences.late_lists import lists_before
 from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.lists import OURS, READ_ONLY, is_fence, read_lists
+from bridge.migration.fences.list_of_made import list_of_offsets
+from bridge.migration.fences.lists import is_fence, read_lists
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.nudge import Nudge, OffsetsMove
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.fences.owners import LateOwnerFences, owner_fences
 from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, fenced_levels
 from bridge.migration.fences.standing import NobodyRegistered
+from bridge.migration.move_steps import ConfirmMove, confirm_switch, move_steps
 from bridge.migration.mover import COPYING, ReturnToZooKeeper
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
 from bridge.migration.put_back import PutOffsetsBack
-from bridge.migration.seat_steps import AskToLeave, LeaveSeat, NoModernMembers, TakeSeat
+from bridge.migration.returned import KeepReturned
+from bridge.migration.seat_steps import AskToLeave, LeaveSeat, NoModernMembers, SeatOutlivesRun, TakeSeat
 from bridge.migration.step import Done, Refused, Standing
 from bridge.migration.verify import VerifyReturn
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.migration.authority import Authority
+    from bridge.migration.decisions import OffsetConvention
     from bridge.migration.fences.lists import AccessList
     from bridge.migration.moving import Moving
     from bridge.migration.step import Step
@@ -75,12 +83,16 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     if phase is Phase.COMPLETED:
         raise PreconditionFailed(
             f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back "
-            "under this name. Old members can go on under another group.id: stop the new ones, export Kafka's offsets, "
-            f"and import them for that name. See: zkconsumer offsets export {moving.group}"
+            "from it. A second migration that keeps Kafka's offsets can be rolled back: stop the new members, then "
+            f"zkconsumer migrate plan {moving.group} --existing keep-target, apply and rollback. Or old members go on "
+            f"under another group.id, with offsets of: zkconsumer offsets export {moving.group}"
         )
     if phase is None or phase is Phase.UNDONE:
         return
+    yield ControlIsOurs(authority.session, moving.group)
     yield SameClusters(moving)
+    if phase in (*_BEHIND, Phase.RETURNED) and not is_for_members(moving):
+        yield SeatOutlivesRun(moving.seat, moving.session)
     if phase is Phase.SWITCHED:
         # Told while modern members still work: a way back that stops half-way would keep them from it.
         before: Mapping[str, AccessList] = {}
@@ -93,15 +105,22 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     if phase in _BEHIND and is_for_members(moving):
         yield from returning_steps(moving)
     elif phase in _BEHIND:
+        yield from confirm_switch(moving)
         yield from _returning(moving)
-    elif phase is not Phase.RETURNED:
+    elif phase is Phase.RETURNED:
+        if not moving.is_confirmed:
+            yield from _confirming(moving)
+    else:
         if phase in COPYING and options.has_plan and not is_dual:  # with dual the members store
-            acl = (OURS, READ_ONLY) if moving.plan.changes_lists else None
-            yield PutOffsetsBack(moving.stores, moving.plan.seen.partitions, acl)
+            yield PutOffsetsBack(moving.stores, moving.plan.seen.partitions, list_of_offsets(authority, moving.plan))
         yield ControlTo(authority, Phase.UNDOING)
+    if phase in (*_BEHIND, Phase.RETURNED) and not is_dual:
+        yield KeepReturned(moving)
     yield LeaveSeat(moving.seat)
     if is_dual and phase in (*_BEHIND, Phase.RETURNED):
+        # By then members have written their provenance over what they committed before.
         yield MembersFollow(authority, moving.stores, Phase.RETURNED)
+        yield KeepReturned(moving)
     if options.has_plan:
         yield LiftOwnerFences(authority, moving.nodes_before)
         if moving.plan.changes_lists:
@@ -119,9 +138,7 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
 
 def _returning(moving: Moving) -> Iterator[Step]:
     authority, plan, stores = moving.authority, moving.plan, moving.stores
-    convention, acl_fence = plan.convention, plan.changes_lists
-    if convention is None:
-        raise Bug(f"migration {plan.migration_id} was switched, and nobody knows what its stored numbers mean")
+    convention, acl_fence = _convention_of(moving), plan.changes_lists
     if moving.phase is Phase.SWITCHED:
         yield AskToLeave(authority)
     yield NoModernMembers(moving.seat)
@@ -130,13 +147,35 @@ def _returning(moving: Moving) -> Iterator[Step]:
     if acl_fence:
         yield AclFence(authority, moving.topics, plan.seen.acls, members_leave=False)
     yield NobodyRegistered(authority)
-    # A ``complete`` that was cut off has lifted fences; and they are to name this epoch.
+    # Somebody may have deleted fences since the switch, and each must name this epoch.
     yield from owner_fences(authority, plan.seen.partitions)
     yield LateOwnerFences(authority, frozenset(plan.seen.partitions))
     yield TakeSeat(moving.seat, has_sat=False)
-    yield ReturnToZooKeeper(stores, convention, (OURS, READ_ONLY) if acl_fence else None)
+    yield ReturnToZooKeeper(stores, convention, list_of_offsets(authority, moving.plan))
     yield VerifyReturn(stores, convention)
-    yield ControlTo(authority, Phase.RETURNED)
+    yield from move_steps(moving, Phase.RETURNED)
+
+
+def _confirming(moving: Moving) -> Iterator[Step]:
+    """``returned`` was written, and what others committed to Kafka before that may be missing in ZooKeeper."""
+    authority, stores, acl_fence = moving.authority, moving.stores, moving.plan.changes_lists
+    yield NoModernMembers(moving.seat)
+    if acl_fence:
+        yield AclFence(authority, moving.topics, moving.plan.seen.acls, members_leave=False)
+    yield NobodyRegistered(authority)
+    yield TakeSeat(moving.seat, has_sat=False)
+    convention = _convention_of(moving)
+    acl = list_of_offsets(authority, moving.plan)
+    yield ReturnToZooKeeper(stores, convention, acl, Phase.RETURNED)
+    yield VerifyReturn(stores, convention, Phase.RETURNED)
+    yield ConfirmMove(authority, moving.seat, Phase.RETURNED)
+
+
+def _convention_of(moving: Moving) -> OffsetConvention:
+    convention = moving.plan.convention
+    if convention is None:
+        raise Bug(f"migration {moving.plan.migration_id} was switched without an offset convention")
+    return convention
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@
 The seat is a member of type ``consumer`` with one protocol that nobody else has, so a stock client that joins is told
 error 23, and a commit or a reset by somebody who is no member error 25 (brokers of every release from 0.9 on).  Only a
 member that has *joined* keeps others out.  Its name is made from the migration's id alone: whoever runs the migration
-again finds the seat by what DescribeGroups tells, also one whose member id nobody ever heard of, and takes it back.
-Where there are static members (2.3, KIP-345) it is one, so that tools show its name.
+again finds the seat by what DescribeGroups tells, also one whose member id nobody ever heard of, and joins in its place
+while it is still there.  Where there are static members (2.3, KIP-345) it is one, so that tools show its name.
+
+Each run has a member id of its own.  So a LeaveGroup of a run that was paused names a member that is gone, and never
+the member of the run that came after it.
 
 The session is the longest that the brokers allow, and the seat beats when it is used: nothing runs beside the caller.
 """
@@ -21,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.migration import seat_requests as asked
-from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.errors import PartlyDone, SeatLost, VerificationFailed
 from bridge.migration.seat_group import SeatGroup, passing, words_of_others
 from bridge.migration.seat_rules import LOST, Occupancy, subscription_of, who_must_act
 from bridge.migration.seat_taking import Sitting, Taking
@@ -31,6 +34,7 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import Bug
 from zkconsumer.kafka.error_codes import NONE, REQUEST_TIMED_OUT, ErrorCode
 from zkconsumer.kafka.group_offsets import MOVED, WAIT, Committer, OffsetAndMetadata, commit_offsets
+from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -47,9 +51,10 @@ _PASSING = MOVED | WAIT | {REQUEST_TIMED_OUT}
 class Seat:
     """One migration's seat in one group.  One thread.
 
-    ``topics``: those of the group.  ``sitting`` is None while we do not sit.  Methods raise ``PartlyDone`` when
-    something must be seen to before it can go on, ``VerificationFailed`` when somebody else is alive in the group,
-    ``BrokerUnreachable`` or ``KafkaException`` when the brokers were waited for in vain.
+    ``topics``: those of the group.  ``sitting`` is None while we do not sit.  ``check_run`` raises when the run is not
+    ours any more; it is called between a look at the group and the requests that follow from it.  Methods raise
+    ``PartlyDone`` when something must be seen to before it can go on, ``VerificationFailed`` when another client is
+    alive in the group, ``BrokerUnreachable`` or ``KafkaException`` when the brokers were waited for in vain.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Seat:
         *,
         pause: Callable[[int], object] | None = None,
         patience: Patience = PATIENCE,
+        check_run: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
         self.name = f"zkconsumer-{migration_id}"
@@ -68,8 +74,9 @@ class Seat:
         self._clock = session.clock
         self._at = SeatGroup(CoordinatorLine(session, group, pause, patience), group, self.name)
         self._taking = Taking(
-            self._at, subscription_of(topics), session.clock, pause or StopSignal().wait, patience.at_least_ms
-        )
+            self._at, subscription_of(topics), session.clock, pause or StopSignal().wait, patience.at_least_ms,
+            check_run,
+        )  # fmt: skip
 
     def look(self) -> Occupancy:
         """Who is in the group now; changes nothing."""
@@ -79,8 +86,12 @@ class Seat:
         """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it."""
         return self._at.problem()
 
+    def session_timeout_ms(self) -> int | None:
+        """As ``SeatGroup.session_timeout_ms``: what the seat's session will be; changes nothing."""
+        return self._at.session_timeout_ms()
+
     def sit(self) -> None:
-        """Join, or take back the seat that an earlier run left; when it returns, nobody else is in the group."""
+        """Join, in the place of a seat that an earlier run left; when it returns, nobody else is in the group."""
         self.sitting = self._taking.sit()
 
     def leave(self) -> None:
@@ -99,8 +110,13 @@ class Seat:
         question = partial(asked.beat, config=sitting.config, generation=sitting.generation)
         self._heard(self._at.line.ask(question, passing), "a heartbeat", sent_at_ms)
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
-        """Commit as the only member; what became of each partition.  ``Bug``: we do not sit."""
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], retention_ms: int = BROKER_RETENTION
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commit as the only member; what became of each partition.  ``Bug``: we do not sit.
+
+        ``retention_ms``: how long brokers before 2.1 keep these offsets (``commit_offsets``).
+        """
         sitting, sent_at_ms = self._seated(), self._clock.now_ms()
         generation = sitting.generation
         question = partial(
@@ -109,6 +125,7 @@ class Seat:
             offsets=offsets,
             timeout_ms=REQUEST_TIMEOUT_MS,
             committer=Committer(generation.generation_id, generation.member_id, sitting.config.group_instance_id),
+            retention_ms=retention_ms,
         )
         outcome = self._at.line.ask(question, _passing_of_one)
         said = set(outcome.values())
@@ -143,9 +160,9 @@ class Seat:
                 f"{told}: another run of this migration sits there now ({found.ours[0].member_id}, "
                 f"{found.ours[0].host}). Let one of them go on, and stop the other"
             )
-        return PartlyDone(
-            f"{told}, and nobody is in the group: the session ended, or somebody came and went. Run the same command "
-            "again: it takes the seat again and compares every offset before it goes on"
+        return SeatLost(
+            f"{told}, and the group is empty: the session ended, or another client came and went. The seat is taken "
+            "again, and every offset is compared before anything else is written"
         )
 
 

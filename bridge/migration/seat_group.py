@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING, NoReturn
 from bridge.client.generation import Generation
 from bridge.migration import seat_requests as asked
 from bridge.migration.errors import PartlyDone
-from bridge.migration.seat_rules import SESSION_TIMEOUTS_MS, Occupancy, occupancy, who_must_act
+from bridge.migration.seat_rules import (
+    INVALID_SESSION_TIMEOUT,
+    SESSION_TIMEOUTS_MS,
+    UNKNOWN_MEMBER_ID,
+    Occupancy,
+    occupancy,
+    who_must_act,
+)
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS
-from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
+from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import MOVED, WAIT
 from zkconsumer.kafka.modern_groups import describe_modern_group
 
 if TYPE_CHECKING:
     from zkconsumer.admin.coordinator_line import CoordinatorLine
+    from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.versions import ApiRanges
+
+NOBODYS_MEMBER_ID = "zkconsumer-asks-how-long-a-session-may-be"
 
 
 class SeatGroup:
@@ -47,6 +58,21 @@ class SeatGroup:
         code = self.line.ask(partial(asked.beat, config=config, generation=Generation(0, self.name)), passing)
         return who_must_act(code.code, self.group)
 
+    def session_timeout_ms(self) -> int | None:
+        """The longest session that the brokers allow a member, of those that a seat asks for.
+
+        0: they allow none of them; None: they do not say.
+
+        A JoinGroup with a member id that nobody has changes nothing.  Coordinators of every release look at its session
+        time-out first (26), then whether they know the member (25).
+        """
+        for timeout_ms in SESSION_TIMEOUTS_MS:
+            joining = asked.Joining(self.group, self.name, b"", timeout_ms, NOBODYS_MEMBER_ID, is_static=False)
+            code = self.line.ask(partial(_code_of, joining), passing)
+            if code.code != INVALID_SESSION_TIMEOUT:
+                return timeout_ms if code.code == UNKNOWN_MEMBER_ID else None
+        return 0
+
     def refuse(self, code: ErrorCode, what: str) -> NoReturn:
         """Raise what an answer means that no further try mends; ``BrokerError`` for the others."""
         why = who_must_act(code.code, self.group)
@@ -55,6 +81,11 @@ class SeatGroup:
         raise PartlyDone(
             f"{what} of group {self.group} was answered by {code}: {why}. Then run the same command again, or roll back"
         )
+
+
+def _code_of(joining: asked.Joining, connection: Connection, ranges: ApiRanges) -> ErrorCode:
+    answer, _ = joining.ask(connection, ranges)
+    return error_code(answer.error_code)
 
 
 def words_of_others(found: Occupancy) -> str:

@@ -32,9 +32,18 @@ name we have: but not where a member's share has bytes of its assignor's, since 
 pass them over.
 """
 
+SESSION_MARGIN_MS = 10_000
+"""By how much the session of a seat must be longer than that of the run with ZooKeeper: a run that is paused has lost
+its ``run``, and the next run has had time to come, before the coordinator lets anybody into the group."""
+
+SHORT_SESSION_MS = 10_000
+"""What a run asks ZooKeeper for where the brokers allow a seat no long session: 0.9 allows 30 s."""
+
 INCONSISTENT_GROUP_PROTOCOL = 23
+UNKNOWN_MEMBER_ID = 25
 INVALID_SESSION_TIMEOUT = 26
 UNSUPPORTED_VERSION = 35
+GROUP_MAX_SIZE_REACHED = 81
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,12 @@ from bridge.migration.authority import TRIES_MAX
 from bridge.migration.control import LEAVE
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.phases import Phase
+from bridge.migration.seat_rules import (
+    INVALID_SESSION_TIMEOUT,
+    SESSION_MARGIN_MS,
+    SHORT_SESSION_MS,
+    who_must_act,
+)
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.session import words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
@@ -18,6 +24,7 @@ from zkconsumer.zk.requests import CreateOp, Delete, Get, MultiFailed, MultiOk, 
 if TYPE_CHECKING:
     from bridge.migration.authority import Authority
     from bridge.migration.seat import Seat
+    from zkconsumer.admin.session import AdminSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,10 @@ class AskToLeave:
     def do(self) -> None:
         for _ in range(TRIES_MAX):
             # That of a run that died may stand until its session ends, and would then be missing.
-            self.authority.session.ask([Delete(self._path)])
+            self.authority.write([Delete(self._path)])
             held = self.authority.require(Phase.SWITCHED)
-            match self.authority.transact(held, [CreateOp(self._path, b"", ephemeral=True)]):
+            create = CreateOp(self._path, b"", ephemeral=True, acl=self.authority.access.acl)
+            match self.authority.transact(held, [create]):
                 case MultiOk():
                     return
                 case MultiFailed(_, _, NodeExists()) | None:
@@ -57,6 +65,54 @@ class AskToLeave:
                 case MultiFailed(_, _, error):
                     raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
         raise WorldError(f"{self._path} was not made: the connection broke again and again. Run it again")
+
+
+@dataclass(slots=True)
+class SeatOutlivesRun:
+    """The coordinator keeps the seat for longer than ZooKeeper keeps the run; asked before anything is changed.
+
+    A run that is paused loses both.  It must lose the run first, and with a margin: then the next run finds the seat
+    still there.  Where brokers allow short sessions only (0.9: 30 s), the session with ZooKeeper is opened anew, with
+    10 s.
+    """
+
+    seat: Seat
+    session: AdminSession
+    _is_short: bool = False
+    """Whether ZooKeeper was asked for the short session."""
+
+    name = "the seat outlives the run"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"open the session with ZooKeeper anew, with {SHORT_SESSION_MS // 1_000} s"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        allowed_ms, granted_ms = self.seat.session_timeout_ms(), self.session.negotiated_timeout_ms
+        if allowed_ms is None or allowed_ms > granted_ms + SESSION_MARGIN_MS:
+            return Done()
+        if allowed_ms == 0:
+            return Refused(PreconditionFailed(f"{who_must_act(INVALID_SESSION_TIMEOUT, '')}. Nothing was changed"))
+        if not self._is_short and granted_ms > SHORT_SESSION_MS:
+            return Todo()
+        least_ms = granted_ms + SESSION_MARGIN_MS
+        return Refused(
+            PreconditionFailed(
+                f"the brokers allow a member of a group a session of {allowed_ms} ms (group.max.session.timeout.ms), "
+                f"and ZooKeeper granted this run one of {granted_ms} ms. The first must be longer than the second by "
+                f"more than {SESSION_MARGIN_MS} ms, or a run that is paused could lose the seat in group "
+                f"{self.seat.group} before it loses its session. Nothing was changed. Raise "
+                f"group.max.session.timeout.ms above {least_ms}, or let ZooKeeper grant {SHORT_SESSION_MS} ms "
+                "(minSessionTimeout, by default two ticks of tickTime)"
+            )
+        )
+
+    def do(self) -> None:
+        """See ``Step``."""
+        self._is_short = True
+        self.session.reopen(SHORT_SESSION_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,34 +182,6 @@ class TakeSeat:
     def do(self) -> None:
         """See ``Step``."""
         self.seat.sit()
-
-
-@dataclass(frozen=True, slots=True)
-class SeatHolds:
-    """The coordinator hears us, and has let nobody in since we sat down: asked now, however lately it was."""
-
-    seat: Seat
-
-    name = "the seat holds"
-    changes = False
-
-    def describe(self) -> list[str]:
-        """See ``Step``."""
-        return [f"ask the coordinator whether the seat in the modern group {self.seat.group} is still ours"]
-
-    def check(self) -> Standing:
-        """See ``Step``."""
-        if self.seat.sitting is None:  # in a dry run nobody sits
-            return Todo()
-        try:
-            self.seat.beat()
-        except (VerificationFailed, PartlyDone) as error:
-            return Refused(error)
-        return Done()
-
-    def do(self) -> None:
-        """See ``Step``: there is nothing to do.  ``Bug``: we do not sit."""
-        self.seat.beat()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from bridge.migration import seat_requests as asked
 from bridge.migration.errors import SeatDelayed, VerificationFailed
 from bridge.migration.seat_group import SeatGroup, words_of_others
 from bridge.migration.seat_rules import (
+    GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT,
     LOST,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config import GroupConfig
     from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.modern_groups import ModernMember
     from zkconsumer.wire.schemas.join_group import JoinGroupResponse
 
 
@@ -55,16 +57,25 @@ class Taking:
     """
 
     def __init__(
-        self, at: SeatGroup, metadata: bytes, clock: Clock, pause: Callable[[int], object], patience_ms: int
+        self,
+        at: SeatGroup,
+        metadata: bytes,
+        clock: Clock,
+        pause: Callable[[int], object],
+        patience_ms: int,
+        check_run: Callable[[], None],
     ) -> None:
         self._at = at
         self._metadata = metadata
         self._clock = clock
         self._pause = pause
         self._patience_ms = patience_ms
+        self._check_run = check_run
         self._session_timeouts_ms = list(SESSION_TIMEOUTS_MS)
         self._has_static_members = True
         self._sitting: Sitting | None = None
+        self._former: ModernMember | None = None
+        """The static member of an earlier run that the next JoinGroup replaces."""
 
     def sit(self) -> Sitting:
         """Join, or take back the seat that an earlier run left; when it returns, nobody else is in the group."""
@@ -95,16 +106,19 @@ class Taking:
         """Empty when we sit, else why not yet.
 
         An answer that was lost may have made a member that we did not hear of, so each try begins with a look.
+
+        A seat that is there is replaced by a new member: a static one in one request.  Any other is removed first: a
+        newcomer would be answered only when the coordinator has waited for the former in vain (10 s; 30 s in 0.9).
+        Whoever commits or joins in that moment is found, as whoever did before this run: every value is compared.
         """
         found = self._at.look()
         if found.others:
             raise VerificationFailed(f"the seat in group {self._at.group} is not free: {words_of_others(found)}")
-        for ghost in found.ours[1:]:
-            self._remove(ghost.member_id)
-        if found.ours:
-            # By its member id, a static one too: by the name alone it would be one too many for group.max.size.
-            return self._joined(found.ours[0].member_id, is_static=found.ours[0].instance_id is not None)
-        return self._joined("", is_static=self._has_static_members)
+        self._check_run()
+        statics = [one for one in found.ours if one.instance_id is not None and self._has_static_members]
+        self._former = statics[0] if statics else None
+        troubles = [self._remove(one.member_id) for one in found.ours if one != self._former]
+        return next(filter(None, troubles), "") or self._joined("", is_static=self._has_static_members)
 
     def _joined(self, member_id: str, *, is_static: bool) -> str:
         timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self._clock.now_ms()
@@ -117,6 +131,10 @@ class Taking:
                 return self._joined(answer.member_id, is_static=False)
             case Reaction.FIND_COORDINATOR:
                 self._at.line.lost()
+            case _ if answer.error_code == GROUP_MAX_SIZE_REACHED and self._former is not None and not member_id:
+                # A group of group.max.size members lets nobody in who names no member, a static one neither.
+                trouble = self._remove(self._former.member_id)
+                return trouble or self._joined("", is_static=is_static)
             case Reaction.RAISE if self._steps_down(answer.error_code, is_static=is_static):
                 return self._joined(member_id, is_static=is_static and self._has_static_members)
         return f"JoinGroup was answered by {error_code(answer.error_code)}"
@@ -153,7 +171,10 @@ class Taking:
 
     def _tried_to_leave(self) -> str:
         """Empty when no seat of this migration is there any more, else why not yet."""
-        troubles = [self._remove(seat.member_id) for seat in self._at.look().ours]
+        seats = self._at.look().ours
+        # What was found before the run was still ours is no seat of a later run.
+        self._check_run()
+        troubles = [self._remove(seat.member_id) for seat in seats]
         return next(filter(None, troubles), "")
 
     def _remove(self, member_id: str) -> str:

@@ -14,6 +14,7 @@ from bridge.migration.provenance import Provenance, parse_provenance
 from zkconsumer.admin.stores import MISSING
 
 if TYPE_CHECKING:
+    from bridge.migration.decisions import OffsetConvention
     from zkconsumer.admin.groups import OwnerKind
     from zkconsumer.admin.log_ranges import LogRange
     from zkconsumer.kafka.modern_groups import ModernGroup
@@ -59,7 +60,8 @@ class SeenPartition:
 
     ``stored`` None: there is no offset znode (``version`` is ``MISSING``), or it holds none (``problem`` says why when
     it is unreadable).  ``written_ms``: when the znode was last written, by ZooKeeper's clock.  ``is_older``: that was
-    before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.  ``log`` is a
+    before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.  ``is_returned``:
+    ``kafka`` is what the way back of an ended migration found and wrote to ZooKeeper (``returned``).  ``log`` is a
     sentence where the log's range is not known.  ``last`` is looked at where it tells what the stored number means.
     """
 
@@ -74,6 +76,7 @@ class SeenPartition:
     kafka: KafkaValue | None = None
     log: LogRange | str = ""
     last: LastEntry | None = None
+    is_returned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,12 @@ class Seen:
     clusters: Clusters = Clusters()
     filters: tuple[str, ...] = ()
     """The subscriptions by regular expression, as text: topics may appear during the move."""
+    fences_of: str = ""
+    """The completed migration (``control``) whose fences are there; ``acls`` has the lists of before them."""
+    fences_problem: str = ""
+    """Why a plan cannot take those fences over; a sentence without its end."""
+    convention_before: OffsetConvention | None = None
+    """What the stored numbers meant to the ended migration that ``control`` names; None: that is not known."""
 
     @property
     def topics(self) -> list[str]:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held, RunOf
 from bridge.migration.control import ABORT, PLAN_PIECES
+from bridge.migration.copied import LOOKED_AT, CopiedOffsets, look_at_copied
 from bridge.migration.dual.roster import Roster, followers_of, waited_for
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.owner_nodes import read_owner_nodes
-from bridge.migration.journal import Entry, read_journal
+from bridge.migration.journal import Entries, Entry, read_journal
 from bridge.migration.phases import ENDED, FORWARD, Phase
-from bridge.migration.pieces import read_pieces
+from bridge.migration.pieces import has_pieces
 from bridge.migration.seat import Seat
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.kafka_offsets import KafkaStore
@@ -64,6 +65,8 @@ class Status:
     """False: the first run was cut off before the plan was beside the control znode; only its file has it."""
     journal: tuple[Entry, ...] = ()
     journal_problem: str = ""
+    copied: CopiedOffsets | None = None
+    """From ``copied`` to ``switched``: what Kafka has of the copied offsets."""
 
     @property
     def is_over(self) -> bool:
@@ -83,11 +86,16 @@ class Status:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
         phase = self.held.phase
         if phase is Phase.COMPLETED:
-            return [f"zkconsumer groups describe {self.group}"]
+            lift = [f"zkconsumer migrate complete {self.group} --lift-fences"] if self.fences else []
+            return [f"zkconsumer groups describe {self.group}", *lift]
         if phase is Phase.UNDONE:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
         if self.run is not None:
             return [f"zkconsumer migrate status {self.group} --watch", f"zkconsumer migrate abort {self.group}"]
+        if phase is Phase.SWITCHED and not self.held.control.is_confirmed:
+            return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
+        if phase is Phase.SWITCHED and self.copied is not None and self.copied.lost:
+            return [back, f"zkconsumer offsets diff {self.group}"]
         if phase is Phase.SWITCHED:
             return [f"zkconsumer migrate complete {self.group}", back]
         if not self.keeps_plan:
@@ -97,8 +105,11 @@ class Status:
         return [back]
 
 
-def look_at_status(session: AdminSession, group: str) -> Status:
-    """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``WorldError``."""
+def look_at_status(session: AdminSession, group: str, copied: CopiedOffsets | None = None) -> Status:
+    """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``WorldError``.
+
+    ``copied``: what a look a moment ago found of the copied offsets, which are then not read again: there may be many.
+    """
     at_ms = session.clock.wall_ms()
     held = Authority(session, group, "").look()
     if held is None:
@@ -109,16 +120,19 @@ def look_at_status(session: AdminSession, group: str) -> Status:
     entries = read_journal(session, group)
     told = entries.latest(SEAT)
     seat, others, problem = _modern(session, group, migration_id)
+    abort = session.get(paths.control_child(group, ABORT))
     roster = None
     if held.strategy == "dual":
         roster, problem = _roster(session, held, group, nodes, problem)
         others = "; ".join([*roster.strangers, *(f"{name}, a Spark query" for name in roster.guests)])
+    if problem and copied is None:
+        copied = CopiedOffsets(problem=problem)  # another question would search for the coordinator as long again
     return Status(
         group=group,
         at_ms=at_ms,
         held=held,
         run=Authority(session, group, migration_id).run(),
-        abort_asked=session.get(paths.control_child(group, ABORT)) is not None,
+        abort_asked=abort is not None and bool(abort.data),
         registered=tuple(members_of(session, group)),
         fences=sum(mark is not None and mark.migration_id == migration_id for mark in marks),
         claims=sum(bool(node.stat.ephemeral_owner) for node in nodes.values()),
@@ -127,10 +141,19 @@ def look_at_status(session: AdminSession, group: str) -> Status:
         modern_members=others,
         modern_problem=problem,
         roster=roster,
-        keeps_plan=held.phase is not Phase.PLANNED or bool(read_pieces(session, group, PLAN_PIECES)),
+        keeps_plan=held.phase is not Phase.PLANNED or has_pieces(session, group, PLAN_PIECES),
         journal=entries.entries,
         journal_problem=entries.problem,
+        copied=_copied(session, group, held, entries, copied),
     )
+
+
+def _copied(
+    session: AdminSession, group: str, held: Held, entries: Entries, known: CopiedOffsets | None
+) -> CopiedOffsets | None:
+    if held.phase not in LOOKED_AT:
+        return None
+    return look_at_copied(session, group, entries, PATIENCE) if known is None else known
 
 
 def _roster(

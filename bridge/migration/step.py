@@ -156,6 +156,7 @@ class Run:
                 self.has_done = self.has_done or (step.changes and self.performer.looks_again)
                 self.performer.perform(step)
                 if self.performer.looks_again and self._is_to_do(step):
+                    self._stop_if_aborted(step)  # whose run it is not any more is told so
                     raise Bug(f"step {step.name!r} was done, and is still to do")
 
     def _is_to_do(self, step: Step) -> bool:

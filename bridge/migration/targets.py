@@ -4,6 +4,7 @@ Each refusal names the option that decides it.  One partition, in this order:
 
     offsets named by the operator   taken as they are, if the log holds them
     Kafka's value                   of an application, and another than ZooKeeper's: as ``existing`` says
+                                    where nothing is said, one that the last way back wrote to ZooKeeper does not count
     the stored value                as ``convention`` says; if there is none, as ``missing`` says
     the log                         outside it: as ``out_of_range`` says
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from bridge.migration.phases import Strategy
     from bridge.migration.seen import Seen, SeenPartition
 
+EMPTY_LOG = "missing: the log is empty"
 DECIDED_BY_OPERATOR = "decided by the operator"
+_BY_LOG = ("missing: ", "out of range: ")
+"""What begins the reasons of such starts."""
 UNKNOWN_MEANING = "depends on --offset-convention"
 
 
@@ -88,6 +92,24 @@ def planned(seen: SeenPartition, convention: OffsetConvention | None, decisions:
     """Where one partition starts."""
     start = _start(seen, convention, decisions)
     return PlannedPartition(seen.tp, seen.stored, seen.version, start.offset, start.why, start.refusal)
+
+
+def follows(row: PlannedPartition, now: SeenPartition, plan: Plan) -> str:
+    """Why a row of a plan does not follow from the plan's decisions and from what is there now; empty when it does.
+
+    ``now``: with the value that Kafka had before this migration.  A start that the log decided (``missing``,
+    ``out_of_range``) moves with the log: it must be inside the log, and skip nothing that the decisions would not skip.
+    """
+    if row.target is None or isinstance(now.log, str):
+        return ""
+    fresh = planned(now, plan.convention, plan.decisions)
+    if fresh.target == row.target:
+        return ""
+    latest = now.log.earliest if fresh.target is None else fresh.target
+    if row.why.startswith(_BY_LOG) and now.log.earliest <= row.target <= latest:
+        return ""
+    found = fresh.refusal if fresh.target is None else f"{fresh.target} ({fresh.why})"
+    return f"the plan says {row.target} ({row.why}), and its decisions give {found}"
 
 
 def _row(
@@ -149,6 +171,8 @@ def _chosen(
             return instead_of_ours
         case Existing.HIGHER:
             return instead_of_ours if source is None or seen.kafka.offset > source else instead_of_theirs
+    if seen.is_returned and has_value:
+        return replace(ours, why=ours.why + _since_return(ours.offset, seen.kafka.offset))
     own = f"{ours.offset} as the next one" if has_value else "none"
     return _Start(None, "", f"ZooKeeper has {own}, and an application stored {seen.kafka.offset} in Kafka (--existing)")
 
@@ -159,6 +183,14 @@ def _cost(target: int | None, whose: str, other: int | None) -> str:
         return ""
     what = "read again" if target < other else "passed over"
     return f" ({whose} next is {other}: {count_of(abs(target - other), 'record')} {what})"
+
+
+def _since_return(target: int | None, returned: int) -> str:
+    """Kafka's value was ZooKeeper's once: only a rewind behind it costs anything."""
+    if target is None:
+        return ""
+    again = f": {count_of(returned - target, 'record')} read again" if target < returned else ""
+    return f" (Kafka's {returned} is from before the last way back{again})"
 
 
 def _has_value(seen: SeenPartition, decisions: Decisions) -> bool:
@@ -189,7 +221,7 @@ def _without_value(seen: SeenPartition, log: LogRange, decisions: Decisions) -> 
     else:
         reason = "no offset is stored (--missing)"
     if log.earliest == log.latest and not seen.problem and seen.stored is None:
-        return _Start(log.latest, "missing: the log is empty")
+        return _Start(log.latest, EMPTY_LOG)
     return _fallen_back(decisions.missing, log, "missing", reason)
 
 

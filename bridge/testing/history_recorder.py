@@ -91,7 +91,10 @@ class HistoryRecorder:
     def _changed(self, path: str, data: bytes | None, session_id: int) -> None:
         if path == paths.control(self.group) and data is not None:
             found = parse_control(data)
-            self.add(ControlWritten, found.epoch, found.phase, found.authority, found.migration_id, found.strategy)
+            self.add(
+                ControlWritten, found.epoch, found.phase, found.authority, found.migration_id, found.strategy,
+                found.is_confirmed,
+            )  # fmt: skip
             return
         node = self._node.fullmatch(path)
         if node is None:

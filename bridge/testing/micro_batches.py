@@ -12,10 +12,11 @@ Every offset goes through JSON, as between the JVM and Python.  ``trigger`` is a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.spark.read import RangePartition
 from bridge.spark.stream import ZkConsumerStreamReader
 from zkconsumer.types import TopicPartition
 
@@ -50,8 +51,15 @@ class MicroBatches:
     """One run of a query, from a checkpoint."""
 
     def __init__(
-        self, make_reader: Callable[[], ZkConsumerStreamReader], checkpoint: Checkpoint, *, available_now: bool = False
+        self,
+        make_reader: Callable[[], ZkConsumerStreamReader],
+        checkpoint: Checkpoint,
+        *,
+        available_now: bool = False,
+        read: Callable[[RangePartition], Iterable[int]] | None = None,
     ) -> None:
+        """``read``: gives the offsets that a task reads; without it a task reads all offsets of its range."""
+        self._read = read or (lambda task: range(task.wanted.first, task.wanted.end))
         self.reader = make_reader()
         self._checkpoint = checkpoint
         self._limit = self.reader.getDefaultReadLimit()
@@ -82,7 +90,7 @@ class MicroBatches:
         yield AFTER_WAL
         tasks = self.reader.partitions(json.loads(self._start), json.loads(checkpoint.offsets[batch]))
         yield AFTER_CLAIM
-        rows = [(task.wanted.tp, offset) for task in tasks for offset in range(task.wanted.first, task.wanted.end)]
+        rows = [(task.wanted.tp, offset) for task in tasks for offset in self._read(task)]
         checkpoint.sink.setdefault(batch, rows)
         yield AFTER_SINK
         checkpoint.commits += 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,7 +19,7 @@ from bridge.migration.decisions import Decisions
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.look import look_at_group
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
-from bridge.migration.member.duty import DUTIES, PRIVATE, Duty, Order, Share, Side, stance_of
+from bridge.migration.member.duty import DUTIES, PRIVATE, Duty, Order, Share, Side, Stance, stance_of
 from bridge.migration.plan import Plan
 from bridge.migration.plan_file import plan_bytes
 from bridge.migration.provenance import Provenance, format_provenance
@@ -53,6 +54,7 @@ from zkconsumer.zk.requests import (
     SetOp,
     Stat,
 )
+from zkconsumer.zk.security import Login
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Control, parse_control
 
@@ -79,11 +81,13 @@ class Member:
     given: set[TopicPartition] = field(default_factory=set)
     owned: set[TopicPartition] = field(default_factory=set)
     in_kafka: dict[TopicPartition, int] = field(default_factory=dict)
+    refusals: int = 0
+    """So many of its next commits with a provenance are refused."""
     control: Control | None = None
     version: int = -1
 
     def __post_init__(self) -> None:
-        self.store = FakeZkStore(self.crowd.lab.zookeeper)
+        self.store = FakeZkStore(self.crowd.lab.zookeeper, login=self.crowd.lab.member_login)
         self.store.start(TIMEOUT_MS)
         self.talk = Talk(self.crowd.lab.broker.addresses()[0], client_id="app")
         data = format_registration(Registration("static", dict.fromkeys(self.topics, 1), "1"))
@@ -180,6 +184,11 @@ class Member:
     def to_kafka(self, tp: TopicPartition, offset: int) -> bool:
         assert self.control is not None
         words = format_provenance(Provenance(self.control.migration_id, self.control.epoch, 7))
+        if self.duty.holds is Side.COORDINATOR:
+            words = ""  # a member like any other
+        elif self.refusals:
+            self.refusals -= 1
+            return False
         row = OffsetCommitPartition(partition_index=tp.partition, committed_offset=offset, committed_metadata=words)
         topic = OffsetCommitTopic(name=tp.topic, partitions=[row])
         body = OffsetCommitRequest(
@@ -196,7 +205,9 @@ class Member:
         behind = 0
         if self.duty.share is Share.GIVEN:
             late = {tp for tp in self.owned if self.stored(tp) >= 0 and self.stored(tp) != self.in_kafka.get(tp)}
-            if self.duty.holds is Side.COORDINATOR:
+            if self.duty is DUTIES[Stance.RETURNED]:
+                late = {tp for tp in self.owned if self.stored(tp) >= 0 and tp not in self.in_kafka}
+            elif self.duty.holds is Side.COORDINATOR:
                 late = {tp for tp in self.owned if tp in self.in_kafka and self.stored(tp) != self.in_kafka[tp]}
             behind = len((self.given - self.owned) | late)
         control = self.control
@@ -344,6 +355,8 @@ class DualLab(Lab):
     """A lab whose groups have members."""
 
     crowds: dict[str, Crowd] = field(default_factory=dict)
+    member_login: ClassVar[Login | None] = None
+    """Of every member of every group."""
 
     def crowd(self, count: int = 2, *, is_loaded: bool = True, stored: bool = True) -> Crowd:
         """A new group with members that own everything."""
@@ -373,12 +386,13 @@ class DualLab(Lab):
 
     def move(self, session: AdminSession, plan: Plan, *, timeout_ms: int = 600_000, **options: Any) -> list[str]:
         moving = self.moving(session, plan)
-        return self.carry_out(moving, dual_steps(moving, DualOptions(plan_bytes(plan), **options)), timeout_ms)
+        steps = partial(dual_steps, moving, DualOptions(plan_bytes(plan), **options))
+        return self.carry_out(moving, steps, timeout_ms)
 
     def take_back(self, session: AdminSession, plan: Plan, timeout_ms: int = 600_000) -> list[str]:
         moving = self.moving(session, plan)
         told: list[str] = []
-        steps = rollback_steps(moving, RollbackOptions(told.append, 1_000))
+        steps = partial(rollback_steps, moving, RollbackOptions(told.append, 1_000))
         return self.carry_out(moving, steps, timeout_ms) + told
 
 

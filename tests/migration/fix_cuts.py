@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 from bridge.migration.authority import Authority
 from bridge.migration.control import RUN
 from bridge.migration.control_steps import HoldRun
+from bridge.migration.errors import AnswerLost
 from bridge.migration.step import Run, Step, Waiting
 from zkconsumer.admin.session import AdminSession, Doors, tools_config
 from zkconsumer.errors import ZkConsumerError
@@ -72,6 +73,22 @@ class Cut:
         return 0 < self.at <= self.seen
 
 
+class RunningAuthority(Authority):
+    """Takes the run before its first write, for steps that a test carries out without those that come first."""
+
+    def write(self, requests: Sequence[Request]) -> list[Result]:
+        self._hold()
+        return super().write(requests)
+
+    def write_offsets(self, *arguments: Any, **more: Any) -> str:
+        self._hold()
+        return super().write_offsets(*arguments, **more)
+
+    def _hold(self) -> None:
+        if not self.has_run:
+            HoldRun(self, WHO).do()
+
+
 Submit: TypeAlias = Callable[[int | None, Sequence[Request], Callable[[list[Result]], None]], None]
 
 
@@ -109,6 +126,8 @@ class Group:
     clock: ManualClock = field(default_factory=ManualClock)
     login: Login | None = field(default_factory=lambda: Digest("operator", "secret"))
     stores: list[CutStore] = field(default_factory=list)
+    auth: str | None = None
+    """``zookeeper.auth`` of the tool: with it ``login`` is its own; without it, one that was made up for the run."""
 
     def topic(self, topic: str, partitions: int) -> None:
         numbers = ",".join(f'"{number}":[1]' for number in range(partitions))
@@ -134,10 +153,11 @@ class Group:
             self.stores.append(made[-1])
             return made[-1]
 
-        session = AdminSession(tools_config(ADDRESS, None), Doors(store=store, clock=self.clock))
+        more = {} if self.auth is None else {"zookeeper.auth": self.auth}
+        session = AdminSession(tools_config(ADDRESS, None, None, more), Doors(store=store, clock=self.clock))
         session.start()
         try:
-            yield Authority(session, GROUP, migration)
+            yield RunningAuthority(session, GROUP, migration)
         finally:
             for one in made:
                 self.zookeeper.expire(one, reconnects=False)
@@ -178,11 +198,15 @@ class Doer:
 
 
 def carry_out(authority: Authority, steps: Sequence[Step], timeout_ms: int = TIMEOUT_MS) -> list[str]:
-    """All of them; gives whom was waited for."""
+    """All of them, once more when the answer to a phase was lost; gives whom was waited for."""
     clock: Any = authority.session.clock
     doer = Doer(clock)
-    Run(doer, clock, timeout_ms, "zkconsumer migrate apply", authority.is_aborted).carry_out(steps)
-    return doer.waited_for
+    while True:
+        try:
+            Run(doer, clock, timeout_ms, "zkconsumer migrate apply", authority.is_aborted).carry_out(steps)
+        except AnswerLost:
+            continue
+        return doer.waited_for
 
 
 def with_run(make: Callable[[Authority], list[Step]]) -> Callable[[Authority], None]:

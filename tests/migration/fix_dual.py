@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridge import CoordinatorConsumerConfig
 from bridge.migration.connector.connector import MigratingConsumerConnector
 from bridge.migration.control import MEMBERS
 from bridge.migration.member.acknowledgement import Acknowledgement, parse_acknowledgement
@@ -50,8 +51,8 @@ class Dual:
         self.zookeeper.ensure(paths.CONSUMERS)
 
     def member(self, name: str, group: dict[str, object] | None = None, **how: Any) -> MigratingConsumerConnector:
-        """One more, closed in the end."""
-        hooks = how.pop("hooks", None)
+        """One more, closed in the end.  ``file``: keys of a modern program."""
+        hooks, file = how.pop("hooks", None), how.pop("file", None)
         settings: dict[str, Any] = {
             "group_id": GROUP,
             "consumer_id": name,
@@ -68,7 +69,8 @@ class Dual:
             "auto_commit_enable": False,
             "fetch_wait_max_ms": 20,
         }
-        config = ConsumerConfig(**{**settings, **how})
+        kind = ConsumerConfig if file is None else CoordinatorConsumerConfig
+        config = kind(file, **{**settings, **how})
 
         def store(connect: str, session_timeout_ms: int) -> FakeZkStore:
             made = FakeZkStore(self.zookeeper, "", session_timeout_ms, OPEN.login)

@@ -91,6 +91,8 @@ class Dual(Way):
     strategy: Strategy = "dual"
     writes_min = 4
     is_probed = False
+    fenced_in = ""
+    """The phase, besides ``switched``, in which every partition has its fence when the command has ended."""
 
     def ground(self, folder: Path, decisions: Decisions) -> Ground:
         return DualGround(folder, decisions)
@@ -106,7 +108,8 @@ class Dual(Way):
         people, control = ground.people, ground.control(GROUP)
         assert people.positions == dict.fromkeys(PARTITIONS, LOG_END), "members work, and come to the end"
         fenced = {tp for tp in PARTITIONS if ground.zookeeper.data(paths.fence_child(GROUP, tp)) is not None}
-        assert fenced == (set(PARTITIONS) if control is not None and control.phase == "switched" else set())
+        phase = None if control is None else control.phase
+        assert fenced == (set(PARTITIONS) if phase == "switched" or phase == self.fenced_in else set())
         if control is not None and control.authority == "kafka":
             assert {tp: offset for tp, (offset, _) in ground.stored().items()} == people.positions
         else:
@@ -163,12 +166,23 @@ class DualBackAfter(DualBackBefore):
 class DualComplete(DualBackAfter):
     name = "dual: complete"
     ends = ("completed",)
+    writes_min = 2
+    fenced_in = "completed"
 
     def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
-        ground.complete(session)
+        ground.complete(session, lift_fences=False)
 
 
-class DualCompleteThenBack(DualComplete):
+class DualCompleteAndLift(DualComplete):
+    name = "dual: complete and lift"
+    writes_min = 4
+    fenced_in = ""
+
+    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+        ground.complete(session, lift_fences=True)
+
+
+class DualCompleteThenBack(DualCompleteAndLift):
     """As ``CompleteThenBack``."""
 
     name = "dual: complete, then back"
@@ -179,5 +193,5 @@ class DualCompleteThenBack(DualComplete):
 
 
 WAYS_OF_DUAL: tuple[type[Way], ...] = (
-    Forth, ForthThenBack, DualBackBefore, DualBackAfter, DualComplete, DualCompleteThenBack,
+    Forth, ForthThenBack, DualBackBefore, DualBackAfter, DualComplete, DualCompleteAndLift, DualCompleteThenBack,
 )  # fmt: skip

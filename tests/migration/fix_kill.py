@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from bridge.broker.releases import NEWEST
 from bridge.migration.complete import complete_steps
 from bridge.migration.control import phase_of
+from bridge.migration.control_access import check_control_lists
 from bridge.migration.decisions import Decisions
 from bridge.migration.moving import kept_plan
 from bridge.migration.phases import Phase, Strategy, is_fenced_for_old_members
@@ -43,7 +45,6 @@ from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetC
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, NodeExists, Request, SetData, StoreError
-from zkconsumer.zk.security import Digest
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Control, parse_control
 
@@ -110,12 +111,12 @@ class Ground(Lab):
 
     broker: StillBroker  # type: ignore[assignment]
 
-    def __init__(self, folder: Path, decisions: Decisions = DECISIONS) -> None:
+    def __init__(self, folder: Path, decisions: Decisions = DECISIONS, release: str = NEWEST) -> None:
         self.folder = folder
         self.decisions = decisions
         clock = ManualClock()
         zookeeper = FakeZooKeeper(clock=clock)
-        broker = StillBroker(zookeeper, clock, {"offsets.topic.num.partitions": "1"})
+        broker = StillBroker(zookeeper, clock, {"offsets.topic.num.partitions": "1"}, release)
         super().__init__(broker, zookeeper, NoHistory(), clock)  # type: ignore[arg-type]
         broker.create_topic("t", len(PARTITIONS))
         for tp in PARTITIONS:
@@ -145,7 +146,7 @@ class Ground(Lab):
         made: list[DyingStore] = []
 
         def store(connect: str, timeout_ms: int) -> DyingStore:
-            one = DyingStore(self.zookeeper, "", timeout_ms, Digest("operator", "secret"))
+            one = DyingStore(self.zookeeper, "", timeout_ms, self.login)
             one.cuts = life
             made.append(one)
             return one
@@ -154,7 +155,7 @@ class Ground(Lab):
             kind: Any = partial(DyingCable, life, self.history)
             return self.broker.connect(name, kind, **how)
 
-        session = AdminSession.open(ADDRESS, None, Doors(store, connect, self.clock))
+        session = AdminSession.open(ADDRESS, self.config_file, Doors(store, connect, self.clock))
         self.recorder.session(session.session_id or 0, name)
         try:
             yield session
@@ -209,17 +210,19 @@ class Ground(Lab):
 
     def back(self, session: AdminSession, plan: Plan) -> None:
         """As ``zkconsumer migrate rollback`` does it, with the plan that was kept, or with none."""
+        check_control_lists(session, GROUP)
         try:
             kept, has_plan = kept_plan(session, GROUP), True
         except PreconditionFailed:
             kept, has_plan = plan, False
         moving = self.moving(session, kept)
-        self.carry_out(moving, rollback_steps(moving, RollbackOptions(lambda _: None, 1_000, has_plan)))
+        self.carry_out(moving, partial(rollback_steps, moving, RollbackOptions(lambda _: None, 1_000, has_plan)))
 
-    def complete(self, session: AdminSession) -> None:
+    def complete(self, session: AdminSession, *, lift_fences: bool = False) -> None:
         """The archive of each ground is a file of its own."""
+        check_control_lists(session, GROUP)
         moving = self.moving(session, kept_plan(session, GROUP))
-        self.carry_out(moving, complete_steps(moving, self.folder / "znodes", keep_fence=False))
+        self.carry_out(moving, partial(complete_steps, moving, self.folder / "znodes", lift_fences=lift_fences))
 
     # --- the members --------------------------------------------------------------------------------------------
 
@@ -385,17 +388,40 @@ class BackAfter(BackBefore):
 
 
 class Complete(BackAfter):
-    """From ``switched``, to the end that has no way back."""
+    """From ``switched``, to the end that has no way back.  The fences stay."""
 
     name = "complete"
     ends = ("completed",)
-    is_probed = False
+    writes_min = 2
 
     def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
-        ground.complete(session)
+        ground.complete(session, lift_fences=False)
 
 
-class CompleteThenBack(Complete):
+class CompleteAndLift(Complete):
+    """The same, and then the fences go: until the phase is ``completed``, no old member is let in."""
+
+    name = "complete and lift"
+    writes_min = 10
+
+    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+        ground.complete(session, lift_fences=True)
+
+
+class LiftLater(CompleteAndLift):
+    """From ``completed`` with its fences: another run lifts them."""
+
+    name = "lift later"
+    writes_min = 8
+
+    def prepare(self, ground: Ground) -> Plan:
+        plan = super().prepare(ground)
+        with ground.process() as session:
+            ground.complete(session, lift_fences=False)
+        return plan
+
+
+class CompleteThenBack(CompleteAndLift):
     """Killed while it completes: until the phase says that it has ended there is a way back, and behind it none."""
 
     name = "complete, then back"
@@ -406,14 +432,17 @@ class CompleteThenBack(Complete):
 
 
 def back_while_there_is_a_way(ground: Ground, session: AdminSession, plan: Plan) -> None:
-    """From the switch on, to its end or to the refusal."""
+    """From the switch on, to its end; where that is refused, the fences are lifted by a further run."""
     control = ground.control(GROUP)
     assert control is not None, "it was switched"
     if control.phase == "completed":
         with pytest.raises(PreconditionFailed, match="is completed: there is no way back"):
             ground.back(session, plan)
+        ground.complete(session, lift_fences=True)
     else:
         ground.back(session, plan)
 
 
-WAYS_OF: tuple[type[Way], ...] = (Apply, ApplyThenBack, BackBefore, BackAfter, Complete, CompleteThenBack)
+WAYS_OF: tuple[type[Way], ...] = (
+    Apply, ApplyThenBack, BackBefore, BackAfter, Complete, CompleteAndLift, LiftLater, CompleteThenBack,
+)  # fmt: skip

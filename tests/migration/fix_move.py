@@ -15,7 +15,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from bridge.migration.phases import Phase, authority_of, following, is_fenced_fo
 from bridge.migration.plan import Plan
 from bridge.migration.plan_file import plan_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
+from bridge.migration.seat_group import NOBODYS_MEMBER_ID
 from bridge.migration.step import Run, Step
 from bridge.migration.targets import make_plan
 from bridge.testing import EmbeddedBroker
@@ -63,7 +66,7 @@ from zkconsumer.zk.requests import (
     SetData,
     StoreError,
 )
-from zkconsumer.zk.security import Digest
+from zkconsumer.zk.security import Digest, Login
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Control, parse_control
 
@@ -167,6 +170,9 @@ def _judge_step(before: Moment, now: Moment) -> None:
         return
     if before.control == now.control:
         return
+    if before.control.phase == now.control.phase:
+        assert now.control == replace(before.control, is_confirmed=True), "the move is confirmed"
+        return
     assert phase_of(now.control) in following("copy", phase_of(before.control)), "phases follow each other"
     assert now.control.epoch >= before.control.epoch, "epochs grow"
     if now.control.authority == "kafka" != before.control.authority:
@@ -220,7 +226,8 @@ class CutCable(BlockingConnection):
         self._history = history
 
     def request(self, api: Api[Any, Any], version: int, body: Any, timeout_ms: int, **how: Any) -> Any:
-        if api not in KAFKA_WRITES or not self._cuts.count(api.name):
+        is_question = getattr(body, "member_id", "") == NOBODYS_MEMBER_ID
+        if api not in KAFKA_WRITES or is_question or not self._cuts.count(api.name):
             return self._done(super().request(api, version, body, timeout_ms, **how), body)
         if self._cuts.how == "before":
             raise Killed
@@ -257,6 +264,9 @@ class Lab:
     clock: ManualClock = field(default_factory=ManualClock)
     groups: int = 0
     on_pause: Callable[[], None] = lambda: None
+    login: Login | None = field(default_factory=lambda: Digest("operator", "secret"))
+    config_file: Path | None = None
+    """Of the tool.  With ``zookeeper.auth`` in it ``login`` is its own, else one that was made up for the run."""
 
     def new_group(self) -> str:
         """A group that nobody is in, with two offsets, as an original member left it."""
@@ -275,7 +285,7 @@ class Lab:
         cuts = cuts or Cuts()
 
         def store(connect: str, timeout_ms: int) -> CutStore:
-            one = CutStore(self.zookeeper, "", timeout_ms, Digest("operator", "secret"))
+            one = CutStore(self.zookeeper, "", timeout_ms, self.login)
             one.cuts = cuts
             made.append(one)
             return one
@@ -283,7 +293,7 @@ class Lab:
         def connect(host: str, port: int, **how: Any) -> Connection:
             return CutCable(cuts, self.history, host, port, **how)
 
-        session = AdminSession.open(ADDRESS, None, Doors(store, connect, self.clock))
+        session = AdminSession.open(ADDRESS, self.config_file, Doors(store, connect, self.clock))
         try:
             yield session
         finally:
@@ -311,22 +321,35 @@ class Lab:
     def moving(self, session: AdminSession, plan: Plan) -> Moving:
         return open_moving(session, plan, WHO, pause=self.pause, patience=Patience(at_least_ms=60_000))
 
-    def carry_out(self, moving: Moving, steps: Iterator[Step], timeout_ms: int = 600_000) -> list[str]:
-        """What was told."""
+    def carry_out(
+        self, moving: Moving, steps: Iterator[Step] | Callable[[], Iterator[Step]], timeout_ms: int = 600_000
+    ) -> list[str]:
+        """What was told.  Given how the steps are derived, as the commands do it: anew when a store was away."""
         told: list[str] = []
         real = Real(told.append, moving.seat.beat_if_due, self.pause, self.clock)
         has_changed = moving.phase is not None
-        Run(real, self.clock, timeout_ms, "again", moving.authority.is_aborted, has_changed).carry_out(steps)
+        run = Run(real, self.clock, timeout_ms, "again", moving.authority.is_aborted, has_changed)
+
+        if not callable(steps):
+            run.carry_out(steps)
+            return told
+
+        def derive() -> Iterator[Step]:
+            moving.authority.begin_anew()
+            return steps()
+
+        run.see_through(derive)
         return told
 
     def apply(self, session: AdminSession, plan: Plan, **options: Any) -> list[str]:
         moving = self.moving(session, plan)
-        return self.carry_out(moving, copy_steps(moving, CopyOptions(plan_bytes(plan), **options)))
+        return self.carry_out(moving, partial(copy_steps, moving, CopyOptions(plan_bytes(plan), **options)))
 
     def rollback(self, session: AdminSession, plan: Plan) -> list[str]:
         moving = self.moving(session, plan)
         told: list[str] = []
-        return self.carry_out(moving, rollback_steps(moving, RollbackOptions(told.append, 1_000))) + told
+        steps = partial(rollback_steps, moving, RollbackOptions(told.append, 1_000))
+        return self.carry_out(moving, steps) + told
 
     # --- what is there
 

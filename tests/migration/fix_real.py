@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridge.migration.plan_file import read_plan
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.lab import histories
@@ -60,14 +61,17 @@ class RealGroup:
     Members are started in stages, one after the other: original ones, modern ones, original ones again.
     """
 
-    def __init__(self, sandbox: Sandbox, group: str, topic: str, partitions: int, folder: Path) -> None:
+    def __init__(
+        self, sandbox: Sandbox, group: str, topic: str, partitions: int, folder: Path, *, is_new_topic: bool = True
+    ) -> None:
         self.sandbox = sandbox
         self.group = group
         self.topic = topic
         self.partitions = partitions
         self.folder = folder
         self.stages: dict[str, list[MemberProcess]] = {}
-        sandbox.create_topic(topic, partitions)
+        if is_new_topic:
+            sandbox.create_topic(topic, partitions)
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -91,6 +95,11 @@ class RealGroup:
         )  # fmt: skip
         assert expect is None or done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The options that go on with the plan in ZooKeeper, confirmed by the digest of the plan in the file."""
+        return ("--resume", self.group, "--plan-digest", read_plan(self.folder / f"{self.group}.plan").digest)
 
     @contextmanager
     def begun(self, *words: str | Path) -> Iterator[None]:

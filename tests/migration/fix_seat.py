@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from bridge.broker.releases import RELEASES as RELEASES_PLAYED
-from bridge.migration.authority import Authority
 from bridge.migration.mover import Stores
 from bridge.migration.seat import Seat
 from bridge.testing import EmbeddedBroker
-from tests.migration.fix_cuts import Cut, CutStore, Killed
+from tests.migration.fix_cuts import Cut, CutStore, Killed, RunningAuthority
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import live_threads
@@ -170,7 +169,7 @@ class Desk:
     def stores(self, session: AdminSession) -> Stores:
         patience = Patience(at_least_ms=60_000)
         return Stores(
-            Authority(session, GROUP, MIGRATION), self.seat(session), pause=self.pause, patience=patience
+            RunningAuthority(session, GROUP, MIGRATION), self.seat(session), pause=self.pause, patience=patience
         )  # fmt: skip
 
     def pause(self, ms: int) -> None:

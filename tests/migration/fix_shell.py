@@ -349,6 +349,11 @@ COMMANDS = {
         lambda group, file: ["complete", group, "--confirm", group, "--archive", f"{file}.znodes"],
         ("completed", "kafka"),
     ),
+    "complete and lift": Command(
+        moved,
+        lambda group, file: ["complete", group, "--lift-fences", "--confirm", group, "--archive", f"{file}.znodes"],
+        ("completed", "kafka"),
+    ),
 }
 
 

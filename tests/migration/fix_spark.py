@@ -26,6 +26,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.security import Login
 from zkconsumer.zk.znodes import parse_control
 
 CALL_MS = 20_000
@@ -90,6 +91,7 @@ class Query:
         self.options: SourceOptions = read_options(given, is_stream=True)
         self.checkpoint = Checkpoint()
         self.members: list[InPlace] = []
+        self.login: Login | None = None
         self.engine: MicroBatches
 
     def start(self, *, available_now: bool = False) -> MicroBatches:
@@ -134,7 +136,7 @@ class Query:
         settings = keeper_settings(options)
 
         def store(connect: str, timeout_ms: int) -> FakeZkStore:
-            return FakeZkStore(self._zookeeper, "", timeout_ms, None)
+            return FakeZkStore(self._zookeeper, "", timeout_ms, self.login)
 
         name = f"{self.group}_spark-{len(self.members)}"
         given: dict[str, Any] = settings.to_json() | {"consumer_id": name, "run": f"{id(self):032x}"}

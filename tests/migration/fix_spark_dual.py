@@ -8,9 +8,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tests.migration.fix_dual import GROUP, Dual
+from bridge.migration.dual.comparing import COMPARED, CompareStores
+from bridge.migration.dual.following import MembersFollow, MembersHold
+from bridge.migration.moving import Moving, open_moving
+from bridge.migration.phases import Phase
+from bridge.migration.step import Done, Step
+from tests.migration.fix_dual import GROUP, Dual, wait_until
+from tests.migration.fix_move import WHO
 from tests.migration.fix_spark import Query
-from tests.migration.test_dual_whole import TIMEOUT_MS, Load, Reader, carry_out, plan_of
+from tests.migration.test_dual_whole import TIMEOUT_MS, Load, Reader, carry_out, plan_of, tool
+from zkconsumer.admin.coordinator_line import Patience
 
 MEMBERS = 2
 WAIT_MS = 90_000
@@ -51,6 +58,24 @@ class Company:
         """Whether every partition is owned, and everybody who reads the topic has one."""
         owners = self.dual.owners()
         return len(owners) == self.dual.partitions and len(set(owners.values())) == self._owners
+
+    def tell(self, phase: str) -> None:
+        """Write this phase by hand, and wait for what the tool waits for before it writes the next one.
+
+        That every member acknowledges is not enough.  When a query leaves, its partitions belong to no member at first,
+        and on the way back ZooKeeper may have them where they were before the query read them.  The tool waits until
+        the query has left, members own every partition and both stores agree (``dual.back.returning_steps``).
+        """
+        if phase == "undone":
+            self.dual.say(phase)  # the query registers at once, and acknowledges nothing
+            return
+        self.dual.move(phase)
+        if Phase(phase) not in COMPARED:
+            return
+        with tool(self.dual) as session:
+            moving = open_moving(session, self.kept, WHO, patience=Patience(at_least_ms=5_000))
+            for step in steps_before_next(moving, Phase(phase)):
+                wait_until(partial(is_done, step), step.name, TIMEOUT_MS)
 
     def plan(self) -> None:
         self._moves += 1
@@ -118,6 +143,20 @@ class Company:
         for reader in self.readers:
             reader.stop()
         self.query.crash()
+
+
+def steps_before_next(moving: Moving, phase: Phase) -> list[Step]:
+    """What the tool waits for in a phase in which members hold partitions in both worlds."""
+    authority, stores = moving.authority, moving.stores
+    return [
+        MembersFollow(authority, stores, phase),
+        MembersHold(authority, stores, phase),
+        CompareStores(moving, phase),
+    ]
+
+
+def is_done(step: Step) -> bool:
+    return isinstance(step.check(), Done)
 
 
 @contextmanager

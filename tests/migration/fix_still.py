@@ -21,6 +21,7 @@ from bridge.broker.connection import BrokerConnection
 from bridge.broker.incoming import Budget
 from bridge.broker.listeners import read_listener
 from bridge.broker.login import Login
+from bridge.broker.releases import NEWEST
 from bridge.broker.settings import BrokerSettings
 from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
 from bridge.coordinator.group_coordinator import GroupCoordinator
@@ -162,11 +163,15 @@ class StillTransport:
 class StillBroker:
     """One node, in memory, registered in a ``FakeZooKeeper(delivery="direct")``."""
 
-    def __init__(self, zookeeper: FakeZooKeeper, clock: ManualClock, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, zookeeper: FakeZooKeeper, clock: ManualClock, properties: Mapping[str, str], release: str = NEWEST
+    ) -> None:
         self.clock = clock
         self.scheduler = StillScheduler(clock)
         listener = read_listener("PLAINTEXT://still.invalid:0")
-        settings = BrokerSettings(listeners=(listener,), properties={**QUICK, **properties}, zookeeper=ADDRESS)
+        settings = BrokerSettings(
+            listeners=(listener,), release=release, properties={**QUICK, **properties}, zookeeper=ADDRESS
+        )
         self.cluster = assemble(settings, self.scheduler)
         self._node = self.cluster.nodes[0]
         self._node.addresses[listener.name] = BrokerAddress(0, listener.host, PORT)

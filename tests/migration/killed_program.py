@@ -1,10 +1,11 @@
-"""``zkconsumer`` as a process that kills itself (SIGKILL) at a place that a test names.
+"""``zkconsumer`` as a process that kills (SIGKILL) or stops (SIGSTOP) itself at a place that a test names.
 
-    python -m tests.migration.killed_program step|before|behind N migrate apply ...
+    python -m tests.migration.killed_program step|before|behind|stop N migrate apply ...
 
     step      behind the N-th step that was carried out, before the next is looked at
     before    before the N-th write of either store is sent
     behind    when the N-th write was carried out, before anybody hears of it
+    stop      before the N-th step is carried out; SIGCONT lets it go on
 
 Writes of both stores are counted together.  A process that ends by itself prints how many there were: ``writes N``.
 """
@@ -60,6 +61,18 @@ def die_behind_steps(counter: Counter) -> None:
     Real.perform = performed  # type: ignore[method-assign]
 
 
+def stop_before_steps(counter: Counter) -> None:
+    """Before the step, which is printed by then."""
+    perform = Real.perform
+
+    def performed(self: Real, step: Step) -> None:
+        if counter.count():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        perform(self, step)
+
+    Real.perform = performed  # type: ignore[method-assign]
+
+
 def die_at_writes(counter: Counter, how: str) -> None:
     """Before or behind the write."""
     submit, ask = KazooStore.submit, BlockingConnection.request
@@ -95,6 +108,8 @@ if __name__ == "__main__":
     counted = Counter(int(at))
     if where == "step":
         die_behind_steps(counted)
+    elif where == "stop":
+        stop_before_steps(counted)
     else:
         die_at_writes(counted, where)
     try:

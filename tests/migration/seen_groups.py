@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bridge.migration.decisions import Decisions
+from bridge.migration.decisions import Decisions, OffsetConvention
 from bridge.migration.plan import Plan
 from bridge.migration.seen import (
     Clusters,
@@ -77,7 +77,10 @@ def rich_plan() -> Plan:
     acls = {f"{root}/{name}": OPEN_ACL for name in ("ids", "owners", "offsets", "owners/clicks", "offsets/clicks/0")}
     acls |= {f"{root}/offsets/clicks": own, f"{root}/offsets/clicks/1": own, f"{root}/offsets/clicks/7": own}
     return plan(
-        at_end(0, is_ours=True, owner=SeenOwner("g1_a-0", "zkconsumer"), kafka=KafkaValue(90, "x\u00e9\U0001f600")),
+        at_end(
+            0, is_ours=True, owner=SeenOwner("g1_a-0", "zkconsumer"), kafka=KafkaValue(90, "x\u00e9\U0001f600"),
+            is_returned=True,
+        ),
         one_short(1, LastEntry(False), is_older=True),
         partition(2, None, problem="no offset: b'x'"),
         partition(3, None, log="nobody leads it"),
@@ -104,5 +107,6 @@ def rich_plan() -> Plan:
         last_writers=(f"{root}/api/rebalance",),
         filters=("white_list 'clicks|views'",),
         clusters=Clusters("kafka-id", "zookeeper-id"),
+        convention_before=OffsetConvention.NEXT,
         decisions=Decisions(offsets={tp(4): 50}, use_older=True, acl_fence=False),
     )

@@ -366,10 +366,15 @@ def test_nodes_that_came_after_the_plan_are_fenced_and_their_lists_come_back() -
     assert {path: set(acl) for path, acl in lists_of(group).items()} == {p: set(acl) for p, acl in before.items()}
 
 
-def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out() -> None:
+def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out(tmp_path: Path) -> None:
     """Who may not administer is told ``alice:x``; put back so, it would be nobody's."""
-    group = moved(*FENCING)
     alice = Digest("alice", "secret")
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("alice:secret")
+    group = stood()
+    group.login, group.auth = alice, f"digest:{secret}"
+    moved(*FENCING, group=group)
     store = FakeZkStore(group.zookeeper, "", 6_000, alice)
     store.start(1_000)
     call(store, [SetAcl(OFFSET_0, (Acl(PERM_ALL, "auth", ""), READABLE))], 1_000)
@@ -377,10 +382,18 @@ def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out() -> None:
     assert told == (Acl(PERM_ALL, "digest", "alice:x"), READABLE)
     before = lists_of(group)
     planned = {**PLAIN, OFFSET_0: told}
-    group.login = alice
     with group.process() as authority:
         run_of(lambda one: [*fence_all(one, planned), to(one, Phase.UNDOING), *lift_all(one, planned)])(authority)
     assert lists_of(group) == before
+
+
+def test_a_node_with_a_login_that_came_after_the_plan_stops_a_run_without_one(tmp_path: Path) -> None:
+    """Its list would be kept where everybody may read it."""
+    group = moved(*FENCING)
+    group.zookeeper.set_acl(OFFSET_0, (Acl(PERM_ALL, "digest", "alice:hash"), Acl(PERM_ALL - 2, "world", "anyone")))
+    with group.process() as authority, pytest.raises(PartlyDone, match=r"is protected: .*clicks/0 .*--zookeeper-auth"):
+        run_of(lambda one: [acls(one, PLAIN)])(authority)
+    assert not any(b"alice" in data for data, _ in group.state().values())
 
 
 @pytest.mark.parametrize("path", ["/a", "/consumers/g1/offsets/é日", '/a"b\\'])

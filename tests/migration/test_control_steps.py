@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from bridge.migration import control as ctl
 from bridge.migration import pieces as pieces_module
 from bridge.migration.authority import Authority, format_run
 from bridge.migration.control_steps import RUN_PATIENCE_MS, BeginControl, ControlTo, HoldRun, request_abort
-from bridge.migration.errors import GaveUpWaiting, PartlyDone, VerificationFailed
+from bridge.migration.errors import EXIT_PARTIAL, GaveUpWaiting, PartlyDone, RunLost, VerificationFailed
 from bridge.migration.journal import (
     ENTRIES_MAX,
     Entries,
@@ -24,8 +25,8 @@ from bridge.migration.journal import (
 )
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import Damaged, KeepPlan, keep_child, pack, read_plan, unpack
-from bridge.migration.step import Done, Refused, Todo, Waiting
-from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, Group, Killed, at_every_cut, carry_out
+from bridge.migration.step import Done, Refused, Step, Todo, Waiting
+from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, CutStore, Group, Killed, at_every_cut, carry_out
 from zkconsumer.errors import Bug, MayNotRead, PreconditionFailed, ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -176,6 +177,8 @@ def test_a_stale_run_cannot_write() -> None:
     group = begun(Phase.FENCING)
     with group.process() as stale, group.process() as other:
         held = stale.require(Phase.FENCING)
+        carry_out(stale, [HoldRun(stale, WHO)])
+        group.zookeeper.remove(paths.control_child(GROUP, "run"))  # by hand, while its session lives
         carry_out(other, [ControlTo(other, Phase.UNDOING)])
         with pytest.raises(PartlyDone, match=r"says migration m1 in phase undoing.*this run stops"):
             stale.transact(held, [])
@@ -183,6 +186,7 @@ def test_a_stale_run_cannot_write() -> None:
             stale.require(Phase.FENCING)
         with pytest.raises(PartlyDone):
             keep_child(stale, "journal", b"x", Phase.FENCING)
+        group.zookeeper.remove(paths.control_child(GROUP, "run"))
         group.zookeeper.remove(CONTROL)
         with pytest.raises(PartlyDone, match="is gone"):
             stale.require(Phase.UNDOING)
@@ -243,6 +247,54 @@ def test_a_run_whose_session_has_ended_changes_nothing_more() -> None:
         with pytest.raises(PartlyDone, match="session of this run with ZooKeeper has ended"):
             carry_out(authority, [ControlTo(authority, Phase.FENCING)])
     assert control_of(group).phase == "planned"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("is_of_completed", [False, True], ids=["own", "completed"])
+def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_takes_it(
+    moment: str, is_of_completed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each request of the step.  ``completed``: the run is first taken for a completed migration, whose fences the
+    new one takes over, and the ``Authority`` that the loop asks for an abort is another one."""
+    asked = count(1)
+    submit = CutStore.submit
+
+    def ends_session(store: CutStore, *what: Any) -> None:
+        number = next(asked)
+        if (number, moment) == (at, "before"):
+            store.server.expire(store)
+        submit(store, *what)
+        if (number, moment) == (at, "after"):
+            store.server.expire(store)
+
+    monkeypatch.setattr(CutStore, "submit", ends_session)
+    lost, at = 0, 0
+    while True:
+        group = begun()
+        with group.process() as authority:
+            asked, at = count(1), at + 1
+
+            def step(authority: Authority = authority) -> list[Step]:
+                authority.begin_anew()
+                taken = Authority(authority.session, GROUP, MIGRATION) if is_of_completed else authority
+                return [HoldRun(taken, WHO)]
+
+            try:
+                carry_out(authority, step())
+            except RunLost:
+                lost += 1
+            has_ended = next(asked) > at
+            at, before = 0, at  # no session ends in the second run
+            carry_out(authority, step())
+            run = authority.run()
+            assert run is not None
+            assert run.session_id == authority.session.session_id
+            at = before
+        if not has_ended:
+            break
+    assert at > 6, "the step has asked for less than it does"
+    assert lost >= 2
+    assert RunLost.exit_code == EXIT_PARTIAL
 
 
 def test_the_server_says_who_we_are() -> None:

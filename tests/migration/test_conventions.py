@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridge.migration.conventions import evidence_of
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.seen import LastEntry, SeenPartition
+from bridge.migration.seen import LastEntry, Seen, SeenPartition
 from tests.migration.seen_groups import WRITTEN_MS, at_end, one_short, partition, seen
 from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.zk.znodes import Control
 
 NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
 TRACE = ("/consumers/g1/api/rebalance",)
@@ -91,3 +94,58 @@ def test_where_nothing_is_stored_it_does_not_matter(shows_nothing: SeenPartition
 def test_a_log_that_is_not_known_and_a_number_outside_it_show_nothing() -> None:
     unknown = [partition(0, 100, log="away"), partition(1, 101), partition(2, 9)]
     assert evidence_of(seen(*unknown)).convention is None
+
+
+# --- a migration that has ended -----------------------------------------------------------------------------------
+
+
+def after(before: OffsetConvention, *partitions: SeenPartition, **more: Any) -> Seen:
+    """A group that was moved before, and whose numbers had that meaning then."""
+    return seen(*partitions, control=Control("m0", 6, "undone", "zookeeper", "copy"), convention_before=before, **more)
+
+
+@pytest.mark.parametrize("before", [NEXT, LAST])
+def test_where_nothing_shows_it_the_numbers_mean_what_they_meant_to_the_ended_migration(
+    before: OffsetConvention,
+) -> None:
+    found = evidence_of(after(before, partition(0), partition(1)))
+    assert found.convention is before
+    assert found.words == (
+        f"to migration m0, which has ended, each was the {before.value} record, and nothing speaks against that "
+        "(nothing shows it for certain)"
+    )
+    assert evidence_of(after(before, one_short(0), one_short(1))).convention is before, "two may be chance"
+
+
+def test_what_shows_the_same_is_what_is_said() -> None:
+    found = evidence_of(after(NEXT, at_end(0)))
+    assert (found.convention, found.words[:28]) == (NEXT, "clicks/0: the number is the ")
+    assert evidence_of(after(LAST, *map(one_short, range(3)))).convention is LAST
+    assert evidence_of(after(LAST, one_short(0), last_writers=TRACE)).convention is LAST
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        after(LAST, at_end(0)),
+        after(LAST, partition(0, is_ours=True)),
+        after(NEXT, *map(one_short, range(3))),
+        after(NEXT, one_short(0), last_writers=TRACE),
+        after(NEXT, partition(0), last_writers=TRACE),
+        after(NEXT, at_end(0), *map(one_short, range(1, 5))),
+        after(LAST, at_end(0), *map(one_short, range(1, 5))),
+    ],
+    ids=["end of a log", "a member of ours", "many newest records", "one, a trace", "a trace", "both", "both, last"],
+)
+def test_what_speaks_against_it_leaves_the_question(now: Seen) -> None:
+    found = evidence_of(now)
+    assert (found.convention, found.is_divided) == (None, True)
+    assert found.words.startswith("the evidence is divided: ")
+
+
+def test_a_trace_does_not_speak_against_the_last_record() -> None:
+    assert evidence_of(after(LAST, partition(0), last_writers=TRACE)).convention is LAST
+
+
+def test_without_offsets_it_does_not_matter_here_either() -> None:
+    assert evidence_of(after(LAST, partition(0, None))).convention is NEXT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,23 +16,25 @@ from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.errors import GaveUpWaiting, HookVetoed, PartlyDone, PlanIsStale, VerificationFailed
 from bridge.migration.fences.mark import parse_mark
+from bridge.migration.guests import guest_name
 from bridge.migration.performers import Explain
 from bridge.migration.phases import Phase
 from bridge.migration.plan import Plan
 from bridge.migration.plan_file import plan_bytes
+from bridge.migration.plan_json import digest_of
 from bridge.migration.provenance import parse_provenance
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.status import Status, look_at_status
 from bridge.migration.step import Run
 from tests.broker.fix_talk import Talk
-from tests.migration.fix_crowd import PARTITIONS, Crowd, DualLab, dual, lab
+from tests.migration.fix_crowd import LOG_END, PARTITIONS, Crowd, DualLab, dual, lab
 from tests.migration.fix_move import Cuts
 from tests.migration.fix_order import judge_order
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.registration import Registration, format_registration
-from zkconsumer.zk.requests import Create
+from zkconsumer.zk.requests import Create, Delete
 from zkconsumer.zk.store import call
 
 __all__ = ["dual", "lab"]
@@ -91,6 +95,44 @@ def test_there_and_back_under_load(dual: DualLab) -> None:
     judge_order(crowd.recorder.events)
 
 
+def test_on_the_way_back_zookeeper_has_what_a_query_read_before_it_has_the_authority(dual: DualLab) -> None:
+    """A query holds t/2 and leaves in *returning*: the partition belongs to no member then, and ZooKeeper has an offset
+    of before the query.  The acknowledgements of the members show none of that, so the tool compares both stores too.
+    """
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan)
+    crowd.is_loaded = False
+    query = crowd.add("spark", is_mute=True, name_in_group=guest_name(f"{crowd.group}_spark"))
+    query.ask(Delete(paths.registration(crowd.group, query.consumer)))
+    query.control = crowd.members[0].control
+    crowd.acts()
+    before = dual.offsets(crowd.group)[T2]
+    assert query.given == {T2}
+    assert query.to_kafka(T2, LOG_END)
+    crowd.positions[T2] = LOG_END
+    pauses = count()
+
+    def acts() -> None:
+        """The query leaves at the tool's fourth look; a member reads Kafka's offset of t/2 four looks later."""
+        pause = next(pauses)
+        if pause == 4:
+            query.control, query.topics, crowd._protocols = None, (), ()
+        if pause >= 4:
+            for member in crowd.members:
+                member.in_kafka[T2] = before if pause < 8 else LOG_END
+        crowd.acts()
+
+    dual.on_pause = acts
+    with dual.process() as session:
+        told = dual.take_back(session, plan)
+    words = f"compare both stores: waiting for both stores to agree: t/2: ZooKeeper has {before}, not {LOG_END}"
+    assert any(line.startswith(words) for line in told), told
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")
+    assert dual.offsets(crowd.group) == crowd.positions
+
+
 def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.COPIED)
     owned = {member: set(member.owned) for member in crowd.members}
@@ -106,6 +148,7 @@ def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> 
     crowd.acts()
     assert dual.offsets(crowd.group) == crowd.positions
     again = dual.dual_plan(crowd, name="n")
+    crowd.is_loaded = False  # behind the switch they would commit without a provenance
     with dual.process() as session:
         dual.move(session, again)
     assert dual.stands(crowd.group) == ("switched", "kafka")
@@ -287,6 +330,19 @@ def test_what_has_no_offset_and_what_nobody_reads_is_committed_as_planned_before
     assert dual.zookeeper.data(paths.offset(crowd.group, T2)) is None, "what was decided is nobody's position"
 
 
+def test_a_start_that_does_not_follow_from_the_decisions_is_not_committed_by_the_tool(dual: DualLab) -> None:
+    """As in a plan that was altered where it is kept: t/2 has no offset, and is to begin with the log."""
+    crowd = dual.crowd(is_loaded=False, stored=False)
+    plan = dual.dual_plan(crowd)
+    rows = tuple(replace(row, target=48) if row.tp == T2 else row for row in plan.partitions)
+    forged = replace(plan, partitions=rows)
+    forged = replace(forged, digest=digest_of(forged))
+    with dual.process() as session, pytest.raises(VerificationFailed, match=r"t/2: the plan says 48 \(missing: earl"):
+        dual.move(session, forged)
+    assert dual.stands(crowd.group)[0] == "planned"
+    assert dual.kafka(crowd.group) == {}
+
+
 def test_an_offset_that_came_since_is_carried_by_its_member(dual: DualLab) -> None:
     crowd = dual.crowd(is_loaded=False, stored=False)
     plan = dual.dual_plan(crowd)
@@ -377,6 +433,25 @@ def test_who_comes_while_the_stores_are_compared_stops_the_switch(dual: DualLab)
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
+def test_who_comes_while_the_stores_are_compared_stops_the_way_back(dual: DualLab) -> None:
+    crowd = dual.crowd()
+    plan = dual.dual_plan(crowd)
+    with dual.process() as session:
+        dual.move(session, plan)
+    with dual.process() as session:
+        moving = dual.moving(session, plan)
+        with pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+            for step in rollback_steps(moving, RollbackOptions(print, 1_000)):
+                dual.carry_out(moving, iter([step]), 60_000)
+                if isinstance(step, CompareStores):
+                    scala = original(dual, crowd.group)
+    assert dual.stands(crowd.group) == ("returning", "kafka")
+    dual.zookeeper.expire(scala, reconnects=False)
+    with dual.process() as session:
+        dual.take_back(session, plan)
+    assert dual.stands(crowd.group) == ("undone", "zookeeper")
+
+
 def test_the_end_keeps_the_znodes_lifts_the_fences_and_members_offer_range_alone(dual: DualLab, tmp_path: Path) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
@@ -385,8 +460,8 @@ def test_the_end_keeps_the_znodes_lifts_the_fences_and_members_offer_range_alone
     archive = tmp_path / "archive"
     with dual.process() as session:
         moving = dual.moving(session, plan)
-        dual.carry_out(moving, complete_steps(moving, archive, keep_fence=False))
-        assert dual.carry_out(moving, complete_steps(moving, archive, keep_fence=False)) == []
+        dual.carry_out(moving, complete_steps(moving, archive, lift_fences=True))
+        assert dual.carry_out(moving, complete_steps(moving, archive, lift_fences=True)) == []
     assert dual.stands(crowd.group) == ("completed", "kafka")
     assert paths.offset(crowd.group, T0) in {node.path for node in read_archive(archive).nodes}
     assert not fenced(dual, crowd)

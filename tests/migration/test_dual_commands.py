@@ -99,7 +99,7 @@ def test_a_missing_fence_is_found(dual: DualLab, crowd: Crowd, migrate: Migrate,
         dual.zookeeper.remove(path)
     found = migrate("verify", crowd.group)
     assert (found.exit_code, found.stdout) == (5, "neither a claim nor a fence: t/1\n")
-    assert migrate("apply", "--resume", crowd.group, "--execute").exit_code == 0
+    assert migrate("apply", str(file), "--execute").exit_code == 0
     assert migrate("verify", crowd.group).exit_code == 0
 
 

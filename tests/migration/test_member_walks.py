@@ -13,6 +13,7 @@ import pytest
 from bridge.migration.member import values as val
 from bridge.migration.member.duty import Side
 from bridge.migration.member.machine import MigratingMember
+from tests.fix_seeds import Seeds
 from tests.transcripts.migration.member_of_both_talk import MemberTalk
 from zkconsumer.core import events as ev
 from zkconsumer.types import TopicPartition
@@ -20,7 +21,7 @@ from zkconsumer.types import TopicPartition
 PHASES = ("armed", "ready", "locked", "copied", "switched", "completed", "undoing", "returning", "returned", "undone")
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(4))
 STEPS = 120
-WALKS = 60
+WALKS, NIGHTLY_WALKS = 60, 2_000
 
 
 class Walk(MemberTalk):
@@ -114,8 +115,10 @@ class Walk(MemberTalk):
                 self.do(f"zk drop {tp}")
 
 
-@pytest.mark.parametrize("seed", range(WALKS))
-def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answered(seed: int) -> None:
+SEEDS = Seeds("member-walk")
+
+
+def walk_from(seed: int) -> None:
     walk = Walk(seed)
     try:
         for _ in range(STEPS):
@@ -127,6 +130,17 @@ def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answ
     except BaseException as error:
         error.add_note("\n".join(walk.story[-60:]))
         raise
+
+
+@pytest.mark.parametrize("seed", SEEDS.first(WALKS))
+def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answered(seed: int) -> None:
+    SEEDS.live([seed], walk_from)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_more_walks_end_with_every_question_answered() -> None:
+    SEEDS.live(SEEDS.new(NIGHTLY_WALKS), walk_from)
 
 
 @pytest.mark.parametrize("by_itself", [True, False])

@@ -83,7 +83,7 @@ def test_a_plan_that_can_be_applied(place: Place, file: Path) -> None:
     made = read_plan(file)
     assert made.can_be_applied
     assert made.targets == {tp(0): 5, tp(1): 3, tp(2): 0}
-    assert f"The plan is in {file} (digest {made.digest[:12]})." in done.stderr
+    assert f"The plan is in {file} (digest {made.digest})." in done.stderr
     assert "Offset convention: next (clicks/0: the number is the end of the log" in done.stderr
     assert done.stderr.endswith(f"step by step: zkconsumer migrate apply {file} {place.where}\n")
 
@@ -161,14 +161,23 @@ def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
 
 
 def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> None:
-    """A group that has moved has offsets in both stores, and no choice between them lets it move once more."""
+    """A group that is on the move is not planned once more, whatever is decided."""
+    place.put(5, None, 2)
+    place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "switched", "kafka", "copy")))
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.exit_code == 4
+    assert "Refused: group g1 is on the move already" in done.stderr
+    assert "clicks/1: no offset is stored (--missing)" in done.stderr
+    assert "after a look at each" not in done.stderr
+
+
+def test_a_group_that_has_moved_is_planned_again_with_decisions(place: Place, file: Path) -> None:
     place.put(5, None, 2)
     place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "completed", "kafka", "copy")))
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
-    assert "Refused: group g1 has moved to Kafka already" in done.stderr
-    assert "clicks/1: no offset is stored (--missing)" in done.stderr
-    assert "after a look at each" not in done.stderr
+    assert "Warning: group g1 has moved to Kafka already (migration m0, completed)" in done.stderr
+    assert "after a look at each" in done.stderr
 
 
 def test_dual_without_members(place: Place, file: Path) -> None:
@@ -238,7 +247,7 @@ def test_znodes_that_may_not_be_read_are_named_and_nothing_is_written(place: Pla
         done = place.run(*words)
         assert done.exit_code == 4
         assert "does not let us read 2 nodes (NoAuth):\n  /consumers/g1/offsets/clicks/0\n" in done.stderr
-        assert "zookeeper.auth in a --config file" in done.stderr
+        assert "zookeeper.auth in the file of settings" in done.stderr
     assert not file.exists()
     place.zookeeper.set_acl(paths.offsets("g1"), hidden)
     done = place.run("plan", "g1", "-f", str(file))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bridge.migration import hooks
-from bridge.migration.plan_file import write_plan
+from bridge.migration.control import plan_piece
+from bridge.migration.pieces import pack
+from bridge.migration.plan_file import plan_bytes, read_plan, write_plan
+from bridge.migration.plan_json import digest_of
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from zkconsumer.admin.session import Doors
 from zkconsumer.cli.main import main
@@ -80,7 +84,8 @@ def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migr
     assert (shown["phase"], shown["authority"], shown["fences"], shown["run"]) == ("verified", "zookeeper", 3, None)
     assert shown["seat"] is not None
     assert shown["seat_until_ms"] > shown["at_ms"]
-    assert [entry["what"] for entry in shown["journal"]] == ["apply", "ended, and the seat stays"]
+    noted = ["apply", "offsets are committed to Kafka", "ended, and the seat stays"]
+    assert [entry["what"] for entry in shown["journal"]] == noted
 
     compared = migrate("verify", group, "-o", "json")
     assert (compared.exit_code, json.loads(compared.stdout)["differences"]) == (0, [])
@@ -106,7 +111,8 @@ def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     dry = migrate("apply", str(file))
     assert dry.exit_code == 3
     assert dry.stdout.startswith(
-        "1. these are the servers of the plan (done)\n2. the right to change the access lists (done)\n"
+        "1. the control znode belongs to this run's login (done)\n2. these are the servers of the plan (done)\n"
+        "3. the seat outlives the run (done)\n4. no other migration is under way (done)\n"
     )
     assert f"     write {paths.control(group)}: migration m{group}, phase planned, authority zookeeper\n" in dry.stdout
     assert "     commit 3 offsets of group" in dry.stdout
@@ -165,6 +171,57 @@ def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path
     assert lab.control(group) is None
 
 
+def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest(
+    lab: Lab, migrate: Migrate, tmp_path: Path
+) -> None:
+    """Who can write below the control znode can write every decision there, and a digest that fits."""
+    group, file = planned(lab, tmp_path)
+    digest = read_plan(file).digest
+    begun = migrate("apply", str(file), "--execute", "--hold-at", "fenced", "-o", "json")
+    assert next_of(begun)[:6] == ["apply", "--resume", group, "--plan-digest", digest, "--execute"]
+    blind = migrate("apply", "--resume", group, "--execute")
+    assert blind.exit_code == 4
+    assert f"migration m{group}, strategy copy, made 1970-01-01 00:00:00 UTC, digest {digest}\n" in blind.stderr
+    assert "--missing earliest, --out-of-range refuse, --existing refuse" in blind.stderr
+    assert "\n  t/0: 10 stored, starts at 10 (copied)\n" in blind.stderr
+    again = f"zkconsumer migrate apply --resume {group} --plan-digest {digest} --execute --zookeeper {ADDRESS}"
+    assert blind.stderr.endswith(f"confirm it: {again}\n")
+    dry = migrate("apply", "--resume", group)
+    assert (dry.exit_code, dry.stderr.endswith(f"Nothing was changed. To do it: {again}\n")) == (3, True)
+    for other in ("0" * 64, digest[:-1] + ("0" if digest[-1] != "0" else "1")):
+        wrong = migrate("apply", "--resume", group, "--plan-digest", other, "--execute")
+        assert wrong.exit_code == 4
+        assert f"has the digest {digest}, and not {other}" in wrong.stderr
+    for odd in ("", digest[:12], f"{digest}0", "é" * 64):
+        assert migrate("apply", "--resume", group, "--plan-digest", odd, "--execute").exit_code == 2
+    assert migrate("apply", str(file), "--plan-digest", digest).exit_code == 2
+    assert lab.stands(group) == ("fenced", "zookeeper")
+    assert lab.kafka(group) == {}
+    assert migrate(*shlex.split(again)[2:-2]).exit_code == 0
+    assert lab.stands(group) == ("switched", "kafka")
+
+
+def test_a_forged_plan_is_not_carried_out_by_a_digest_nor_by_the_operators_file(
+    lab: Lab, migrate: Migrate, tmp_path: Path
+) -> None:
+    """An unprotected group's control znode is open: the digest and the file say that its plan was replaced."""
+    group, file = planned(lab, tmp_path)
+    plan = read_plan(file)
+    assert migrate("apply", str(file), "--execute", "--hold-at", "fenced").exit_code == 0
+    forged = replace(plan, decisions=replace(plan.decisions, offsets={T0: 48}))
+    rows = tuple(replace(row, target=48, why="decided") if row.tp == T0 else row for row in forged.partitions)
+    forged = replace(forged, partitions=rows)
+    forged = replace(forged, digest=digest_of(forged))
+    [piece] = pack(plan_bytes(forged))
+    lab.zookeeper.ensure(paths.control_child(group, plan_piece(0)), piece)
+    by_digest = migrate("apply", "--resume", group, "--plan-digest", plan.digest, "--execute")
+    assert (by_digest.exit_code, "or it was altered. Nothing was changed" in by_digest.stderr) == (4, True)
+    assert "--offset t:0=48" in by_digest.stderr, "what it decides is shown"
+    by_file = migrate("apply", str(file), "--execute")
+    assert (by_file.exit_code, "begun with another plan than this file" in by_file.stderr) == (4, True)
+    assert lab.kafka(group) == {}
+
+
 def test_a_member_that_stays_is_named_and_the_same_command_goes_on(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     member = FakeZkStore(lab.zookeeper)
@@ -191,7 +248,7 @@ def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_
     assert differs.exit_code == 5
     [difference] = json.loads(differs.stdout)["differences"]
     assert difference.startswith("t/0: Kafka has 44")
-    stopped = migrate("apply", "--resume", group, "--execute")
+    stopped = migrate("apply", "--resume", group, "--plan-digest", read_plan(file).digest, "--execute")
     assert stopped.exit_code == 5
     assert lab.kafka(group)[T0] == (44, "")
     assert migrate("rollback", group, "--execute").exit_code == 0
@@ -265,7 +322,8 @@ def test_a_veto_ends_with_the_commands_that_go_on_and_back(
     done = migrate("apply", str(file), "--execute", "--hooks-dir", str(folder), "--timeout", "60", "-o", "json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["exit_code"], told["phase"]) == (6, 6, "verified")
-    assert f"--resume {group} --execute --hooks-dir {folder} --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
+    confirmed = f"--resume {group} --execute --plan-digest {read_plan(file).digest}"
+    assert f"{confirmed} --hooks-dir {folder} --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
     assert f"rollback {group} --execute --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
     again = migrate(*next_of(done))
     assert again.exit_code == 0, again.stderr

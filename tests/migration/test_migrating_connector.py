@@ -9,14 +9,18 @@ from contextlib import suppress
 
 import pytest
 
+from bridge import CoordinatorConsumerConfig
 from bridge.client.commands import Send
 from bridge.client.errors import GroupAuthorizationException
 from bridge.migration.connector import readings
 from bridge.migration.connector.connector import MigratingConsumerConnector
 from bridge.migration.member.duty import Order
 from bridge.migration.provenance import parse_provenance
+from tests.broker.fix_talk import Talk
+from tests.generate_docs import kafkas_keys
 from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
 from zkconsumer import ConsumerConfig, TopicPartition, Whitelist
+from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
 from zkconsumer.core.commits import NOT_OURS
 from zkconsumer.core.stores import NotWritten
@@ -25,13 +29,17 @@ from zkconsumer.errors import (
     InvalidConfigException,
     MigrationError,
     OffsetsNotCommitted,
+    TopicAuthorizationException,
     ZkNotAuthorized,
     ZkTimeoutException,
 )
+from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
+from zkconsumer.settings import Fate
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import Hooks
-from zkconsumer.wire.schemas import OFFSET_FETCH
+from zkconsumer.wire.schemas import LEAVE_GROUP, OFFSET_FETCH
+from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
 from zkconsumer.zk.security import OPEN
 from zkconsumer.zk.znodes import Control, format_control
 
@@ -459,6 +467,48 @@ class Told(Hooks):
         self.calls.append(("member_failed", (error,)))
 
 
+def drop_from_the_coordinators_group(dual: Dual, member: MigratingConsumerConnector) -> None:
+    """Send LeaveGroup in its name; wait until it is in the group again."""
+    side = member._member.membership.coordinator
+    assert side is not None
+    before = side.machine.generation
+    with Talk(dual.broker.addresses()[0]) as talk:
+        talk.ask(LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id=before.member_id))
+    wait_until(
+        lambda: side.machine.generation.generation_id > before.generation_id and len(side.handing.held) == 6,
+        "it is in the group again",
+    )
+
+
+def test_the_side_that_holds_reports_losses_to_the_listener(dual: Dual) -> None:
+    lost: list[dict[str, set[int]]] = []
+
+    class LossListener:
+        def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None: ...
+
+        def before_starting_fetchers(self, consumer_id: str, assignment: object) -> None: ...
+
+        def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
+            lost.append(partitions)
+
+    everything = {TOPIC: set(ALL)}
+    member = dual.member("a")
+    member.set_consumer_rebalance_listener(LossListener())
+    streams_of(member)
+    dual.zookeeper.expire(dual.stores["a"])
+    wait_until(lambda: lost == [everything], "ZooKeeper's side has lost its session")
+    wait_until(lambda: len(member.assignment) == 6, "it has its share again")
+    lost.clear()
+    for phase in ("planned", "armed", "ready"):
+        dual.move(phase)
+    drop_from_the_coordinators_group(dual, member)
+    assert lost == [], "nothing is lost: ZooKeeper's side holds"
+    for phase in ("locked", "copied", "switched"):
+        dual.move(phase)
+    drop_from_the_coordinators_group(dual, member)
+    assert lost == [everything]
+
+
 def test_hooks_and_health_are_those_of_the_side_that_holds(dual: Dual) -> None:
     told = Told()
     member = dual.member("a", hooks=told)
@@ -530,6 +580,22 @@ def test_a_side_that_holds_ends_the_streams_with_its_error(dual: Dual) -> None:
     wait_until(lambda: told.names().count("member_failed") == 1, "it is told, once")
 
 
+def test_a_refused_topic_of_a_filter_is_judged_by_the_side_that_holds(
+    dual: Dual, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ZooKeeper's filters match what is not meant for this user; what a coordinator gives to a member it must read."""
+    member = dual.member("a")
+    [stream] = member.create_message_streams_by_filter(Whitelist(TOPIC))
+    refused = {TOPIC: TOPIC_AUTHORIZATION_FAILED}
+    member._member.membership.topics_refused(refused)
+    assert "topic-left-out" in caplog.text
+    assert member._member.failure is None
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
+        dual.move(phase)
+    member._member.membership.topics_refused(refused)
+    ends_with(stream, TopicAuthorizationException)
+
+
 def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual: Dual) -> None:
     first, second = dual.member("a"), dual.member("b")
     a, b = streams_of(first), streams_of(second)
@@ -549,7 +615,7 @@ def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual
 def test_members_come_and_go_in_every_phase(dual: Dual) -> None:
     """Nothing is missing, and who takes a partition up does not begin before its predecessor did: no commit was lost.
 
-    What a leaving member could not commit comes again: a group that forms anew takes no commits.
+    What a leaving member could not commit comes again.
     """
     seen: list[tuple[str, int, int]] = []
     settings = {"auto_commit_enable": True, "auto_commit_interval_ms": 50}
@@ -615,3 +681,68 @@ def test_a_member_without_streams_is_in_neither_group(dual: Dual) -> None:
     member = dual.member("a")
     member.close()
     assert (dual.ids(), dual.in_kafka()) == ([], {})
+
+
+# --- the file of a modern program, and max.poll.interval.ms ---------------------------------------------------------
+
+
+def test_a_member_that_can_be_moved_takes_the_file_of_a_modern_program(
+    dual: Dual, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = kafkas_keys()
+    named = {
+        key: value for key, value in keys.items()
+        if CoordinatorConsumerConfig.outcome_of(key, value).fate is Fate.NAMED
+    }  # fmt: skip
+    taken = ("group.instance.id", "max.poll.interval.ms", "client.rack", "enable.auto.commit")
+    file = {**named, **{key: keys[key] for key in taken}, "session.timeout.ms": "10000"}
+    member = dual.member("a", file=file)
+    lines = [line for record in caplog.records if (line := record.getMessage()).startswith("setting-ignored ")]
+    assert sorted(line.split()[1] for line in lines) == sorted(f"key={key}" for key in named)
+    assert not [line for line in lines if "zookeeper" in line.lower()]
+    group = member.group_config
+    assert (group.group_instance_id, group.max_poll_interval_ms, group.client_rack) == ("billing-1", 200_000, "rack-a")
+    assert (group.enable_auto_commit, group.session_timeout_ms) == (False, 10_000)
+
+
+def test_what_zookeepers_group_does_not_have_is_refused(dual: Dual) -> None:
+    with pytest.raises(InvalidConfigException, match="divided by range or by roundrobin"):
+        dual.member("a", file={"partition.assignment.strategy": "cooperative-sticky"})
+    with pytest.raises(InvalidConfigException, match=r"session\.timeout\.ms \(9000 and 10000\)"):
+        dual.member("a", file={"session.timeout.ms": "9000"})
+
+
+def test_a_stuck_program_counts_from_when_the_coordinators_side_holds(dual: Dual) -> None:
+    dual.fill(10)
+    limit = {"max.poll.interval.ms": 1_000}
+    a, b = dual.member("a", limit), dual.member("b")
+    stuck, other = streams_of(a), streams_of(b)
+    wait_until(lambda: len(a.assignment) == len(b.assignment) == 3, "three each")
+    read(stuck, 1)
+    over_ms = SYSTEM_CLOCK.now_ms() + 2_000
+
+    def asks(until: Callable[[], bool]) -> Callable[[], bool]:
+        def look() -> bool:
+            with suppress(ConsumerTimeoutException):
+                next(other.iterator())
+            return until()
+
+        return look
+
+    dual.move("armed")
+    wait_until(asks(lambda: SYSTEM_CLOCK.now_ms() > over_ms), "twice the limit")
+    assert a.counters.get("poll_timeout_expired", 0) == 0, "ZooKeeper sets no limit"
+    assert a.generation > 0
+    for phase in ("ready", "locked", "copied"):
+        dual.move(phase)
+    dual.say("switched")
+    wait_until(asks(lambda: len(b.assignment) == 6), "the other member has everything")
+    assert a.counters["poll_timeout_expired"] == 1
+    assert a.assignment == {}
+
+    def is_back() -> bool:
+        with suppress(ConsumerTimeoutException):
+            next(stuck.iterator())
+        return len(a.assignment) == len(b.assignment) == 3
+
+    wait_until(asks(is_back), "it is back")

@@ -9,6 +9,7 @@ from typing import cast
 from bridge.migration.authority import Held
 from bridge.migration.copies import Copy
 from bridge.migration.mover import BATCH_BYTES_MAX, CopyToKafka, Stores
+from bridge.migration.retention import DEFAULT_RETENTION_MS
 from bridge.migration.seen import KafkaValue
 from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, pieces
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
@@ -39,7 +40,10 @@ class NotedStores:
         self.reads.append(partitions)
         return {}
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], retention_ms: int
+    ) -> dict[TopicPartition, ErrorCode]:
+        assert retention_ms == DEFAULT_RETENTION_MS
         self.commits.append(offsets)
         return dict.fromkeys(offsets, NONE)
 

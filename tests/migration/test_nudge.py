@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bridge.migration.authority import Authority
+from bridge.migration.control_steps import HoldRun
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.nudge import CLAIM_PATIENCE_MS, OFFSETS_PATIENCE_MS, Nudge, OffsetsMove
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Todo, Waiting
-from tests.migration.fix_cuts import GROUP, Group, at_every_cut, carry_out
+from tests.migration.fix_cuts import GROUP, WHO, Group, at_every_cut, carry_out
 from tests.migration.fix_fences import FENCING, UNDOING, moved, run_of, stood
 from zkconsumer.errors import WorldError
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -62,6 +63,7 @@ def test_what_wakes_them_would_be_a_member_that_reads_nothing() -> None:
             sent.extend([request] if isinstance(request, Multi) else [])
             return isinstance(request, Multi)
 
+        carry_out(authority, [HoldRun(authority, WHO)])
         group.zookeeper.lose_next(note, is_done=False)
         Nudge(authority).do()
     [request] = sent

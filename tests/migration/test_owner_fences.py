@@ -308,10 +308,11 @@ def test_fences_are_lifted_with_the_parents_that_were_made_and_may_be_cut_off_an
     assert lists_of(group) == planned
 
 
-@pytest.mark.parametrize("phase", [Phase.UNDONE, Phase.SWITCHED])
+@pytest.mark.parametrize("phase", [Phase.UNDOING, Phase.COMPLETED])
 def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(phase: Phase) -> None:
     """A claim, or a node made by hand, is nobody's fence."""
-    way = UNDOING if phase is Phase.UNDONE else (*FENCING, Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
+    forward = (*FENCING, Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.COMPLETED)
+    way = UNDOING if phase is Phase.UNDOING else forward
     group = moved(*way)
     for number, data in enumerate((b"zkconsumer-migrate:1:m1:0", b"zkconsumer-migrate:1:m0:1", b"by hand")):
         group.zookeeper.ensure(paths.owner(GROUP, TopicPartition("clicks", number)), data)
@@ -326,12 +327,15 @@ def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(
     assert set(fences_of(group).values()) == {b"by hand", THREAD}
 
 
-def test_nothing_is_lifted_while_the_migration_goes_forward() -> None:
+@pytest.mark.parametrize("phase", [Phase.FENCING, Phase.SWITCHED])
+def test_nothing_is_lifted_while_the_migration_goes_forward(phase: Phase) -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(authority, list(owner_fences(authority, PLANNED)))
+        way = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED) if phase is Phase.SWITCHED else ()
+        carry_out(authority, [to(authority, one) for one in way])
         before = group.state()
-        with pytest.raises(PartlyDone, match="in phase fencing"):
+        with pytest.raises(PartlyDone, match=f"in phase {phase.value}"):
             carry_out(authority, [HoldRun(authority, WHO), LiftOwnerFences(authority, ())])
         assert group.state() == before
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from zkconsumer.zk.znodes import Control
 AGAIN = "zkconsumer migrate plan g1"
 COMMAND = {"describe": "zkconsumer groups describe g1", "doctor": "zkconsumer groups doctor g1", "again": AGAIN,
            "inspect": "zkconsumer migrate inspect g1", "status": "zkconsumer migrate status g1",
-           "list": "zkconsumer groups list", "copy": f"{AGAIN} --strategy copy"}  # fmt: skip
+           "lift": "zkconsumer migrate complete g1 --lift-fences", "list": "zkconsumer groups list",
+           "copy": f"{AGAIN} --strategy copy"}  # fmt: skip
 
 
 def control(phase: str, authority: Any = "zookeeper") -> Control:
@@ -35,7 +37,8 @@ def alive(*members: ModernMember, **more: Any) -> ModernGroup:
         ({"control": control("fenced")}, "is on the move already (migration m0, phase fenced, authority zoo", "status"),
         ({"control": control("planned")}, "is on the move already", "status"),
         ({"control": control("switched", "kafka")}, "phase switched, authority kafka", "status"),
-        ({"control": control("completed", "kafka")}, "has moved to Kafka already (migration m0)", "describe"),
+        ({"control": control("completed", "kafka"), "fences_of": "m0", "fences_problem": "no lists"},
+         "are still there, and this plan cannot take them over: no lists", "lift"),
         ({"control": control("paused")}, "in a phase 'paused' that this release does not know", "inspect"),
         ({"brokers": ()}, "no broker is known", "again"),
         ({"brokers": (SeenBroker("b:1", False, "before 0.9"),)}, "these are older: b:1 (before 0.9)", "again"),
@@ -53,6 +56,17 @@ def test_what_stops_a_group(more: dict[str, Any], words: str, command: str) -> N
     assert words in refusal
     assert next_of(refusal) == COMMAND[command]
     assert not made.can_be_applied
+
+
+def test_a_group_that_has_moved_may_move_again_and_the_plan_says_what_that_means() -> None:
+    moved = control("completed", "kafka")
+    made = plan(control=moved)
+    assert made.can_be_applied
+    assert any("has moved to Kafka already (migration m0, completed)" in words for words in made.warnings)
+    fence = SeenOwner("zkconsumer-migrate:1:m0:3", "persistent")
+    assert plan(at_end(owner=fence), control=moved, fences_of="m0").can_be_applied
+    other = plan(at_end(owner=replace(fence, thread="zkconsumer-migrate:1:m9:3")), control=moved, fences_of="m0")
+    assert "will not end with any session" in other.refusals[0]
 
 
 def test_a_group_that_was_taken_back_may_go_again() -> None:

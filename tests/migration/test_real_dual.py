@@ -55,9 +55,8 @@ class Flips:
 
     def there(self) -> None:
         """To the coordinator."""
-        # What members committed to Kafka before they came back is older than what ZooKeeper has.
-        # Right after the way back, under load, nothing need show what the numbers mean.
-        decisions = "--existing", "keep-source", "--offset-convention", "next"
+        # Under load nothing need show what the numbers mean; later moves know it from the first one.
+        decisions = () if self.took_s["rollback"] else ("--offset-convention", "next")
         plan = self.moving.plan("--strategy", "dual", *decisions)
         with self._watched("apply"):
             self.moving.migrate("apply", plan, "--execute")

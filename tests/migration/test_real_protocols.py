@@ -55,7 +55,7 @@ def test_a_client_of_kip_848_does_not_come_in_beside_the_seat(moving: RealGroup,
     early.close()
 
     # Behind the cut-over the group becomes one of the new protocol, and goes on where the old one stopped.
-    moving.migrate("apply", "--resume", moving.group, "--execute")
+    moving.migrate("apply", *moving.kept, "--execute")
     moving.modern("modern", "new-1", client, KIP_848)
     moving.modern("modern", "new-2", "java-4.1.1", KIP_848)
     moving.wait_handed("modern", RECORDS - sum(STORED.values()))

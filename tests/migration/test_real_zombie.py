@@ -61,7 +61,7 @@ def test_a_member_that_wakes_behind_the_fence_can_neither_write_nor_come_back(mo
     # It has forgotten its partitions by then, or its commit is refused, too.
     wait_until(lambda: zombie.count("committed") or zombie.count("failed"), "it has tried to commit", WAKES_MS)
     assert moving.stores() == before
-    moving.migrate("apply", "--resume", moving.group, "--execute")
+    moving.migrate("apply", *moving.kept, "--execute")
     assert moving.in_kafka() == moving.in_zookeeper()
 
 
@@ -72,7 +72,7 @@ def test_without_access_lists_it_writes_an_old_offset_and_that_is_seen(moving: R
     zombie.resume()
     wait_until(lambda: moving.in_zookeeper() != before, "it wakes and writes", WAKES_MS)
     zombie.kill()
-    stopped = moving.migrate("apply", "--resume", moving.group, "--no-acl-fence", "--execute", expect=6)
+    stopped = moving.migrate("apply", *moving.kept, "--no-acl-fence", "--execute", expect=6)
     assert "it went back" in stopped.stderr
     assert moving.status()["authority"] == "zookeeper"
     assert moving.in_kafka() == before

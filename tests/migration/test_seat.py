@@ -210,7 +210,7 @@ def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: De
         seat = desk.seat(session)
         seat.sit()
         expire(desk, seat)
-        with pytest.raises(PartlyDone, match=r"nobody is in the group: the session ended.*compares every offset"):
+        with pytest.raises(PartlyDone, match=r"the group is empty: the session ended.*every offset is compared"):
             seat.beat()
         seat.sit()
         seat.beat()

@@ -13,7 +13,7 @@ from itertools import cycle, islice
 import pytest
 
 from tests.migration.fix_move import Lab, judge, lab
-from tests.migration.fix_shell import COMMANDS, Shell, both, command_in, ends_right, shell
+from tests.migration.fix_shell import COMMANDS, Shell, both, command_in, ends_right, moved, shell
 
 __all__ = ["lab", "shell"]
 
@@ -123,3 +123,29 @@ def test_another_run_that_began_while_the_session_was_lost_is_not_disturbed(lab:
     assert done.exit_code in (0, 5, 6), done.stderr
     assert lab.stands(group) == ("switched", "kafka")
     judge(lab.history.moments[group])
+
+
+def test_a_session_that_ends_as_the_run_is_taken_over_left_fences_is_said_with_the_command_that_goes_on(
+    lab: Lab, shell: Shell
+) -> None:
+    """The run is taken twice there: for the completed migration, whose access lists are kept, and for the new one."""
+    group, file = moved(shell)
+    archive = f"--archive={file}.znodes"
+    assert shell("complete", group, "--execute", "--confirm", group, archive).exit_code == 0
+    assert shell("plan", group, "-f", file, "--offset-convention", "next", "--missing", "earliest").exit_code == 0
+    before = both(lab, group)
+    held = "nobody else runs"
+
+    def ends_behind_it() -> None:
+        shell.at[held] = lambda: lab.zookeeper.expire(shell.stores[-1])
+
+    shell.in_[held] = ends_behind_it
+    done = shell("apply", file, "--execute", "--timeout=0")
+    assert done.exit_code == 7, done.stderr
+    words = "waited long enough: the session of this run with ZooKeeper has ended, so nothing more of group"
+    assert words in done.stderr.splitlines()[-1]
+    assert both(lab, group) == before, "nothing was changed"
+    shell.in_[held] = ends_behind_it
+    goes_on = shell(*command_in(done.stderr), "--timeout=100")
+    assert goes_on.exit_code == 0, "the run is taken again, in the next session"
+    assert lab.stands(group) == ("switched", "kafka")

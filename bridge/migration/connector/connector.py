@@ -50,7 +50,8 @@ log = logging.getLogger("zkconsumer.connector")
 class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMembership]]):
     """A member of a group in ZooKeeper, and of the coordinator's group of the same name when that is to take over.
 
-    ``config`` is the old consumer's; ``bootstrap.servers`` must be in it, besides ``zookeeper.connect``, because the
+    ``config`` is the old consumer's, or a ``CoordinatorConsumerConfig``, which has the settings of the coordinator's
+    group too; ``bootstrap.servers`` must be in it, besides ``zookeeper.connect``, because the
     coordinator's group is found there, and ``offsets.storage`` must be ``zookeeper``, which is the default.
     ``group`` are settings of the group in Kafka in Kafka's own words, as ``CoordinatorConsumerConnector`` has them.
 

@@ -9,16 +9,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.commit_calls import commit_said
-from bridge.client.errors import RebalanceInProgressException
 from bridge.client.membership import CoordinatorMembership
 from bridge.migration.connector.keeping import KeepingCoordinator
 from bridge.migration.connector.readings import Readings
+from bridge.migration.connector.urgent_writes import UrgentWrites
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION
 from zkconsumer.core.events import Outcome
@@ -39,12 +38,6 @@ AGAIN_MS = 50
 """How soon is tried again what the group refused because it forms anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    offsets: Mapping[TopicPartition, cev.Offset]
-    until_ms: int
-
-
 class CoordinatorSide(CoordinatorMembership):
     """A ``CoordinatorMembership`` whose protocols can change while it is in the group."""
 
@@ -61,9 +54,13 @@ class CoordinatorSide(CoordinatorMembership):
         self._told = told
         self._on_share = on_share
         self._listener_of = make_listener
-        self._writes: dict[int, _Write] = {}
-        self._again: set[int] = set()
         super().__init__(*what, **how)
+        self._writes = UrgentWrites(
+            # The numbers of these commits are negative: the program's own commits have positive numbers.
+            lambda number, offsets: self.control.tell(cev.CommitAsked(-number, offsets, retried=False)),
+            lambda number, taken: told(val.WrittenToKafka(number, taken)),
+            self._clock,
+        )
         self._readings = Readings(
             lambda: self._questions.open().number,
             lambda number, partitions: self.control.tell(cev.FetchAsked(number, partitions)),
@@ -89,7 +86,7 @@ class CoordinatorSide(CoordinatorMembership):
         leave.
         """
         patience_ms = self._settings.limits.drain_ms // 2 if is_urgent else 0
-        self.control.call(lambda: self._write(number, _Write(offsets, self._clock.now_ms() + patience_ms)))
+        self.control.call(lambda: self._writes.write(number, offsets, patience_ms))
 
     def read(self, partitions: frozenset[TopicPartition]) -> None:
         """Ask what is committed of these until it is known; ``KafkaRead`` is told."""
@@ -99,16 +96,10 @@ class CoordinatorSide(CoordinatorMembership):
         """The member ends."""
         self._end(error)
 
-    # --- commits of ours are negative numbers -------------------------------------------------------------------
-
-    def _write(self, number: int, write: _Write) -> None:
-        self._writes[number] = write
-        self.control.tell(cev.CommitAsked(-number, write.offsets, retried=False))
+    # --- what is repeated, and what came of it ------------------------------------------------------------------
 
     def _try_again(self) -> None:
-        again, self._again = self._again, set()
-        for number in sorted(again):
-            self._write(number, self._writes[number])
+        self._writes.try_again()
         if self.failure is None and not self.handing.is_closing:
             self._readings.look(self.handing.held)
 
@@ -116,16 +107,8 @@ class CoordinatorSide(CoordinatorMembership):
         """See ``Concerned``."""
         if command.number > 0:
             super().commit_done(command)
-            return
-        write = self._writes[-command.number]
-        if isinstance(command.error, RebalanceInProgressException) and self._clock.now_ms() < write.until_ms:
-            self._again.add(-command.number)
-            return
-        del self._writes[-command.number]
-        taken = frozenset[TopicPartition]()
-        if command.error is None:
-            taken = frozenset(write.offsets.keys() - command.refused.keys())
-        self._told(val.WrittenToKafka(-command.number, taken))
+        else:
+            self._writes.answered(-command.number, command)
 
     def fetched(self, command: cmd.FetchDone) -> None:
         """See ``Concerned``."""

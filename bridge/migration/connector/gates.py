@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.threads import OnDeath
     from zkconsumer.core import commands as do
+    from zkconsumer.core.listener import PartitionsLostListener
     from zkconsumer.observe.metrics import Meter
     from zkconsumer.runtime.listener import Posts
     from zkconsumer.runtime.observing import Meters
@@ -77,6 +78,11 @@ class SideListener(ListenerCalls):
         else:
             self._control.post(ev.ListenerReturned(command.ticket, "before_starting_fetchers"))
 
+    def lost(self, command: do.CallLost) -> None:
+        """See ``ListenerCalls``."""
+        if self._holds():
+            super().lost(command)
+
     @property
     def is_waited_for_here(self) -> bool:
         """See ``ListenerCalls``."""
@@ -85,6 +91,10 @@ class SideListener(ListenerCalls):
     def _call(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
         with self._turn:
             super()._call(returned, call)
+
+    def _call_lost(self, listener: PartitionsLostListener) -> None:
+        with self._turn:
+            super()._call_lost(listener)
 
 
 class SideMeters:

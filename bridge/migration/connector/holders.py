@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
 from zkconsumer.core import commands as do
+from zkconsumer.runtime.holder import Busy
 
 if TYPE_CHECKING:
     from bridge.migration.member.duty import Side
@@ -25,10 +26,21 @@ if TYPE_CHECKING:
 
 
 class SideHolder:
-    """``Holder`` of one side: tells what it is told; ``hear`` never waits, whatever thread it is called on."""
+    """``Holder`` of one side: passes on what its membership says; ``hear`` never waits, on any thread.
 
-    def __init__(self, side: Side, streams: Holder, hear: Hear, on_end: Callable[[BaseException], None]) -> None:
+    ``holds_since_ms``: since when this side says what the streams read, None while it does not; on any thread.
+    """
+
+    def __init__(
+        self,
+        side: Side,
+        streams: Holder,
+        hear: Hear,
+        on_end: Callable[[BaseException], None],
+        holds_since_ms: Callable[[], int | None],
+    ) -> None:
         self._side = side
+        self._holds_since_ms = holds_since_ms
         self._streams = streams
         self._hear = hear
         self._on_end = on_end
@@ -62,6 +74,14 @@ class SideHolder:
     @property
     def holds_nothing(self) -> bool:
         return self._streams.holds_nothing
+
+    @property
+    def busy(self) -> Busy | None:
+        """What the program does counts for the side that holds, and from when it began to."""
+        since_ms, busy = self._holds_since_ms(), self._streams.busy
+        if since_ms is None or busy is None:
+            return None
+        return busy._replace(since_ms=max(busy.since_ms, since_ms))
 
     def end(self, error: BaseException | None) -> None:
         """A side has ended.  The streams go on for as long as the other one holds."""

@@ -159,6 +159,7 @@ class Joining:
                 self.holder,
                 lambda event: self._told(side, event),
                 lambda error: member.zookeeper.control.call(lambda: self._ended(side, error)),
+                partial(member.holds_since_ms, COORDINATOR),
             )
         )
         side.join(subscription)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.stores import NotWritten
     from zkconsumer.core.view import Subscription
     from zkconsumer.errors import AuthenticationException
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.runtime.holder import Holder
     from zkconsumer.runtime.listener import ListenerCalls, Posts
@@ -86,6 +87,8 @@ class MigratingMembership:
         self.machine = MigratingMember(commits_by_itself=settings.auto_commit)
         self.clock = clock
         self._leases = LeaseSwitch(lease)
+        self._holding = ZOOKEEPER, clock.now_ms()
+        """Which side holds, and since when; one attribute, so that other threads see it whole."""
         self._turn = threading.Lock()
         self.counters = Counters()
         self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
@@ -129,6 +132,11 @@ class MigratingMembership:
         """Whether the streams read what this side has; on any thread."""
         return self.machine.duty.holds is side
 
+    def holds_since_ms(self, side: Side) -> int | None:
+        """Since when ``side`` holds, None while it does not; on any thread."""
+        holds, since_ms = self._holding
+        return since_ms if holds is side else None
+
     @property
     def coordinator(self) -> CoordinatorSide | None:
         """The side in the coordinator's group; None while there is none."""
@@ -146,7 +154,9 @@ class MigratingMembership:
         """Start ZooKeeper's side; ``holder`` is told what is ours, whoever says so."""
         self._holder = self._joining.holder = holder
         self.zookeeper.every(TICK_MS, self._tick)
-        self.zookeeper.run_with(SideHolder(ZOOKEEPER, holder, self.hear, self._zookeeper_ended))
+        self.zookeeper.run_with(
+            SideHolder(ZOOKEEPER, holder, self.hear, self._zookeeper_ended, partial(self.holds_since_ms, ZOOKEEPER))
+        )
 
     # --- what the program asks for ------------------------------------------------------------------------------
 
@@ -204,7 +214,8 @@ class MigratingMembership:
         """End everything, the holder included.  True when nothing was left behind."""
         self._joining.is_closing = True
         self._holder.end(None)
-        self.listener.close()
+        if self._failure is None:  # else it is still called about what was lost
+            self.listener.close()
         self._holder.ask_to_stop()
         coordinator = self.coordinator
         clean = coordinator is None or coordinator.close()
@@ -247,6 +258,7 @@ class MigratingMembership:
             self._do(command)
         holds = self.machine.duty.holds
         if holds is not before:
+            self._holding = holds, self.clock.now_ms()
             self._leases.hold(holds)
             log.info("side-holds member=%s side=%s stance=%s", self.id, holds.value, self.machine.stance.value)
         self.share_changed()
@@ -335,6 +347,14 @@ class MigratingMembership:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
         self.end(error)
+
+    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+        """Called on a thread of the fetchers; judged by the side that holds."""
+        coordinator = self.coordinator
+        if coordinator is not None and self.holds(COORDINATOR):
+            coordinator.topics_refused(errors)
+        else:
+            self.zookeeper.topics_refused(errors)
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""

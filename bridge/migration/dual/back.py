@@ -3,8 +3,9 @@
     before switched   undoing: one write, because ZooKeeper never stopped being right · members leave the coordinator's
                       group · fences away · undone
     after it          returning: fences away, members claim what they read · each commit goes to Kafka, then to
-                      ZooKeeper · what nobody holds is written by the tool · compared · returned (the authority moves)
-                      · members act by it · nudge · undone
+                      ZooKeeper · what nobody holds is written by the tool · compared · all there still ·
+                      returned (the authority moves) · members act by it, and Kafka's values have our provenance ·
+                      what no member wrote so is recorded (``returned``) · nudge · undone
 
 Where no member is left behind the switch, nobody claims and nobody commits: the group is taken back as one that was
 copied (``rollback``).
@@ -24,13 +25,14 @@ from bridge.migration.dual.following import MembersFollow, MembersHold, read_par
 from bridge.migration.dual.roster import followers_of
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.list_of_made import list_of_offsets
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
 from bridge.migration.seat_steps import LeaveSeat
 from bridge.migration.step import Done, Refused, Standing, Todo
 from zkconsumer.admin.groups import read_group
-from zkconsumer.admin.stores import WriteReport, members_of, write_offsets
+from zkconsumer.admin.stores import members_of
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ def returning_steps(moving: Moving) -> Iterator[Step]:
     yield MembersHold(authority, stores, Phase.RETURNING)
     yield ReturnUnheld(moving)
     yield CompareStores(moving, Phase.RETURNING)
+    # The comparison takes time, and a member that registered meanwhile has not acknowledged.
+    yield MembersFollow(authority, stores, Phase.RETURNING)
     yield ControlTo(authority, Phase.RETURNED)
 
 
@@ -92,12 +96,12 @@ class ReturnUnheld:
         """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; Kafka has the authority still."""
         authority = self.moving.authority
         held = authority.require(Phase.RETURNING)
-        report = WriteReport()
-        write_offsets(authority.session, authority.group, self._left(), held.version, report, allow_members=True)
-        if report.stopped_by:
+        acl = list_of_offsets(authority, self.moving.plan)
+        stopped_by = authority.write_offsets(held, self._left(), acl, allow_members=True)
+        if stopped_by:
             raise PartlyDone(
                 f"offsets of group {authority.group} are written to ZooKeeper in part, and Kafka has the authority "
-                f"still: {report.stopped_by}. See to it, then run the same command again"
+                f"still: {stopped_by}. See to it, then run the same command again"
             )
 
     def _left(self) -> list[OffsetWrite]:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 STABLE = "Stable"
 
-CAUGHT_UP = frozenset({Phase.LOCKED, Phase.COPIED, Phase.RETURNING})
-"""Phases that end when no member is behind."""
+CAUGHT_UP = frozenset({Phase.LOCKED, Phase.COPIED, Phase.RETURNING, Phase.RETURNED})
+"""Phases that end when no member is behind.  In the last of them Kafka gets the provenance that the next plan needs."""
 
 CAN_BE_EMPTY = frozenset({Phase.SWITCHED, Phase.COMPLETED, Phase.RETURNED, Phase.UNDOING, Phase.UNDONE})
 """Phases that end without any member too: nothing that a member would have to do is left."""

@@ -20,7 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.migration.accepting import StartsFollow
 from bridge.migration.clusters import SameClusters
+from bridge.migration.control_access import ControlIsOurs, ProtectedNeedsLogin
 from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
 from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.following import MembersFollow, MembersHold, NobodyElse, NobodyElseClaims
@@ -28,8 +30,7 @@ from bridge.migration.dual.unheld import UnheldAsPlanned, copies_now
 from bridge.migration.fences.behind_switch import FenceWhatIsFree
 from bridge.migration.fences.rights import MayCarryOut
 from bridge.migration.hooks import AFTER, BEFORE, hook_steps
-from bridge.migration.mover import CopyToKafka
-from bridge.migration.moving import WriteDown
+from bridge.migration.moving import WriteDown, copy_to_kafka
 from bridge.migration.phases import FORWARD, Phase
 from bridge.migration.pieces import KeepPlan
 from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
@@ -63,13 +64,17 @@ def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
     Each is carried out before the next is asked for.
     """
     authority = moving.authority
+    yield ControlIsOurs(authority.session, moving.group)
     yield SameClusters(moving)
     if moving.phase is None:
         yield MayCarryOut(authority.session, moving.nodes)
+        yield ProtectedNeedsLogin(authority.session, moving.group, {})
         yield NobodyElse(authority)
         yield NoModernMembers(moving.seat)
         yield UnheldAsPlanned(moving)
-    yield BeginControl(authority, "dual")
+    yield BeginControl(authority, "dual", moving.plan.seen)
+    if moving.phase is Phase.COMPLETED:
+        return
     yield HoldRun(authority, moving.who)
     reached = moving.phase or Phase.PLANNED
     if reached is not Phase.SWITCHED:
@@ -95,7 +100,8 @@ def _in_phase(moving: Moving, phase: Phase) -> Iterator[Step]:
             copies = copies_now(moving)
             if copies:
                 yield TakeSeat(moving.seat, has_sat=False)
-                yield CopyToKafka(stores, copies, (Phase.PLANNED,))
+                yield StartsFollow(moving, copies)
+                yield copy_to_kafka(moving, copies, Phase.PLANNED)
             yield LeaveSeat(moving.seat)
         case Phase.LOCKED | Phase.COPIED:
             yield MembersHold(authority, stores, phase)
@@ -109,7 +115,7 @@ def _in_phase(moving: Moving, phase: Phase) -> Iterator[Step]:
 def _before_switch(moving: Moving, options: DualOptions) -> Iterator[Step]:
     yield from hook_steps(moving, options.hooks_dir, BEFORE)
     if options.hooks_dir is not None:
-        # Programs take their time: it is looked at once more.
+        # Programs take time: the members and both stores are checked once more.
         yield from _in_phase(moving, Phase.COPIED)
-    # To compare takes its time too, and whoever came meanwhile has not acknowledged.
+    # The comparison takes time too, and a member that registered meanwhile has not acknowledged.
     yield MembersFollow(moving.authority, moving.stores, Phase.COPIED)

@@ -12,22 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from bridge.migration.access import WORLD
 from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.control_access import first_protected, needs_login
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.late_lists import keep_late_lists, lists_before
 from bridge.migration.fences.lifting import LIFTING, nothing_to_lift
-from bridge.migration.fences.lists import (
-    MAY_LEAVE,
-    OURS,
-    READ_ONLY,
-    AccessList,
-    is_fence,
-    is_fence_of,
-    read_lists,
-    take_back,
-)
+from bridge.migration.fences.list_of_made import WantedLists, keeps_members_out, list_above
+from bridge.migration.fences.lists import AccessList, is_fence, is_list_for, read_lists, take_back
 from bridge.migration.fences.owner_nodes import registered_meanwhile
 from bridge.migration.fences.rights import fenced_levels, lacking_admin, words_of_lacking
 from bridge.migration.phases import Phase
@@ -37,7 +31,6 @@ from zkconsumer.admin.stores import members_of
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
-    OPEN_ACL,
     ConnectionLost,
     Create,
     Delete,
@@ -46,17 +39,16 @@ from zkconsumer.zk.requests import (
     NotEmpty,
     Request,
     Result,
-    SessionGone,
     SetAcl,
     StoreError,
     paths_of,
 )
 
-if TYPE_CHECKING:
-    from zkconsumer.zk.requests import Acl
-
 ROUNDS_MAX = 4 * TRIES_MAX
 """Looks at what is not fenced, or not put back: each level of nodes at least once."""
+
+_FENCING = (Phase.FENCING, Phase.RETURNING, Phase.RETURNED)
+"""``returned``: while that is not confirmed, when no list was put back yet."""
 
 _LATER = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 
@@ -83,10 +75,21 @@ class AclFence:
 
     def describe(self) -> list[str]:
         levels = fenced_levels(self.authority.session, self.authority.group, self.topics)
-        return [f"change the access lists of {sum(map(len, levels))} nodes, from {levels[0][0]}: the world reads only"]
+        return [
+            f"change the access lists of {sum(map(len, levels))} nodes, from {levels[0][0]}: the world reads only",
+            *self._same_login(),
+        ]
+
+    def _same_login(self) -> list[str]:
+        if keeps_members_out(self.authority, self.planned):
+            return []
+        return [
+            f"members of the group log in as this run does ({self.authority.access.who}), so these lists do not stop "
+            "one that wakes from a long pause: the longest session is waited for instead"
+        ]
 
     def check(self) -> Standing:
-        held = self.authority.stands(Phase.FENCING, Phase.RETURNING, *_LATER)
+        held = self.authority.stands(*_FENCING, *_LATER)
         if isinstance(held, Refused):
             return held
         if held is not None and held.phase in _LATER:
@@ -103,7 +106,8 @@ class AclFence:
                 )
             )
         unfenced = self._unfenced(None if held is None else held.phase)
-        lacking = lacking_admin(self.authority.session, {path: acl for path, acl in unfenced.items() if acl != ()})
+        there = {path: one.acl for path, one in unfenced.items() if one.acl != ()}
+        lacking = lacking_admin(self.authority.session, there)
         if lacking:
             return Refused(PartlyDone(f"{words_of_lacking(lacking)}. What was done stands"))
         return Todo() if unfenced else Done()
@@ -111,7 +115,7 @@ class AclFence:
     def do(self) -> None:
         is_first = True
         for _ in range(ROUNDS_MAX):
-            unfenced = self._unfenced(self.authority.require(Phase.FENCING, Phase.RETURNING).phase)
+            unfenced = self._unfenced(self.authority.require(*_FENCING).phase)
             if not unfenced:
                 return
             if not self.authority.identity():
@@ -132,14 +136,6 @@ class AclFence:
             "broke again and again. What was done stands; run the same command again"
         )
 
-    def _worlds(self, path: str, acl: AccessList) -> tuple[Acl, ...]:
-        """What the world may have on a node that has this list, the one that is set first.
-
-        A run that takes a node back does not let anybody delete again.
-        """
-        may_leave = self.members_leave and path.startswith(f"{paths.owners(self.authority.group)}/")
-        return (MAY_LEAVE,) if may_leave and not (is_fence(acl) and READ_ONLY in acl) else (READ_ONLY,)
-
     def _levels(self, phase: Phase | None) -> list[list[str]]:
         session, group = self.authority.session, self.authority.group
         if self.members_leave or phase is not Phase.FENCING:
@@ -147,43 +143,58 @@ class AclFence:
         listed = session.children(paths.owners(group))
         return [[f"{paths.owners(group)}/{name}" for name in sorted(listed.names if listed else ())]]
 
-    def _unfenced(self, phase: Phase | None) -> dict[str, AccessList | None]:
-        """The nodes of the uppermost level that has some, with their lists: ``()`` for one that is missing."""
-        identity = self.authority.identity()
-        session = self.authority.session
+    def _unfenced(self, phase: Phase | None) -> dict[str, _Node]:
+        """The nodes of the uppermost level that has some, with the lists that they have and are to have."""
+        authority = self.authority
+        identity, wanted = authority.identity(), WantedLists(authority, self.planned, self.members_leave)
         for level in self._levels(phase):
-            lists = read_lists(session, level)
-            wanted = {
-                path: lists.get(path, ())
-                for path in level
-                if not is_fence_of(lists.get(path) or (), identity, self._worlds(path, lists.get(path) or ()))
-            }
-            if wanted:
-                return wanted
+            lists = read_lists(authority.session, level)
+            found = {}
+            for path in level:
+                acl = lists.get(path, ())
+                target = wanted.list_of(path, acl or ())
+                if not is_list_for(acl or (), target, identity):
+                    found[path] = _Node(acl, target)
+            if found:
+                return found
         return {}
 
-    def _keep(self, unfenced: Mapping[str, AccessList | None]) -> None:
+    def _keep(self, unfenced: Mapping[str, _Node]) -> None:
         """Write down the lists that are neither a fence nor as the plan, or a run before, has them."""
         known = lists_before(self.authority, self.planned)
         late = {
-            path: acl
-            for path, acl in unfenced.items()
-            if acl and not is_fence(acl) and (path not in known or set(known[path]) != set(acl))
+            path: one.acl
+            for path, one in unfenced.items()
+            if one.acl and not is_fence(one.acl) and (path not in known or set(known[path]) != set(one.acl))
         }
-        if late:
-            keep_late_lists(self.authority, late)
+        if not late:
+            return
+        named = {path: acl for path, acl in late.items() if any(entry.scheme != WORLD for entry in acl)}
+        path = None if self.authority.access.is_protected else first_protected(named)
+        if path is not None:  # it would be kept where everybody may read it
+            raise PartlyDone(
+                f"{needs_login(self.authority.group, path, named[path])} What was done before stays: go back "
+                f"(zkconsumer migrate rollback {self.authority.group} --execute), and begin again with that login"
+            )
+        keep_late_lists(self.authority, late)
 
-    def _set(self, unfenced: Mapping[str, AccessList | None]) -> bool:
+    def _set(self, unfenced: Mapping[str, _Node]) -> bool:
         """Whether every one of them is certainly set."""
         requests: list[Request] = []
-        for path, acl in unfenced.items():
-            wanted = (OURS, self._worlds(path, acl or ())[0])
-            if acl == ():
-                requests += [*map(Create, paths.parents(path)[:2]), Create(path, acl=wanted)]
+        for path, one in unfenced.items():
+            if one.acl == ():
+                requests += [*map(Create, paths.parents(path)[:2]), Create(path, acl=one.wanted)]
             else:
-                requests.append(SetAcl(path, wanted))
+                requests.append(SetAcl(path, one.wanted))
         answers = _ask_bound(self.authority, requests, NodeExists, NoNode)
         return not any(isinstance(answer, StoreError) for answer in answers)
+
+
+class _Node(NamedTuple):
+    """A node without its fence: the list that it has (``()``: it is missing; None: hidden), and that it is to have."""
+
+    acl: AccessList | None
+    wanted: AccessList
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +239,7 @@ class RestoreLists:
                 return
             for level in levels:
                 self._put_back([path for path in level if path in originals], originals)
-                self._remove([path for path in level if path not in originals])
+                self._remove([path for path in level if path not in originals], originals)
         if any(self._fenced()):
             raise PartlyDone(
                 f"the access lists of group {self.authority.group} are not all back: the connection broke again and "
@@ -236,10 +247,11 @@ class RestoreLists:
             )
 
     def _put_back(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
-        _ask_bound(self.authority, [SetAcl(path, originals[path] or OPEN_ACL) for path in some], NoNode)
+        lists = {path: originals[path] or list_above(self.authority, path, originals) for path in some}
+        _ask_bound(self.authority, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
 
-    def _remove(self, some: Sequence[str]) -> None:
-        """What was made for the fence, or while it stood; what has children by now is open, as nodes are made."""
+    def _remove(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
+        """What was made for the fence, or while it was there; what has children by now gets its parent's list."""
         if not some:
             return
         is_offset = [paths.partition_of(path) is not None for path in some]
@@ -248,7 +260,8 @@ class RestoreLists:
         answers = _ask_bound(self.authority, [Delete(path) for path in removable], NoNode, NotEmpty)
         kept = [path for path, answer in zip(removable, answers, strict=True) if isinstance(answer, NotEmpty)]
         offsets = [path for path, is_one in zip(some, is_offset, strict=True) if is_one]
-        _ask_bound(self.authority, [SetAcl(path, OPEN_ACL) for path in (*kept, *offsets)], NoNode)
+        lists = {path: list_above(self.authority, path, originals) for path in (*kept, *offsets)}
+        _ask_bound(self.authority, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
 
 
 def _ask_bound(authority: Authority, requests: Sequence[Request], *passed: type[StoreError]) -> list[Result]:
@@ -256,11 +269,9 @@ def _ask_bound(authority: Authority, requests: Sequence[Request], *passed: type[
 
     What the connection took is looked at again by whoever asked.  Raises ``PartlyDone`` for what is refused.
     """
-    if not requests:
-        return []
-    answers = authority.session.ask(requests, authority.run_session())
+    answers = authority.write(requests)
     for request, answer in zip(requests, answers, strict=True):
-        if isinstance(answer, StoreError) and not isinstance(answer, (ConnectionLost, SessionGone, *passed)):
+        if isinstance(answer, StoreError) and not isinstance(answer, (ConnectionLost, *passed)):
             [path] = paths_of(request)
             raise PartlyDone(
                 f"ZooKeeper refused to change {path}: {words_of(answer)}. What was done stands; run the same command "

@@ -56,7 +56,7 @@ class FenceWhatIsFree:
 
     def left(self, held: Held) -> list[tuple[TopicPartition, list[Op]]]:
         """What has no fence and no owner, and what makes the fence."""
-        session, group = self.authority.session, self.authority.group
+        session, group, acl = self.authority.session, self.authority.group, self.authority.access.acl
         partitions = partitions_now(session, group, self.topics)
         nodes = read_owners_of(session, group, partitions)
         mark = Mark(self.authority.migration_id, held.control.epoch)
@@ -65,9 +65,9 @@ class FenceWhatIsFree:
             node = nodes.get(tp)
             found = None if node is None or node.stat.ephemeral_owner else parse_mark(node.data)
             if node is None:
-                ops.append((tp, fence_ops(group, tp, mark)))
+                ops.append((tp, fence_ops(group, tp, mark, acl)))
             elif found is not None and found.migration_id == mark.migration_id:
-                ops.append((tp, mend_ops(group, tp, node, mark)))
+                ops.append((tp, mend_ops(group, tp, node, mark, acl)))
         return [(tp, some) for tp, some in ops if some]
 
     def do(self) -> None:
@@ -96,7 +96,7 @@ class FenceWhatIsFree:
         group = self.authority.group
         owners = paths.owners(group)
         made = [*paths.parents(owners), owners, *(paths.owners_of_topic(group, topic) for topic in sorted(topics))]
-        self.authority.session.ask(list(map(Create, made)))
+        self.authority.write(list(map(Create, made)))
 
     def _not_made(self, left: list[tuple[TopicPartition, list[Op]]], answer: object) -> PartlyDone:
         return PartlyDone(

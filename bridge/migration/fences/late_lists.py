@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from bridge.migration.access import is_owned, words_of_list
 from bridge.migration.control import ACL_PIECES, acl_piece
 from bridge.migration.errors import VerificationFailed
+from bridge.migration.fences.lists import read_lists
 from bridge.migration.pieces import Damaged, keep_child, pack, read_pieces, unpack
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl
@@ -30,9 +32,15 @@ LISTS_MAX = 5_000
 
 
 def read_late_lists(authority: Authority) -> dict[str, AccessList]:
-    """Path -> list.  Raises ``VerificationFailed`` for a piece that cannot be read: nobody knows those lists then."""
+    """Path -> list.
+
+    Raises ``VerificationFailed`` for a piece that cannot be read, since its lists are known nowhere else, and for one
+    that others than this run's login may have written.
+    """
     found: dict[str, AccessList] = {}
-    for name, data in read_pieces(authority.session, authority.group, ACL_PIECES).items():
+    pieces = read_pieces(authority.session, authority.group, ACL_PIECES)
+    _check_ours(authority, list(pieces))
+    for name, data in pieces.items():
         try:
             found |= _parse(data)
         except (Damaged, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -41,6 +49,20 @@ def read_late_lists(authority: Authority) -> dict[str, AccessList]:
                 "lists that the migration must put back. Put those of the group right by hand, then delete that node"
             ) from error
     return found
+
+
+def _check_ours(authority: Authority, names: list[str]) -> None:
+    login = authority.access.login
+    if login is None or not names:
+        return
+    wanted = [paths.control_child(authority.group, name) for name in names]
+    for path, acl in read_lists(authority.session, wanted).items():
+        if acl is None or not is_owned(acl, login, 0):
+            raise VerificationFailed(
+                f"{path} has the access list {words_of_list(acl or ())}, so others than {authority.access.who} may "
+                "have written the access lists that it holds. Nothing was put back. Put the lists of group "
+                f"{authority.group} right by hand, then delete that node"
+            )
 
 
 def lists_before(authority: Authority, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:

@@ -1,4 +1,4 @@
-"""The owner fences away again: on the way back, and when a migration is completed."""
+"""Deletes the owner fences: on the way back, and after a migration is completed, when the operator asks for it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.authority import TRIES_MAX, Authority, Held
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.lists import take_back
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.owner_nodes import CONTROL_CHECK, read_owner_nodes, taken, why_not
-from bridge.migration.phases import ENDED, Phase
+from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import packed
@@ -20,21 +20,37 @@ from zkconsumer.zk.requests import Delete, DeleteOp, MultiFailed, MultiOk, NoAut
 if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
-LIFTING = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED, Phase.SWITCHED)
-"""Back before ``switched``, back after it (where members stay: before they claim), and ``complete``."""
+LIFTING = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED, Phase.COMPLETED)
+"""Back before ``switched``, back after it (where members stay: before they claim), and ``complete --lift-fences``.
+
+Never ``switched``: Kafka has the authority there, and an old member would read again from the cut-over.
+"""
 
 
 def nothing_to_lift(authority: Authority) -> Standing | None:
-    """What a step that lifts fences says without a look at them: refused, or done once the migration has ended."""
-    held = authority.stands(*LIFTING, *ENDED)
+    """What a step that lifts fences says without a look at them: refused, or done once the migration is undone."""
+    held = authority.stands(*LIFTING, Phase.UNDONE)
     if isinstance(held, Refused):
         return held
-    return Done() if held is not None and held.phase in ENDED else None
+    if held is None:
+        return None
+    if held.phase is Phase.UNDONE:
+        return Done()
+    return None if held.control.is_confirmed else Refused(_unconfirmed(held))
+
+
+def _unconfirmed(held: Held) -> PartlyDone:
+    return PartlyDone(
+        f"phase {held.phase.value} is not confirmed, so no fence is lifted: run the same command again, which compares "
+        "both stores first"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LiftOwnerFences:
     """Every fence of this migration away, of whatever epoch; and the parents that were not there before it.
+
+    Also those of a completed migration that this one took over (``Authority.fences_of``).
 
     ``before``: the paths that the plan saw.
     """
@@ -53,7 +69,7 @@ class LiftOwnerFences:
         """Ours, and those of other migrations."""
         nodes = read_owner_nodes(self.authority.session, self.authority.group)
         marks = {tp: parse_mark(node.data) for tp, node in nodes.items() if not node.stat.ephemeral_owner}
-        ours = {tp for tp, mark in marks.items() if mark and mark.migration_id == self.authority.migration_id}
+        ours = {tp for tp, mark in marks.items() if mark and mark.migration_id in self.authority.fences_of}
         others = {tp for tp, mark in marks.items() if mark and tp not in ours}
         return {tp: nodes[tp] for tp in sorted(ours)}, {tp: nodes[tp] for tp in sorted(others)}
 
@@ -82,7 +98,7 @@ class LiftOwnerFences:
             if not made:
                 return
             take_back(self.authority, [path.rpartition("/")[0] for path in made])
-            self.authority.session.ask([Delete(path) for path in made])
+            self.authority.write([Delete(path) for path in made])
         raise PartlyDone(
             f"the owner fences of group {self.authority.group} are not all gone: they changed, or the connection "
             "broke, again and again. Run the same command again"

@@ -1,15 +1,21 @@
 """Which access lists are a fence (K9), and how nodes that an earlier run fenced are taken back.
 
-    ours: everything     world: read and administer (and delete, under ``owners``, while members still leave)
+    the run has a login of its own    that login: everything     every entry of before: READ, if it had it (and DELETE,
+                                      under ``owners``, while members still leave)     the mark: no login's
+    it has none                       a login made up for it: everything     world: READ and ADMIN (and DELETE, ...)
 
-``ours`` is whoever the session is logged in as: ``auth``, which the server writes out.  ``world`` keeps the right to
-administer, so that a run with another login, made up at random, can take the nodes back.  This fences programs, not
+So with a login no entry has more than before, and the world never ADMIN.  The mark is a digest that no password has: it
+tells a fence from a list that looks like one, also where the members have the same login as the run.
+
+Without a login of its own a run is only for groups that give everything to the world.  There ``world`` keeps the right
+to administer, so that the next run, whose login is another one, can take the nodes back.  This fences programs, not
 people: no program of the original changes a list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.admin.session import expect
@@ -32,12 +38,47 @@ if TYPE_CHECKING:
 AccessList: TypeAlias = tuple[Acl, ...]
 
 OURS = Acl(PERM_ALL, "auth", "")
+"""The login of the session, which the server writes out."""
 READ_ONLY = Acl(PERM_READ | PERM_ADMIN, "world", "anyone")
 MAY_LEAVE = Acl(PERM_READ | PERM_ADMIN | PERM_DELETE, "world", "anyone")
 
+MARK_USER = "zkconsumer-fence"
+"""The user of the mark's digest; a migration id is in the place of the hash, which always ends with ``=``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceForm:
+    """The lists of a fence of one run.  ``mark`` None: of a run without a login of its own."""
+
+    mark: Acl | None = None
+
+    def list_of(self, before: Iterable[Acl], *, may_leave: bool) -> AccessList:
+        """The list for a node that had this one; with ``may_leave`` those who might delete below it still may."""
+        if self.mark is None:
+            return (OURS, MAY_LEAVE if may_leave else READ_ONLY)
+        kept = PERM_READ | (PERM_DELETE if may_leave else 0)
+        others = (
+            Acl(entry.perms & kept, entry.scheme, entry.id)
+            for entry in before
+            if entry.perms & kept and not marked_by(entry)
+        )
+        return (OURS, self.mark, *others)
+
+
+def mark_of(migration_id: str) -> Acl:
+    """The entry that says of which migration a fence is; it gives no login a right."""
+    return Acl(PERM_READ, "digest", f"{MARK_USER}:{migration_id}")
+
+
+def marked_by(entry: Acl) -> bool:
+    """Whether an entry is a mark, of whatever migration; its second part is hidden where we may not administer."""
+    return entry.scheme == "digest" and entry.id.partition(":")[0] == MARK_USER
+
 
 def is_fence(acl: Sequence[Acl]) -> bool:
-    """Whether a list is one of ours, of whatever run: nothing else gives the world these rights and one login all."""
+    """Whether a list is a fence, of whatever run: marked, or as a run without a login makes it."""
+    if any(map(marked_by, acl)):
+        return True
     worlds = [entry for entry in acl if entry.scheme == "world"]
     others = [entry for entry in acl if entry.scheme != "world"]
     return (
@@ -48,9 +89,9 @@ def is_fence(acl: Sequence[Acl]) -> bool:
     )
 
 
-def is_fence_of(acl: Sequence[Acl], identity: Sequence[Acl], worlds: Iterable[Acl]) -> bool:
-    """Whether it is a fence that lets *us*, with one of these rights for the world."""
-    return bool(identity) and any(set(acl) == {*identity, world} for world in worlds)
+def is_list_for(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Acl]) -> bool:
+    """Whether it is this list, with *us* where that says ``OURS``."""
+    return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OURS)}
 
 
 def read_lists(session: AdminSession, wanted: Sequence[str]) -> dict[str, AccessList | None]:
@@ -72,14 +113,13 @@ def read_lists(session: AdminSession, wanted: Sequence[str]) -> dict[str, Access
 def take_back(authority: Authority, wanted: Sequence[str]) -> None:
     """Be the one whom the fences of these nodes let; nodes without a fence stay as they are.  The run must be ours.
 
-    What is refused or lost shows at the write that wants the right.
+    Only a fence of a run without a login lets us.  What is refused or lost shows at the write that wants the right.
     """
     lists: Mapping[str, AccessList | None] = read_lists(authority.session, wanted)
     identity = authority.identity()
     others = [
-        path
-        for path, acl in lists.items()
-        if acl is not None and is_fence(acl) and not is_fence_of(acl, identity, (READ_ONLY, MAY_LEAVE))
+        path for path, acl in lists.items() if acl is not None and is_fence(acl) and not set(identity) <= set(acl)
     ]
     if others and identity:
-        authority.session.ask([SetAcl(path, (OURS, READ_ONLY)) for path in others], authority.run_session())
+        fence = authority.fence
+        authority.write([SetAcl(path, fence.list_of(lists[path] or (), may_leave=False)) for path in others])

@@ -32,6 +32,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import OUR_OWNER_VERSION, packed
 from zkconsumer.zk.requests import (
+    Acl,
     CheckOp,
     Create,
     CreateOp,
@@ -50,13 +51,14 @@ CHUNK_PARTITIONS_MAX = 2_000
 
 _MARK = Mark("0" * 64, 10**18 - 1)
 _FENCING = (Phase.FENCING, Phase.RETURNING)
-"""On the way back too: a ``complete`` that was cut off has lifted fences."""
+"""On the way back too: somebody may have deleted fences since the switch, and each must name the new epoch."""
 
 
 def owner_fences(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
     """One step a chunk; the same partitions give the same steps."""
     wanted = sorted(partitions)
-    ops = [(tp, [*fence_ops(authority.group, tp, _MARK), DeleteOp(paths.owner(authority.group, tp))]) for tp in wanted]
+    group, acl = authority.group, authority.access.acl
+    ops = [(tp, [*fence_ops(group, tp, _MARK, acl), DeleteOp(paths.owner(group, tp))]) for tp in wanted]
     plans = packed(ops, [CONTROL_CHECK], singly=False)
     cut = [
         [tp for tp, _ in plan[at : at + CHUNK_PARTITIONS_MAX]]
@@ -116,7 +118,7 @@ class OwnerFences:
 
     def _todo(self, held: Held) -> dict[TopicPartition, list[Op]]:
         """What is to be done for the partitions that are not fenced.  Raises ``PartlyDone`` where somebody else is."""
-        group, session = self.authority.group, self.authority.session
+        group, session, acl = self.authority.group, self.authority.session, self.authority.access.acl
         nodes = read_owners_of(session, group, self.partitions)
         mark = Mark(self.authority.migration_id, held.control.epoch)
         strangers: dict[TopicPartition, Node] = {}
@@ -124,13 +126,13 @@ class OwnerFences:
         for tp in self.partitions:
             node = nodes.get(tp)
             if node is None:
-                todo[tp] = fence_ops(group, tp, mark)
+                todo[tp] = fence_ops(group, tp, mark, acl)
                 continue
             found = None if node.stat.ephemeral_owner else parse_mark(node.data)
-            if found is not None and found.migration_id == mark.migration_id and found.epoch <= mark.epoch:
-                todo[tp] = mend_ops(group, tp, node, mark)
+            if found is not None and found.migration_id in self.authority.fences_of and found.epoch <= mark.epoch:
+                todo[tp] = mend_ops(group, tp, node, mark, acl)
             elif node.stat.ephemeral_owner == session.session_id and node.stat.version == OUR_OWNER_VERSION:
-                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *fence_ops(group, tp, mark)]
+                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *fence_ops(group, tp, mark, acl)]
             else:
                 strangers[tp] = node
         if strangers:
@@ -141,7 +143,7 @@ class OwnerFences:
         group = self.authority.group
         tops = paths.parents(paths.owner(group, self.partitions[0]))[:-1]
         topics = sorted({tp.topic for tp in self.partitions})
-        self.authority.session.ask([
+        self.authority.write([
             *map(Create, tops), *(Create(paths.owners_of_topic(group, topic)) for topic in topics)
         ])  # fmt: skip
 
@@ -180,18 +182,22 @@ class LateOwnerFences:
             chunk.do()
 
 
-def fence_ops(group: str, tp: TopicPartition, mark: Mark) -> list[Op]:
-    """A fence where nothing stands."""
-    return [CreateOp(paths.owner(group, tp), format_mark(mark)), CreateOp(paths.fence_child(group, tp))]
+def fence_ops(group: str, tp: TopicPartition, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
+    """A fence where no node is; ``acl``: the access list of both nodes, None: open to the world."""
+    return [
+        CreateOp(paths.owner(group, tp), format_mark(mark), acl=acl),
+        CreateOp(paths.fence_child(group, tp), acl=acl),
+    ]
 
 
-def mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark) -> list[Op]:
+def mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
     """A fence of ours at this epoch, with its child; nothing when it is so already."""
     path = paths.owner(group, tp)
     is_current, has_child = node.data == format_mark(mark), node.stat.num_children > 0
     ops: list[Op] = [] if is_current else [SetOp(path, format_mark(mark), node.stat.version)]
     if not has_child:
-        ops += [*([CheckOp(path, node.stat.version)] if is_current else []), CreateOp(paths.fence_child(group, tp))]
+        ops += [CheckOp(path, node.stat.version)] if is_current else []
+        ops.append(CreateOp(paths.fence_child(group, tp), acl=acl))
     return ops
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION, Acknowledgement
-from bridge.migration.member.duty import Share, Side, stance_of
+from bridge.migration.member.duty import Share, Side, Stance, stance_of
 from bridge.migration.member.sides import COORDINATOR, UNKNOWN, ZOOKEEPER, Sides
 from zkconsumer.core import commands as do
 
@@ -106,6 +106,8 @@ class MigratingMember(Sides):
         self._queued.clear()
         has = self.locked if side is ZOOKEEPER else self.given.keys() | self._awaited[side]
         self.works.stop(self.works.running.keys() - has, NOT_OURS)
+        # An owner node of ours without anything that runs: the other side would have said so when it gave it back.
+        self._say_at_rest(side, dict.fromkeys(self._awaited[side] - self.works.running.keys(), UNKNOWN))
         self.works.drain(self._awaited[side])
         self._came_to_rest(self.works.at_rest)
         if side is ZOOKEEPER:
@@ -145,6 +147,8 @@ class MigratingMember(Sides):
             return 0
         if self.duty.holds is COORDINATOR:
             is_late = self.stores.behind_in_zookeeper(self.locked)
+        elif self.stance is Stance.RETURNED:
+            is_late = self.stores.untold_to_kafka()
         else:
             is_late = set(self.stores.for_kafka(self.duty.order))
         unknown = {tp for tp in self.locked if tp in self._unread or not self.stores.is_known(tp)}

@@ -277,7 +277,14 @@ class Sides:
                 self._collect(ZOOKEEPER)
 
     def _kafka_took(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The program's commits, and those that the coordinator's side makes by itself while it holds."""
+        """The program's commits, and those that the coordinator's side makes by itself while it holds.
+
+        While ZooKeeper has each commit first, Kafka is told by ``_follow`` alone.  What is answered then began in the
+        phase before, without the provenance of this epoch, so Kafka is told once more: a later migration recognises
+        the values of this one by it.
+        """
+        if self.duty.order is Order.ZOOKEEPER_FIRST:
+            return
         ours = {tp: at for tp, at in offsets.items() if tp in self.works.running}
         self.stores.took(ours)
         self._unread.difference_update(ours)

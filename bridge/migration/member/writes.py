@@ -63,6 +63,10 @@ class Stores:
             case Order.ZOOKEEPER | Order.KAFKA:
                 return {}
 
+    def untold_to_kafka(self) -> set[TopicPartition]:
+        """What has an offset, and was not written to Kafka at this epoch: what is there has no provenance of it."""
+        return {tp for tp, at in self.in_zookeeper.items() if at >= 0 and tp not in self.in_kafka}
+
     def for_zookeeper(self, locked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """What ZooKeeper has to be told of Kafka's values, of what our owner nodes hold."""
         known = {tp: at for tp, at in sorted(self.in_kafka.items()) if tp in locked}

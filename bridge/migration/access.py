@@ -1,0 +1,226 @@
+"""Which access lists the nodes of a migration have, and whether a list belongs to this run's login.  Pure.
+
+    the run has a login of its own (``zookeeper.auth``)
+        /zkconsumer, /zkconsumer/groups    created with: the login everything, the world READ.  Found: the world has at
+                                           most READ; other logins that an administrator added may have more
+        /zkconsumer/groups/G               the login everything, the world READ: members watch it and check its version
+        plan-*, accepted-*, acls-*         the login everything, and no entry for anyone else: they hold access lists
+                                           with digests (hashes of passwords), and everything that the next run does
+        returned-*, journal, run, leave    the login everything, the world READ
+        members                            the same; the logins of the group CREATE and DELETE, for acknowledgements
+        abort                              the same; the logins of the group WRITE.  It exists from the beginning, since
+                                           creating it would need CREATE on the control znode; data in it is a request
+    the run has no login of its own        everything is open to the world, as the nodes of an unprotected group are
+
+ZooKeeper asks the *parent's* list for the right to create or delete a child.  A node that was open before proves
+nothing about what it holds, so lists that differ from these are refused and never changed by a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.control import ABORT, MEMBERS, PRIVATE_PIECES
+from zkconsumer.zk.requests import (
+    PERM_ADMIN,
+    PERM_ALL,
+    PERM_CREATE,
+    PERM_DELETE,
+    PERM_READ,
+    PERM_WRITE,
+    Acl,
+)
+from zkconsumer.zk.security import SECURE_ACL, Digest, Login, SaslDigestMd5, SaslGssapi, ZkSecurity, identities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+PRIVATE_ACL = (Acl(PERM_ALL, "auth", ""),)
+"""Everything for the login that creates the node, nothing for any other."""
+
+WORLD = "world"
+MASKED = ":x"
+"""What a server shows in the place of a digest's hash to a client that may not administer the node."""
+
+_LETTERS = (
+    (PERM_CREATE, "c"), (PERM_DELETE, "d"), (PERM_READ, "r"), (PERM_WRITE, "w"), (PERM_ADMIN, "a"),
+)  # fmt: skip
+_OTHERS_MAY = {MEMBERS: PERM_READ | PERM_CREATE | PERM_DELETE, ABORT: PERM_READ | PERM_WRITE}
+"""The rights of others on a child of the control znode; ``PERM_READ`` on each one that is not here."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAccess:
+    """The lists that a run gives the nodes that it creates.  ``login``: its own; None: it has none."""
+
+    login: Login | None = None
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether what the run creates belongs to a login that the next run has too."""
+        return self.login is not None
+
+    @property
+    def acl(self) -> tuple[Acl, ...] | None:
+        """Of a node that others may read.  None: open to the world."""
+        return SECURE_ACL if self.is_protected else None
+
+    def of_child(self, name: str) -> tuple[Acl, ...] | None:
+        """Of a child of the control znode; ``members`` and ``abort`` get the group's logins besides."""
+        if self.is_protected and name.startswith(PRIVATE_PIECES):
+            return PRIVATE_ACL
+        return self.acl
+
+    def for_group(self, name: str, logins: Iterable[tuple[str, str]]) -> tuple[Acl, ...]:
+        """Of ``members`` or ``abort``, for these schemes and ids."""
+        return (*SECURE_ACL, *(Acl(_OTHERS_MAY[name], scheme, who) for scheme, who in sorted(logins)))
+
+    @property
+    def who(self) -> str:
+        """The login in words, without a secret."""
+        if self.login is None:
+            return "no login of its own (no --zookeeper-auth)"
+        return ZkSecurity(login=self.login).who
+
+
+def is_open(acl: Sequence[Acl]) -> bool:
+    """Whether the world has every right."""
+    return any(entry.scheme == WORLD and entry.perms & PERM_ALL == PERM_ALL for entry in acl)
+
+
+def is_whole(acl: Sequence[Acl]) -> bool:
+    """Whether the server showed every digest, so that the list can be given to another node."""
+    return not any(entry.scheme == "digest" and entry.id.endswith(MASKED) for entry in acl)
+
+
+def rights_of_world(acl: Sequence[Acl]) -> int:
+    """What everybody may do."""
+    rights = 0
+    for entry in acl:
+        if entry.scheme == WORLD:
+            rights |= entry.perms
+    return rights
+
+
+def names_login(entry: Acl, login: Login) -> bool:
+    """Whether an entry can only mean this login.
+
+    A server may make a longer name of a SASL user (``user/host@REALM``); who a ticket without a principal is, it alone
+    knows, so any SASL entry passes then, and the right to administer is asked of the server besides.
+    """
+    match login:
+        case Digest():
+            return (entry.scheme, entry.id) in identities(login)
+        case SaslDigestMd5(user):
+            return entry.scheme == "sasl" and _short(entry.id) == user
+        case SaslGssapi(principal):
+            return entry.scheme == "sasl" and (principal is None or _short(entry.id) == _short(principal))
+
+
+def _short(name: str) -> str:
+    return name.partition("@")[0].partition("/")[0]
+
+
+def words_of_list(acl: Sequence[Acl]) -> str:
+    """A list as ``zkCli.sh`` has it, without the hashes of passwords."""
+    return ",".join(f"{_shown(entry)}:{letters(entry.perms)}" for entry in acl) or "a list that this run may not see"
+
+
+def words_of_logins(acl: Sequence[Acl]) -> str:
+    """The logins that a list gives every right, without the hashes of passwords."""
+    found = dict.fromkeys(_shown(entry) for entry in acl if entry.scheme != WORLD and entry.perms == PERM_ALL)
+    return ", ".join(found) or "no login"
+
+
+def letters(perms: int) -> str:
+    """Rights as ``zkCli.sh`` writes them."""
+    return "".join(letter for perm, letter in _LETTERS if perms & perm)
+
+
+def _shown(entry: Acl) -> str:
+    if entry.scheme == "digest":
+        return f"digest:{entry.id.partition(':')[0]}:..."
+    return f"{entry.scheme}:{entry.id}"
+
+
+# --- what is found ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The lists of a control znode and of what belongs to it, by path.
+
+    ``parents``: of those that exist.  ``control`` None: there is no control znode.  ``children``: by name.
+    """
+
+    parents: Mapping[str, tuple[Acl, ...]]
+    control: tuple[Acl, ...] | None
+    children: Mapping[str, tuple[Acl, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A node that does not belong to the run's login: the list that it has, and the one that it must have."""
+
+    path: str
+    has: str
+    must_have: str
+
+
+def is_of_other_login(found: Found, access: RunAccess) -> bool:
+    """Whether the control znode belongs to a login, and it is not this run's."""
+    acl = found.control
+    if acl is None or is_open(acl):
+        return False
+    return access.login is None or not is_owned(acl, access.login, PERM_READ)
+
+
+def wrong_lists(found: Found, access: RunAccess, control_path: str) -> list[Wrong]:
+    """The nodes whose lists a run with a login refuses; none for a run without one."""
+    if access.login is None:
+        return []
+    wrong = []
+    for path, acl in found.parents.items():
+        if rights_of_world(acl) & ~PERM_READ:
+            named = ",".join(f"{_shown(entry)}:{letters(entry.perms)}" for entry in acl if entry.scheme != WORLD)
+            wrong.append(Wrong(path, words_of_list(acl), f"{named or 'auth::cdrwa'},world:anyone:r"))
+    if found.control is not None and not is_owned(found.control, access.login, PERM_READ):
+        wrong.append(Wrong(control_path, words_of_list(found.control), "auth::cdrwa,world:anyone:r"))
+    for name, acl in sorted(found.children.items()):
+        is_private = name.startswith(PRIVATE_PIECES)
+        others_may = _OTHERS_MAY.get(name, 0 if is_private else PERM_READ)
+        owned = [entry for entry in acl if name not in _OTHERS_MAY or entry.perms & ~others_may]
+        if not is_owned(owned, access.login, others_may):
+            must_have = "auth::cdrwa" if is_private else "auth::cdrwa,world:anyone:r"
+            wrong.append(Wrong(f"{control_path}/{name}", words_of_list(acl), must_have))
+    return wrong
+
+
+def is_owned(acl: Sequence[Acl], login: Login, world_may: int) -> bool:
+    """Whether this login, and no other, has rights besides those of the world, which has no more than these."""
+    named = [entry for entry in acl if entry.scheme != WORLD]
+    return (
+        not rights_of_world(acl) & ~world_may
+        and any(entry.perms == PERM_ALL for entry in named)
+        and all(entry.scheme == "x509" or names_login(entry, login) for entry in named)
+    )
+
+
+def group_logins(lists: Iterable[Sequence[Acl]], fenced: Iterable[Sequence[Acl]]) -> set[tuple[str, str]]:
+    """The schemes and ids that the members of a group have, by the lists of its nodes.
+
+    A member creates claims or writes offsets.  ``fenced``: lists of a fence, which leave members READ.  The world is a
+    member only where every list lets it: in a group that is protected in part, its members are those with a login.
+    """
+    normal = list(lists)
+    found = {
+        (entry.scheme, entry.id)
+        for acl in normal
+        for entry in acl
+        if entry.scheme != WORLD and entry.perms & (PERM_CREATE | PERM_WRITE)
+    }
+    found |= {(entry.scheme, entry.id) for acl in fenced for entry in acl if entry.scheme != WORLD}
+    if normal and all(rights_of_world(acl) & (PERM_CREATE | PERM_WRITE) for acl in normal):
+        found.add((WORLD, "anyone"))
+    return found

@@ -1,0 +1,78 @@
+"""Commits to Kafka that are repeated while the group forms anew.
+
+An urgent commit belongs to partitions that the member gives up soon.  It is repeated for a limited time only, and the
+time is looked at before each attempt: a process that was paused must not commit for partitions that it has given up
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.client.errors import RebalanceInProgressException
+
+if TYPE_CHECKING:
+    from bridge.client import commands as cmd
+    from bridge.client import events as cev
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    offsets: Mapping[TopicPartition, cev.Offset]
+    until_ms: int
+
+
+class UrgentWrites:
+    """The commits of one member; all calls come from one thread.
+
+    ``send(number, offsets)`` makes one attempt.  ``done(number, taken)`` is called once for each commit, with the
+    partitions whose offsets Kafka took.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[int, Mapping[TopicPartition, cev.Offset]], None],
+        done: Callable[[int, frozenset[TopicPartition]], None],
+        clock: Clock,
+    ) -> None:
+        self._send = send
+        self._done = done
+        self._clock = clock
+        self._open: dict[int, _Write] = {}
+        self._again: set[int] = set()
+
+    def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], patience_ms: int) -> None:
+        """Commit these; 0 ms of patience: one attempt."""
+        self._open[number] = _Write(offsets, self._clock.now_ms() + patience_ms)
+        self._send(number, offsets)
+
+    def answered(self, number: int, command: cmd.CommitDone) -> None:
+        """What an attempt came to."""
+        write = self._open[number]
+        if isinstance(command.error, RebalanceInProgressException) and self._is_in_time(write):
+            self._again.add(number)
+        elif command.error is not None:
+            self._ended(number, frozenset())
+        else:
+            self._ended(number, frozenset(write.offsets.keys() - command.refused.keys()))
+
+    def try_again(self) -> None:
+        """Repeat what was refused, and end what is out of time."""
+        again, self._again = self._again, set()
+        for number in sorted(again):
+            write = self._open[number]
+            if self._is_in_time(write):
+                self._send(number, write.offsets)
+            else:
+                self._ended(number, frozenset())
+
+    def _is_in_time(self, write: _Write) -> bool:
+        return self._clock.now_ms() < write.until_ms
+
+    def _ended(self, number: int, taken: frozenset[TopicPartition]) -> None:
+        del self._open[number]
+        self._done(number, taken)

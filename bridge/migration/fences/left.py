@@ -1,0 +1,113 @@
+"""The fences that a completed migration left, and how the next plan takes them over.
+
+    plan     whose fences there are; the access lists as they were before them take the place of the fence's own
+    apply    CarryLists: those lists beside the control znode, before the old plan is deleted (``BeginControl``)
+             then the fences are made this migration's own, as if nothing had been there
+
+The old plan and its access lists are beside the control znode until the next migration begins.  A plan that did not
+have the lists of before could not restore them, and the group would stay closed to old members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import Authority, Held
+from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
+from bridge.migration.fences.lists import is_fence, read_lists
+from bridge.migration.fences.mark import parse_mark
+from bridge.migration.phases import Phase
+from bridge.migration.pieces import read_plan
+from bridge.migration.plan_file import plan_of
+from bridge.migration.step import Done, Standing, Todo
+from zkconsumer.admin.words import count_of
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.fences.lists import AccessList
+    from zkconsumer.admin.groups import GroupState
+    from zkconsumer.admin.session import AdminSession
+
+
+@dataclass(frozen=True, slots=True)
+class LeftFences:
+    """``fences_of``: the completed migration whose fences are there; empty: there are none.
+
+    ``lists``: every access list as it is without a fence; a node that was made for the fence has none.  ``problem``:
+    why that is not known, or why this plan cannot take the fences over; a sentence without its end.
+    """
+
+    fences_of: str
+    lists: Mapping[str, AccessList]
+    problem: str = ""
+
+
+def look_at_left_fences(
+    session: AdminSession, state: GroupState, lists: Mapping[str, AccessList] | None
+) -> LeftFences:
+    """What a completed migration left of its fences.  ``lists``: those of the group's nodes now; None: not looked at.
+
+    Raises ``WorldError`` when ZooKeeper does not answer.
+    """
+    control = state.control
+    if control is None or control.phase != Phase.COMPLETED.value:
+        return LeftFences("", lists or {})
+    fixed = [owner.thread.encode(errors="replace") for owner in state.owners.values() if owner.kind == "persistent"]
+    is_marked = any(mark.migration_id == control.migration_id for mark in map(parse_mark, fixed) if mark is not None)
+    looked = read_lists(session, [paths.ids(state.group)]) if lists is None else lists
+    fenced = [path for path, acl in looked.items() if acl is not None and is_fence(acl)]
+    if not fenced:
+        return LeftFences(control.migration_id if is_marked else "", lists or {})
+    if lists is None:
+        problem = f"the access lists of that fence are there ({fenced[0]} and others), and this plan leaves lists alone"
+        return LeftFences(control.migration_id, {}, problem)
+    try:
+        before = _lists_before(session, state.group, control.migration_id)
+    except ZkConsumerError as error:
+        problem = f"what the access lists of {count_of(len(fenced), 'node')} were before is not known: {error}"
+        return LeftFences(control.migration_id, lists, problem)
+    found = {path: before.get(path) if path in fenced else acl for path, acl in lists.items()}
+    return LeftFences(control.migration_id, {path: acl for path, acl in found.items() if acl is not None})
+
+
+def _lists_before(session: AdminSession, group: str, migration_id: str) -> dict[str, AccessList]:
+    planned = plan_of(read_plan(session, group)).seen.acls
+    return {**planned, **read_late_lists(Authority(session, group, migration_id))}
+
+
+@dataclass(frozen=True, slots=True)
+class CarryLists:
+    """The access lists of before the fences are beside the control znode, where ``BeginControl`` leaves them.
+
+    ``ended``: the completed migration, seen through the session of this run.  ``lists``: as the new plan has them.
+    """
+
+    ended: Authority
+    lists: Mapping[str, AccessList]
+
+    name = "keep the access lists of before the fences"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        control = paths.control(self.ended.group)
+        return [f"write {count_of(len(self.lists), 'access list')} to {control}, for the way back"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.ended.stands(Phase.COMPLETED)
+        if not isinstance(held, Held):
+            return held or Todo()
+        return Todo() if self._left() else Done()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``PartlyDone`` when another migration began meanwhile."""
+        self.ended.require(Phase.COMPLETED)
+        keep_late_lists(self.ended, self._left())
+
+    def _left(self) -> dict[str, AccessList]:
+        known = read_late_lists(self.ended)
+        return {path: acl for path, acl in self.lists.items() if known.get(path) != acl}

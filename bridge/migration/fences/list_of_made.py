@@ -1,0 +1,85 @@
+"""Which list a fence gives a node, and which list a node gets that is made on the way: from the lists of before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bridge.migration.access import is_whole, names_login
+from bridge.migration.fences.late_lists import lists_before
+from bridge.migration.fences.lists import AccessList, is_fence, read_lists
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_WRITE
+from zkconsumer.zk.security import SECURE_ACL
+
+if TYPE_CHECKING:
+    from bridge.migration.authority import Authority
+    from bridge.migration.plan import Plan
+
+
+class WantedLists:
+    """The lists that a fence gives nodes, by the lists that they had before.
+
+    ``_known``: the lists of before, which a run without a login of its own does not need for this.
+    """
+
+    def __init__(self, authority: Authority, planned: Mapping[str, AccessList], members_leave: bool) -> None:
+        self._authority = authority
+        self._known = lists_before(authority, planned) if authority.access.is_protected else {}
+        self._owners = f"{paths.owners(authority.group)}/" if members_leave else None
+        self._made: dict[tuple[AccessList, bool], AccessList] = {}  # mostly one list, a hundred thousand times
+
+    def list_of(self, path: str, acl: AccessList) -> AccessList:
+        """For a node that has this list.  One that is fenced already without DELETE does not get it again."""
+        before = acl
+        if acl == () or is_fence(acl):
+            before = self._known.get(path) or list_above(self._authority, path, self._known)
+        has_left = is_fence(acl) and not any(one.perms & PERM_DELETE and one.perms != PERM_ALL for one in acl)
+        may_leave = self._owners is not None and path.startswith(self._owners) and not has_left
+        made = self._made.get((before, may_leave))
+        if made is None:
+            made = self._made[before, may_leave] = self._authority.fence.list_of(before, may_leave=may_leave)
+        return made
+
+
+def list_above(authority: Authority, path: str, known: Mapping[str, AccessList]) -> AccessList:
+    """The list of before of the nearest node above that has one: as members would make a node that is missing.
+
+    Open for a run without a login of its own, whose groups are open.
+    """
+    if not authority.access.is_protected:
+        return OPEN_ACL
+    root = paths.group_root(authority.group)
+    for above in reversed(paths.parents(path)):
+        if above in known and not is_fence(known[above]) and is_whole(known[above]):
+            return known[above]
+        if above == root:
+            break
+    acl = read_lists(authority.session, [root]).get(root) or ()
+    return acl if acl and is_whole(acl) else SECURE_ACL
+
+
+def list_of_offsets(authority: Authority, plan: Plan) -> AccessList | None:
+    """The list of offset znodes that the tool creates on a way back.  None: open to the world.
+
+    With a fence of access lists it is the fence's, until the lists are put back; else that of the nodes beside it.
+    """
+    path = paths.offsets(authority.group)
+    if plan.changes_lists:
+        return WantedLists(authority, plan.seen.acls, members_leave=False).list_of(f"{path}/made", ())
+    if not authority.access.is_protected:
+        return None
+    there = read_lists(authority.session, [path])
+    return list_above(authority, f"{path}/made", {path: acl for path, acl in there.items() if acl})
+
+
+def keeps_members_out(authority: Authority, planned: Mapping[str, AccessList]) -> bool:
+    """Whether the lists of a fence stop members: not where some node lets this run's login alone write."""
+    login = authority.access.login
+    if login is None:
+        return True
+    for acl in {one for one in planned.values() if not is_fence(one)}:
+        writers = [entry for entry in acl if entry.perms & (PERM_CREATE | PERM_WRITE)]
+        if writers and all(names_login(entry, login) for entry in writers):
+            return False
+    return True

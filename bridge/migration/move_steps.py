@@ -1,0 +1,193 @@
+"""The steps that move the authority of a group without members, and that confirm the move.
+
+    heartbeat -> phase written, not confirmed -> heartbeat in the same generation -> confirmed -> fences, hooks, ...
+                                                        |
+               refused, or not asked: the stores are compared again -> confirmed
+
+No write to ZooKeeper can depend on what Kafka holds.  A process that is paused between its last heartbeat and its write
+may write the phase after the session of its placeholder member in the coordinator's group has ended, and after a client
+committed there.  So the write alone proves nothing, and the control znode says so (``Control.is_confirmed``): a
+heartbeat that the coordinator answers after the write, in the generation of the heartbeat before it, proves that
+nobody else was in the group at the moment of the write.  Until then nothing happens that depends on the move.
+
+Whoever finds a move that is not confirmed, in the same run or in a later one, compares instead:
+
+    returned   Kafka's offsets are written to ZooKeeper once more where they differ; the fences keep old members away
+    switched   every offset in Kafka must be one that this migration committed.  Another one was committed before or
+               after the move, which nobody can tell apart: it is named and never overwritten
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import Held
+from bridge.migration.control_steps import ControlTo
+from bridge.migration.copies import copies_of, differences_in_kafka, words_of
+from bridge.migration.errors import AnswerLost, MoveUnconfirmed, PartlyDone, VerificationFailed
+from bridge.migration.phases import Phase
+from bridge.migration.seat_steps import TakeSeat
+from bridge.migration.step import Done, Refused, Standing, Todo
+
+if TYPE_CHECKING:
+    from bridge.migration.authority import Authority
+    from bridge.migration.copies import Copy
+    from bridge.migration.mover import Stores
+    from bridge.migration.moving import Moving
+    from bridge.migration.seat import Seat
+    from bridge.migration.step import Step
+
+
+def move_steps(moving: Moving, phase: Phase) -> Iterator[Step]:
+    """``switched`` or ``returned`` is written once, and confirmed."""
+    yield MoveAuthority(moving.authority, moving.seat, phase)
+    yield ConfirmMove(moving.authority, moving.seat, phase)
+
+
+def confirm_switch(moving: Moving, *, accept_drift: bool = False) -> Iterator[Step]:
+    """What a run does first that finds phase ``switched`` not confirmed; nothing in any other phase.
+
+    ``accept_drift``: the operator says that what others committed is right.
+    """
+    if moving.is_confirmed or moving.phase is not Phase.SWITCHED:
+        return
+    if not moving.seat.look().others:  # members may be there: Kafka has the authority
+        yield TakeSeat(moving.seat, has_sat=False)
+    yield CompareSwitched(moving.stores, copies_of(moving.plan), accept_drift)
+    yield ConfirmMove(moving.authority, moving.seat, Phase.SWITCHED)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAuthority:
+    """The phase in which the other store has the authority: one heartbeat that is answered, then one write."""
+
+    authority: Authority
+    seat: Seat
+    phase: Phase
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        """See ``Step``."""
+        return self._write.name
+
+    @property
+    def _write(self) -> ControlTo:
+        return ControlTo(self.authority, self.phase)
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [
+            f"ask the coordinator whether the placeholder member is still in group {self.seat.group}",
+            *self._write.describe(),
+        ]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        return self._write.check()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``AnswerLost``, and what ``Seat.beat`` raises."""
+        self.seat.beat()
+        self._write.write(is_confirmed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmMove:
+    """The control znode says that the move counts: nobody can have committed to Kafka unseen before it.
+
+    Behind ``MoveAuthority`` or behind a comparison.  The placeholder must be in the generation in which it was then.
+    """
+
+    authority: Authority
+    seat: Seat
+    phase: Phase
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        """See ``Step``."""
+        return f"confirm {self.phase.value}"
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [
+            f"ask the coordinator once more whether the placeholder member is in group {self.seat.group}, and write "
+            f"that {self.phase.value} is confirmed"
+        ]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        held = self.authority.stands(self.phase)
+        if not isinstance(held, Held):
+            return held or Todo()
+        return Done() if held.control.is_confirmed else Todo()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises ``MoveUnconfirmed`` when the heartbeat is refused, ``AnswerLost``."""
+        held = self.authority.require(self.phase)
+        if self.phase is Phase.RETURNED or self.seat.sitting is not None:
+            self._beat()
+        if not self.authority.advance(held, replace(held.control, is_confirmed=True)):
+            raise AnswerLost(f"whether {self.phase.value} is confirmed is not known: it is looked at again")
+
+    def _beat(self) -> None:
+        try:
+            self.seat.beat()
+        except (PartlyDone, VerificationFailed) as error:
+            raise MoveUnconfirmed(
+                f"{error}\nSo it is not confirmed that no other client committed for group {self.seat.group} before "
+                f"phase {self.phase.value} was written: the stores are compared again, before anything else is done"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSwitched:
+    """Kafka has every offset as this migration committed it, so nobody else committed before the authority moved.
+
+    ``accepts``: what others committed counts.
+    """
+
+    stores: Stores
+    copies: Sequence[Copy]
+    accepts: bool
+
+    name = "compare Kafka's offsets with those that were copied"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"read {len(self.copies)} offsets from Kafka: each must be one that this migration committed"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        authority = self.stores.authority
+        held = authority.stands(Phase.SWITCHED)
+        if not isinstance(held, Held):
+            return held or Todo()
+        if self.accepts:
+            return Done()
+        found = self.stores.kafka([copy.tp for copy in self.copies])
+        # The epoch grew with the move: the copies are of the one before.
+        differences = differences_in_kafka(self.copies, found, authority.migration_id, held.control.epoch - 1)
+        if not differences:
+            return Done()
+        group = authority.group
+        return Refused(
+            VerificationFailed(
+                f"Kafka has the authority of group {group}, and the coordinator does not confirm that the placeholder "
+                f"member was still in the group when it moved. Another client committed, before that or after it: "
+                f"{words_of(differences)}. Nothing was written over, and the fences against old members stand. Find "
+                "out which client it was, and stop it. To go on with the offsets that Kafka has: zkconsumer migrate "
+                f"apply --resume {group} --execute --accept-drift. If they are wrong, do that too, then correct them "
+                f"in Kafka (zkconsumer offsets set {group}) before you start members or roll back"
+            )
+        )
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is in another phase."""
+        self.stores.authority.require(Phase.SWITCHED)

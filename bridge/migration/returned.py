@@ -1,0 +1,220 @@
+"""What the way back of a migration left in Kafka, so that the next plan recognises it.
+
+    rollback   KeepReturned: /zkconsumer/groups/G/returned-0000 and on, before the fences are removed
+    plan       look_at_ended: those values, and what the stored numbers mean
+
+The members of the coordinator's group committed offsets without our provenance.  ``rollback`` writes these offsets to
+ZooKeeper and leaves them in Kafka.  Then the old members go on, and the two stores differ.  For the next plan such a
+value in Kafka is no position of an application: ZooKeeper had it first, and has the authority.  That holds for exactly
+the values that are recorded here, offset and metadata; another value was committed later, and the plan asks for a
+decision (``--existing``).
+
+Only a value that ZooKeeper has too is recorded, so it does not matter which client commits to Kafka while the record is
+written, or before a run that was cut off writes it.
+
+``BeginControl`` deletes the record with the other pieces.  From then on the new plan has what it needs of it
+(``SeenPartition.is_returned``).  If that migration is undone before it was switched, the next plan reads it there:
+nothing but the migration's own copies was committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.authority import Held
+from bridge.migration.control import RETURNED_PIECES, phase_of, returned_piece
+from bridge.migration.copies import stored_of
+from bridge.migration.decisions import OffsetConvention
+from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
+from bridge.migration.moving import kept_plan
+from bridge.migration.phases import ENDED, Phase
+from bridge.migration.pieces import Damaged, keep_child, pack, read_pieces, unpack, write_child
+from bridge.migration.provenance import check_migration_id
+from bridge.migration.step import Done, Refused, Standing, Todo
+from zkconsumer.errors import MayNotRead, PreconditionFailed
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import DeleteOp
+
+if TYPE_CHECKING:
+    from bridge.migration.moving import Moving
+    from bridge.migration.plan import Plan
+    from bridge.migration.seen import KafkaValue
+    from zkconsumer.admin.groups import OffsetNode
+    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.zk.znodes import Control
+
+SCHEMA = "zkconsumer.migration.returned/1"
+TEXT_CHARS_MAX = 300
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is known of the migration that the control znode names, once it has ended.
+
+    ``convention``: what the stored numbers meant to it; None: it read and wrote none, or that is not known.
+    ``returned``: the values in Kafka that its way back found, or the one before it, as ``fingerprint_of`` has them.
+    """
+
+    convention: OffsetConvention | None = None
+    returned: Mapping[TopicPartition, tuple[int, str]] = field(default_factory=dict)
+
+    def knows(self, tp: TopicPartition, value: KafkaValue | None) -> bool:
+        """Whether Kafka still has what the way back found."""
+        return value is not None and self.returned.get(tp) == fingerprint_of(value)
+
+
+NOTHING = Ended()
+
+
+def fingerprint_of(value: KafkaValue) -> tuple[int, str]:
+    """An offset, and the SHA-256 of its metadata (empty where there is none), which may be an application's secret."""
+    return value.offset, hashlib.sha256(value.metadata.encode()).hexdigest() if value.metadata else ""
+
+
+# --- the record ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the pieces hold; ``of``: the migration."""
+
+    of: str
+    ended: Ended
+
+
+def format_record(migration_id: str, ended: Ended) -> bytes:
+    """The text of the pieces."""
+    rows = [[tp.topic, tp.partition, offset, digest] for tp, (offset, digest) in sorted(ended.returned.items())]
+    convention = None if ended.convention is None else ended.convention.value
+    members = {"schema": SCHEMA, "migration_id": migration_id, "convention": convention, "offsets": rows}
+    return json.dumps(members, separators=(",", ":")).encode()
+
+
+def parse_record(text: bytes) -> Record:
+    """The same, back.  Raises ``Wrong``."""
+    try:
+        members = Members.of(text.decode("ascii"), "the record")
+    except UnicodeDecodeError as error:
+        raise Wrong("the record: not ASCII") from error
+    if members.text("schema", TEXT_CHARS_MAX) != SCHEMA:
+        raise members.wrong("another schema")
+    migration_id = members.checked("migration_id", check_migration_id)
+    convention = members.or_none("convention", lambda name: members.checked(name, OffsetConvention))
+    returned: dict[TopicPartition, tuple[int, str]] = {}
+    for each in members.items("offsets"):
+        topic, number, offset, digest = as_list(each, "offsets", 4)
+        tp = TopicPartition(as_text(topic, "offsets", TEXT_CHARS_MAX), as_number(number, "offsets", 0, INT32_MAX))
+        returned[tp] = as_number(offset, "offsets"), as_text(digest, "offsets", TEXT_CHARS_MAX)
+    members.end()
+    return Record(migration_id, Ended(convention, returned))
+
+
+def read_record(session: AdminSession, group: str) -> Record | None:
+    """The record beside the control znode; None: there is none.  Raises ``Damaged`` for one that is not whole."""
+    pieces = read_pieces(session, group, RETURNED_PIECES)
+    if not pieces:
+        return None
+    try:
+        return parse_record(unpack(list(pieces.values())))
+    except Wrong as error:
+        raise Damaged(str(error)) from error
+
+
+# --- what a plan finds --------------------------------------------------------------------------------------------
+
+
+def look_at_ended(session: AdminSession, group: str, control: Control | None) -> Ended:
+    """What is known of the migration before.
+
+    Nothing while one is under way, and where what it left cannot be read: then the plan asks.
+    """
+    if control is None or not control.is_over:
+        return NOTHING
+    try:
+        record = read_record(session, group)
+        if phase_of(control) is Phase.UNDONE and record is not None and record.of == control.migration_id:
+            return record.ended
+        plan = kept_plan(session, group)
+    except (Damaged, MayNotRead, PreconditionFailed):
+        return NOTHING
+    if plan.migration_id != control.migration_id:
+        return NOTHING
+    return _of_plan(plan, phase_of(control))
+
+
+def _of_plan(plan: Plan, phase: Phase) -> Ended:
+    """Of a migration that did not come back from Kafka: it was undone before its switch, or is completed.
+
+    Where no offset was stored, the plan's convention is no more than a default.
+    """
+    assert phase in ENDED, "only such are looked at"
+    seen = plan.seen.partitions
+    has_stored = any(one.stored is not None and not one.is_older for one in seen.values())
+    returned = {tp: fingerprint_of(one.kafka) for tp, one in seen.items() if one.is_returned and one.kafka is not None}
+    return Ended(plan.convention if has_stored else None, returned if phase is Phase.UNDONE else {})
+
+
+# --- the step -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeepReturned:
+    """Beside the control znode stands which values in Kafka were written to ZooKeeper, in ``returned``."""
+
+    moving: Moving
+
+    name = "keep a record of Kafka's offsets that ZooKeeper has now"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"write to {paths.control(self.moving.group)} which offsets of Kafka the next plan need not ask about"]
+
+    def check(self) -> Standing:
+        """See ``Step``."""
+        authority = self.moving.authority
+        held = authority.stands(Phase.RETURNED)
+        if isinstance(held, Refused) or self.moving.plan.convention is None:
+            return held if isinstance(held, Refused) else Done()  # without a plan nothing was moved
+        if not isinstance(held, Held):
+            return Todo()
+        try:
+            record = read_record(authority.session, authority.group)
+        except Damaged:
+            return Todo()  # a run was cut off between two pieces
+        return Done() if record is not None and record.of == authority.migration_id else Todo()
+
+    def do(self) -> None:
+        """See ``Step``.  Raises as ``keep_child`` does."""
+        authority, stores, convention = self.moving.authority, self.moving.stores, self.moving.plan.convention
+        assert convention is not None, "there is nothing to do without a plan"
+        found = returned_of(stores.kafka(), stores.zookeeper(), convention)
+        pieces = pack(format_record(authority.migration_id, Ended(convention, found)))
+        wanted = {returned_piece(number): piece for number, piece in enumerate(pieces)}
+        there = read_pieces(authority.session, authority.group, RETURNED_PIECES)
+        for name in [name for name in there if name not in wanted]:
+            write_child(authority, name, lambda path, _: DeleteOp(path), lambda data: data is None, Phase.RETURNED)
+        for name, piece in wanted.items():
+            keep_child(authority, name, piece, Phase.RETURNED)
+
+
+def returned_of(
+    kafka: Mapping[TopicPartition, KafkaValue], nodes: Mapping[TopicPartition, OffsetNode], convention: OffsetConvention
+) -> dict[TopicPartition, tuple[int, str]]:
+    """The values that a client committed, and that ZooKeeper has too.
+
+    Values with a provenance are known by that, as long as no client writes over them.
+    """
+    found = {}
+    for tp, value in kafka.items():
+        stored = stored_of(value.offset, convention)
+        node = nodes.get(tp)
+        if value.provenance is None and stored is not None and node is not None and node.offset == stored:
+            found[tp] = fingerprint_of(value)
+    return found

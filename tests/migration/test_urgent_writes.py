@@ -1,0 +1,66 @@
+"""Commits to Kafka that are repeated while the group forms anew, and no longer than they may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client.commands import CommitDone
+from bridge.client.errors import GroupAuthorizationException, RebalanceInProgressException
+from bridge.client.events import Offset
+from bridge.migration.connector.urgent_writes import UrgentWrites
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OFFSETS = {T0: Offset(5), T1: Offset(6)}
+PATIENCE_MS = 1_000
+FORMS_ANEW = CommitDone(-1, RebalanceInProgressException("forms anew"), {})
+
+
+class Played:
+    """What was sent and what came of it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.sent: list[int] = []
+        self.done: list[tuple[int, frozenset[TopicPartition]]] = []
+        self.writes = UrgentWrites(
+            lambda number, _: self.sent.append(number), lambda *what: self.done.append(what), self.clock
+        )
+
+
+@pytest.fixture
+def played() -> Played:
+    return Played()
+
+
+def test_what_the_group_refuses_while_it_forms_anew_is_repeated(played: Played) -> None:
+    played.writes.write(1, OFFSETS, PATIENCE_MS)
+    played.writes.answered(1, FORMS_ANEW)
+    played.writes.try_again()
+    assert (played.sent, played.done) == ([1, 1], [])
+    played.writes.answered(1, CommitDone(-1, None, {T1: GroupAuthorizationException("no")}))
+    played.writes.try_again()
+    assert (played.sent, played.done) == ([1, 1], [(1, frozenset({T0}))])
+
+
+def test_after_a_pause_nothing_is_sent_for_what_may_be_given_up(played: Played) -> None:
+    played.writes.write(1, OFFSETS, PATIENCE_MS)
+    played.writes.answered(1, FORMS_ANEW)
+    played.clock.move(PATIENCE_MS)
+    played.writes.try_again()
+    assert (played.sent, played.done) == ([1], [(1, frozenset())])
+    played.writes.try_again()
+    assert len(played.done) == 1, "it is told once"
+
+
+@pytest.mark.parametrize(
+    ("patience_ms", "answer"),
+    [(0, FORMS_ANEW), (PATIENCE_MS, CommitDone(-1, GroupAuthorizationException("no"), {}))],
+    ids=["no patience", "another error"],
+)
+def test_what_is_not_repeated(played: Played, patience_ms: int, answer: CommitDone) -> None:
+    played.writes.write(1, OFFSETS, patience_ms)
+    played.writes.answered(1, answer)
+    played.writes.try_again()
+    assert (played.sent, played.done) == ([1], [(1, frozenset())])
