@@ -209,7 +209,7 @@ def main() -> None:
         arguments.rounds = min(arguments.rounds, 3)
     arguments.stream_batch_rows = STREAM_BATCH_ROWS_QUICK if arguments.quick else STREAM_BATCH_ROWS
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise SystemExit("confluent-kafka is not installed: pip install 'zkconsumer[bench]'")
+        raise SystemExit("confluent-kafka is not installed: pip install '.[bench]' in a clone")
     start, head = time.monotonic(), machine()
     print(head)
     decoded = columns.costs("", 80_000, 7) if arguments.decode else []

@@ -44,7 +44,7 @@ def missing_for_spark() -> str | None:
     """Why Spark cannot be started here, as a sentence, or None."""
     for module in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(module) is None:
-            return f"{module} is not installed: pip install 'zkconsumer[spark]'"
+            return f"{module} is not installed: pip install '.[spark]'"
     try:
         find_jdk()
     except SandboxError as error:

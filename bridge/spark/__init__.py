@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from bridge.spark.registration import register
     from bridge.spark.running import run_available_now
     from bridge.spark.starting import starting_offsets
-    from bridge.spark.takeover import exclusive_takeover
 
 _HOMES = {
     "GroupOffsetProjector": "bridge.spark.projector",
     "ZkConsumerListener": "bridge.spark.listener",
     "check_environment": "bridge.spark.environment",
-    "exclusive_takeover": "bridge.spark.takeover",
     "lag": "bridge.spark.progress",
     "register": "bridge.spark.registration",
     "run_available_now": "bridge.spark.running",
@@ -37,7 +35,6 @@ __all__ = [
     "GroupOffsetProjector",
     "ZkConsumerListener",
     "check_environment",
-    "exclusive_takeover",
     "lag",
     "register",
     "run_available_now",

@@ -142,6 +142,44 @@ static PyObject *rows_of_batches(PyObject *module, PyObject *args) {
     return PyBool_FromLong(fits);
 }
 
+/* The headers of all records, one after another: where name and value of each begin, and how long they are. */
+static bool headers_of(
+    const uint8_t *data, const uint8_t *at, const uint8_t *end, int64_t *out, int64_t count, int64_t all) {
+    for (int64_t header = 0; header < count; header++, out++) {
+        int64_t name, value;
+        if (!(at = varint(at, end, &name)) || name < 0) return false;
+        out[0] = at - data;
+        out[all] = name;
+        if (!(at = past(at, end, name)) || !(at = varint(at, end, &value))) return false;
+        out[2 * all] = at - data;
+        out[3 * all] = value;
+        if (!(at = past(at, end, value))) return false;
+    }
+    return at == end;
+}
+
+static PyObject *headers(PyObject *module, PyObject *args) {
+    Py_buffer data, starts, ends, counts, out;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*", &data, &starts, &ends, &counts, &out)) return NULL;
+    int64_t rows = starts.len / (Py_ssize_t)sizeof(int64_t), all = out.len / (Py_ssize_t)(4 * sizeof(int64_t)), header = 0;
+    bool fits = ends.len == starts.len && counts.len == starts.len;
+    for (int64_t row = 0; fits && row < rows; row++) {
+        int64_t start = ((const int64_t *)starts.buf)[row], end = ((const int64_t *)ends.buf)[row];
+        int64_t count = ((const int64_t *)counts.buf)[row];
+        const uint8_t *raw = data.buf;
+        fits = 0 <= start && start <= end && end <= data.len && 0 <= count && count <= all - header;
+        fits = fits && headers_of(raw, raw + start, raw + end, (int64_t *)out.buf + header, count, all);
+        header += fits ? count : 0;
+    }
+    fits = fits && header == all;
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&ends);
+    PyBuffer_Release(&counts);
+    PyBuffer_Release(&out);
+    return PyBool_FromLong(fits);
+}
+
 /* --- what an entry of any format begins with ---------------------------------------------------------------------- */
 
 #define PREFIX_BYTES 12
@@ -151,22 +189,23 @@ static PyObject *rows_of_batches(PyObject *module, PyObject *args) {
 #define BATCH_BYTES_MIN (BATCH_HEADER_BYTES - PREFIX_BYTES)
 #define MESSAGE_HEAD_BYTES 18
 #define MESSAGE_BYTES_MIN 14
+#define CODEC_MASK 0x07
 
 /* Entries from `position` on: where they begin, and where the last one ends; gives how many numbers these are.
- * `attributes` -1: batches, whose attributes are elsewhere; otherwise messages with these. */
+ * `codec` -1: batches, which have it elsewhere; otherwise messages with this one. */
 static PyObject *bounds(PyObject *module, PyObject *args) {
     Py_buffer data, out;
-    long long position, magic, attributes;
-    if (!PyArg_ParseTuple(args, "y*LLLw*", &data, &position, &magic, &attributes, &out)) return NULL;
+    long long position, magic, codec;
+    if (!PyArg_ParseTuple(args, "y*LLLw*", &data, &position, &magic, &codec, &out)) return NULL;
     const uint8_t *raw = data.buf;
     int64_t *found = out.buf, total = data.len, most = out.len / (Py_ssize_t)sizeof(int64_t), number = 0;
-    int64_t head = attributes < 0 ? BATCH_HEADER_BYTES : MESSAGE_HEAD_BYTES;
-    int64_t least = attributes < 0 ? BATCH_BYTES_MIN : MESSAGE_BYTES_MIN;
+    int64_t head = codec < 0 ? BATCH_HEADER_BYTES : MESSAGE_HEAD_BYTES;
+    int64_t least = codec < 0 ? BATCH_BYTES_MIN : MESSAGE_BYTES_MIN;
     if (most && position >= 0) found[number++] = position;
     while (number && number < most && position <= total - head) {
         const uint8_t *at = raw + position;
         int64_t size = i32_at(at + SIZE_AT);
-        if (at[MAGIC_AT] != magic || (attributes >= 0 && at[MAGIC_AT + 1] != attributes)) break;
+        if (at[MAGIC_AT] != magic || (codec >= 0 && (at[MAGIC_AT + 1] & CODEC_MASK) != codec)) break;
         if (size < least || size > total - position - PREFIX_BYTES) break;
         position += PREFIX_BYTES + size;
         found[number++] = position;
@@ -376,6 +415,7 @@ static PyMethodDef methods[] = {
     {"bounds", bounds, METH_VARARGS, NULL},
     {"buffers", buffers, METH_VARARGS, NULL},
     {"gather", gather, METH_VARARGS, NULL},
+    {"headers", headers, METH_VARARGS, NULL},
     {"rows_of_batches", rows_of_batches, METH_VARARGS, NULL},
     {"rows_of_messages", rows_of_messages, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -21,6 +21,7 @@ from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
 from bridge.spark.rest import leave_to_rest
 from bridge.spark.shipping import ReadsInExecutors
+from bridge.spark.skipping import ranges_to_read
 from bridge.spark.starts import choose, storage_for
 from bridge.spark.tasks import cut_into_tasks
 from bridge.spark.told import told_before_frames
@@ -82,11 +83,13 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
             "data-lost partition=%s first=%s end=%s lost_offsets=%s",
             lost.tp, lost.first, lost.end, lost.end - lost.first,
         )  # fmt: skip
+    ranges, _ = ranges_to_read(found.ranges.values(), options.skip_offsets)
     settings = ReadSettings(
-        fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms
-    )
+        fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms,
+        skip_offsets=options.skip_offsets,
+    )  # fmt: skip
     security, client_id = security_of(options.config).told_of(brokers), options.config.client_id
-    wanted = cut_into_tasks(found.ranges.values(), options.min_partitions, options.max_records_per_partition)
+    wanted = cut_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
     return [RangePartition(each, brokers, columns, settings, security, client_id) for each in wanted]
 
 

@@ -82,6 +82,10 @@ class BatchRun:
         return int(self.table[-1, Fact.END])
 
     @property
+    def first_offset(self) -> int:
+        return int(self.table[0, Fact.OFFSET])
+
+    @property
     def last_offset(self) -> int:
         return int(self.table[-1, Fact.LAST_OFFSET])
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import google_crc32c
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.spark import compiled
 from bridge.spark.batch_rows import rows_of_batches
@@ -32,6 +33,9 @@ for 30 million.  A batch of more, which no producer of our time writes, is read 
 
 PIECE_HEADERS_MAX = 4 << 20
 """Headers that are decoded at once, at some 60 bytes each; where there are more, the same."""
+
+STEPS_MAX = 64
+"""A record with more headers is walked alone: a step of numpy costs as much as some ten headers."""
 
 _CODEC_MASK = 0x07
 _CONTROL = 0x20
@@ -157,36 +161,68 @@ def _columns_at_once(buffer: Raw, run: BatchRun, limits: Limits) -> Columns | No
     headers = None
     if limits.with_headers:
         start, count, end = numbers[Number.HEADERS_START], numbers[Number.HEADER_COUNT], numbers[Number.END]
-        headers = _headers(np.frombuffer(buffer, np.uint8), start, end, count)
+        headers = _headers(buffer, start, end, count)
         if headers is None:
             return None
     return narrowed(Columns(buffer, numbers, headers), limits)
 
 
-def _headers(data: Bytes, at: Ints, ends: Ints, count: Ints) -> Headers | None:
+def _headers(raw: Raw, at: Ints, ends: Ints, count: Ints) -> Headers | None:
     """The headers of all records, header after header of those that have so many."""
-    # One step each header of the record that has most, and some numbers for each header of all.
     if int(count.max()) > HEADERS_MAX:
         return None
     total = int(count.sum())
-    if total > min(PIECE_HEADERS_MAX, len(data)):
+    if total > min(PIECE_HEADERS_MAX, len(raw)):
         return None
+    numbers = compiled.headers(raw, at, ends, count, total) if compiled.is_there() else _in_numpy(raw, at, ends, count)
+    if numbers is None:
+        return None
+    return Headers(count, Spans(numbers[0], numbers[1]), Spans(numbers[2], numbers[3]))
+
+
+def _in_numpy(raw: Raw, at: Ints, ends: Ints, count: Ints) -> NDArray[np.int64] | None:
+    """As ``compiled.headers``: all records go on by one header in a step, and those with more than ``STEPS_MAX``
+    headers are read from the table of all places in them, since so many steps would cost more."""
+    data = np.frombuffer(raw, np.uint8)
     index = np.cumsum(count) - count
-    name_start, name_length, value_start, value_length = (np.zeros(total, np.int64) for _ in range(4))
+    numbers = np.zeros((4, int(count.sum())), np.int64)
     position = at.copy()
-    having = np.flatnonzero(count > 0)
+    having = np.flatnonzero((count > 0) & (count <= STEPS_MAX))
     step = 0
     while having.size:
-        slot = index[having] + step
-        length, behind = read_varints(data, position[having])
-        name_start[slot], name_length[slot] = behind, length
-        length, behind = read_varints(data, behind + np.maximum(length, 0))
-        value_start[slot], value_length[slot] = behind, length
-        position[having] = behind + np.maximum(length, 0)
+        *of_each, position[having] = _header_at(data, position[having])
+        numbers[:, index[having] + step] = of_each
         step += 1
         having = having[count[having] > step]
-    if (position != ends).any() or (name_length < 0).any():
+    for row in np.flatnonzero(count > STEPS_MAX).tolist():
+        starts = _walk(data, int(at[row]), int(ends[row]), int(count[row]))
+        if starts is None:
+            return None
+        *of_each, _ = _header_at(data, starts)
+        numbers[:, index[row] : index[row] + count[row]] = of_each
+        position[row] = ends[row]
+    if (position != ends).any() or (numbers[1] < 0).any() or (numbers[1::2] > len(data)).any():
         return None
-    if (name_length > len(data)).any() or (value_length > len(data)).any():
-        return None
-    return Headers(count, Spans(name_start, name_length), Spans(value_start, value_length))
+    return numbers
+
+
+def _header_at(data: Bytes, at: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Start and length of name and value of the headers at these places, and what follows them."""
+    name_length, name_start = read_varints(data, at)
+    value_length, value_start = read_varints(data, name_start + np.maximum(name_length, 0))
+    return name_start, name_length, value_start, value_length, value_start + np.maximum(value_length, 0)
+
+
+def _walk(data: Bytes, first: int, behind: int, count: int) -> Ints | None:
+    """Where the headers between two places begin; None unless there are exactly so many.
+
+    What follows a header that would begin at each of the places is looked up for all of them at once.
+    """
+    follows = (_header_at(data, np.arange(first, behind))[-1] - first).tolist()
+    size, position, found = behind - first, 0, []
+    for _ in range(count):
+        if position >= size:
+            return None
+        found.append(position)
+        position = follows[position]
+    return np.array(found, np.int64) + first if position == size else None

@@ -35,7 +35,7 @@ def load_here(module: str, name: str, version: str, archive: str = "") -> Any:
         loaded = getattr(importlib.import_module(module), name)
         found = importlib.import_module("zkconsumer.kafka.versions").CLIENT_SOFTWARE_VERSION
     except ImportError as error:
-        cure = f"Install zkconsumer[spark] {version} for it, or point PYSPARK_PYTHON to a Python that has it"
+        cure = f"Install zkconsumer {version} with its extra spark for it, or point PYSPARK_PYTHON to one that has it"
         if (error.name or "").partition(".")[0] in ours:
             cure += ", or send it with addPyFile or addArtifacts before you call register(spark)"
         raise ImportError(f"zkconsumer cannot be loaded by {here}: {error}. {cure}{page}") from error

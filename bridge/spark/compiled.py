@@ -58,14 +58,14 @@ def piece_bytes_max() -> int:
     return NEAR_BYTES if is_there() else sys.maxsize // 2
 
 
-def bounds(raw: Raw, position: int, magic: int, attributes: int = -1) -> Ints:
+def bounds(raw: Raw, position: int, magic: int, codec: int = -1) -> Ints:
     """Where entries of this magic begin that follow each other from ``position`` on, and where the last one ends.
 
-    ``attributes``: of each message; -1: of batches, which have them elsewhere.
+    ``codec``: of each message; -1: of batches, which have it elsewhere.
     """
     assert _ROWS is not None
     out = np.empty(max(0, len(raw) - position) // ENTRY_BYTES_MIN + 2, np.int64)
-    number = _ROWS.bounds(raw, position, magic, attributes, out)
+    number = _ROWS.bounds(raw, position, magic, codec, out)
     # What is not needed would be kept for as long as the answer.
     return out[:number].copy()
 
@@ -78,6 +78,17 @@ def rows_of_batches(raw: Raw, batches: NDArray[np.int64], rows: int) -> NDArray[
     assert _ROWS is not None
     out = np.empty((_NUMBERS, rows), np.int64)
     return out if _ROWS.rows_of_batches(raw, batches, out) else None
+
+
+def headers(raw: Raw, starts: Ints, ends: Ints, counts: Ints, headers_total: int) -> NDArray[np.int64] | None:
+    """Four numbers of each header, record after record: start and length of the name, start and length of the value.
+
+    ``starts``, ``ends``, ``counts``: of the headers of each record; ``headers_total``: the sum of the counts.  None
+    where something does not fit together.
+    """
+    assert _ROWS is not None
+    out = np.empty((4, headers_total), np.int64)
+    return out if _ROWS.headers(raw, starts, ends, counts, out) else None
 
 
 def rows_of_messages(raw: Raw, starts: Ints, ends: Ints, magic: int, check_crcs: bool) -> NDArray[np.int64] | None:

@@ -62,8 +62,8 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
     def schema(self) -> StructType:
         """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``.
 
-        Raises ``InvalidConfigException`` for what is wrong in a stream and in a batch: Spark does not say yet which of
-        the two it is.  The reader tells what is wrong in one of them.
+        Raises ``InvalidConfigException`` for wrong options: see ``check_either`` about which of a stream and a batch it
+        is.  The reader raises the rest.  With ``.schema(…)`` Spark does not call this, and the reader raises all of it.
         """
         from bridge.spark.options import check_either, wants_headers  # executors load this file, not what options need
 

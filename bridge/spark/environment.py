@@ -178,7 +178,8 @@ def _judge(workers: list[Worker], wanted: tuple[str, ...], whose: str) -> None:
         if lacking:
             raise UsageError(
                 f"{whose}, {worker}, cannot load {', '.join(lacking)}. Set PYSPARK_PYTHON to a Python that has "
-                f"zkconsumer[spark] (here: {sys.executable}) before the session starts, or install it there; see {PAGE}"
+                f"zkconsumer with its extra spark (here: {sys.executable}) before the session starts, or install it "
+                f"there; see {PAGE}"
             )
         if worker.python.split(".")[:2] != [str(number) for number in sys.version_info[:2]]:
             raise UsageError(

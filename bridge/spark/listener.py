@@ -104,7 +104,7 @@ class ZkConsumerListener(WatchingListener):
         numbers = found.metrics
         log.info(
             "query-lag query=%s batch=%d group_lag=%s max_behind=%s owned_partitions=%s rebalances=%s lost_offsets=%s "
-            "waits_for_move=%s",
+            "skipped_offsets=%s waits_for_move=%s sources=%r",
             name,
             found.batch,
             numbers.get("groupLag", "?"),
@@ -112,7 +112,9 @@ class ZkConsumerListener(WatchingListener):
             numbers.get("ownedPartitions", "?"),
             numbers.get("rebalances", "-"),
             numbers.get("lostOffsets", "-"),
+            numbers.get("skippedOffsets", "-"),
             numbers.get("waitsForMove", "-"),
+            "; ".join(source.description for source in found.sources),
         )
 
     def _is_new(self, fault: str) -> bool:

@@ -16,7 +16,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -35,9 +34,6 @@ class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
         self._changed = threading.Condition()
         self._ended: deque[str] = deque(maxlen=ENDED_RUNS_MAX)
 
-    def began(self, query: StreamingQuery) -> None:
-        """A run was started by ``run_available_now``.  Here: nothing to do."""
-
     def progressed(self, event: QueryProgressEvent) -> None:
         """A batch is over, and in the commit log."""
 
@@ -46,9 +42,6 @@ class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
 
     def settle(self, timeout_ms: int) -> None:
         """Finish what events have begun; raises when that was not possible.  Here: nothing was begun."""
-
-    def check(self) -> None:
-        """Raises why the query was stopped, if that was for this listener's sake.  Here: never."""
 
     def await_end(self, run_id: str, timeout_ms: int) -> bool:
         """Wait until the last event of this run was handled; False: not within the time."""

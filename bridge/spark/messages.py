@@ -3,9 +3,9 @@
     int64 offset, int32 size, uint32 crc | int8 magic, int8 attributes, (format 1: int64 timestamp,)
                                            int32 length + key, int32 length + value
 
-A message says only how long it is, so a run is a chain.  Compiled code walks it.  numpy does not: wherever magic and
-attributes of the first stand, a message *may* begin; those of these places that follow each other by their sizes are
-the chain, exactly.
+A message says only how long it is, so a run is a chain.  Compiled code walks it.  numpy does not: wherever the magic of
+the first and attributes without a codec are, a message *may* begin; those of these places that follow each other by
+their sizes are the chain, exactly.
 
 Without compiled code the checksums of a run are verified by one checksum over all of it.  CRC-32 is linear: a message
 followed by its own checksum leaves a remainder of zero, so a run in which every message is followed by its checksum,
@@ -21,6 +21,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ WINDOW_BYTES_MAX = 1024 * 1024
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 
-_HEAD_BYTES = MAGIC_POSITION + 2
+_ATTRIBUTES_POSITION = MAGIC_POSITION + 1
+_HEAD_BYTES = _ATTRIBUTES_POSITION + 1
 _HEADERS = {
     0: np.dtype(
         {
@@ -59,6 +61,7 @@ _HEADERS = {
 }
 """Up to the key.  ``body``: the first four bytes that the checksum covers."""
 
+_TIMESTAMP = Struct(">q")
 _SIZE = np.dtype(">i4")
 _LENGTH_BYTES = 4
 _PATCH = np.dtype([("crc", "<u4"), ("zero", "V12"), ("body", "<u4")])
@@ -67,10 +70,12 @@ _ONES = np.uint32(0xFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """A run of messages that follow each other in one buffer, all of one magic and with the same attributes."""
+    """A run of uncompressed messages that follow each other in one buffer, all of one magic.
+
+    Their attributes may differ: the type of the timestamp is read from each, and other bits mean nothing to a reader.
+    """
 
     magic: int
-    attributes: int
     starts: Ints
     ends: Ints
     offsets: Ints
@@ -84,12 +89,16 @@ class Messages:
         return int(self.ends[-1])
 
     @property
+    def first_offset(self) -> int:
+        return int(self.offsets[0])
+
+    @property
     def last_offset(self) -> int:
         return int(self.offsets[-1])
 
     def chosen(self, part: slice) -> Messages:
         """Some of them that follow each other."""
-        return Messages(self.magic, self.attributes, self.starts[part], self.ends[part], self.offsets[part])
+        return Messages(self.magic, self.starts[part], self.ends[part], self.offsets[part])
 
     def below(self, number: int) -> Messages:
         """The first so many."""
@@ -119,7 +128,7 @@ def run_of_messages(raw: Raw, position: int, offset_before: int) -> Messages | N
     data = np.frombuffer(raw, np.uint8)
     if position + _HEAD_BYTES > len(data):
         return None
-    magic, attributes = raw[position + MAGIC_POSITION], raw[position + MAGIC_POSITION + 1]
+    magic, attributes = raw[position + MAGIC_POSITION], raw[position + _ATTRIBUTES_POSITION]
     if magic > 1 or attributes & CODEC_MASK:
         return None
     starts, ends = _chain(data, raw, position)
@@ -129,7 +138,7 @@ def run_of_messages(raw: Raw, position: int, offset_before: int) -> Messages | N
     before = np.empty_like(offsets)
     before[0], before[1:] = offset_before, offsets[:-1]
     wrong = (offsets <= before) | (offsets > OFFSET_MAX)
-    run = Messages(magic, attributes, starts, ends, offsets)
+    run = Messages(magic, starts, ends, offsets)
     if wrong.any():
         sound = int(wrong.argmax())
         return run.below(sound) if sound else None
@@ -144,11 +153,24 @@ def plain_columns(raw: Raw, run: Messages, limits: Limits) -> Columns | None:
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """What one compressed message holds: ``begin`` of its messages in the common buffer; ``append_time`` or None."""
+    """What one compressed message holds, or one from ``as_wrapped``.
+
+    ``begin``: of its messages in the common buffer; ``append_time`` or None.
+    """
 
     entry: Entry
     begin: int
     append_time: int | None
+
+
+def as_wrapped(raw: Raw, entry: Entry) -> tuple[bytes, int | None]:
+    """An uncompressed message as what a compressed one would hold that holds nothing else: its bytes, and its append
+    time or None."""
+    message = bytes(raw[entry.position : entry.end])
+    is_append = entry.magic == 1 and message[_ATTRIBUTES_POSITION] & LOG_APPEND_TIME
+    if not is_append or len(message) < _HEADERS[1].itemsize:
+        return message, None
+    return message, int(_TIMESTAMP.unpack_from(message, _ATTRIBUTES_POSITION + 1)[0])
 
 
 def wrapped_columns(buffer: bytes, wrapped: list[Wrapped], offset_before: int, limits: Limits) -> Columns | None:
@@ -160,7 +182,7 @@ def wrapped_columns(buffer: bytes, wrapped: list[Wrapped], offset_before: int, l
     data = np.frombuffer(buffer, np.uint8)
     if len(buffer) < _HEAD_BYTES:
         return None
-    magic, attributes = buffer[MAGIC_POSITION], buffer[MAGIC_POSITION + 1]
+    magic, attributes = buffer[MAGIC_POSITION], buffer[_ATTRIBUTES_POSITION]
     if magic > 1 or attributes & CODEC_MASK:
         return None
     starts, ends = _chain(data, buffer, 0)
@@ -186,7 +208,7 @@ def wrapped_columns(buffer: bytes, wrapped: list[Wrapped], offset_before: int, l
     # A wrapper may not reach back to the offset of the one before either, even if that holds no such message.
     if (offsets[first[1:]] <= outer[:-1]).any():
         return None
-    run = Messages(magic, attributes, starts, ends, offsets)
+    run = Messages(magic, starts, ends, offsets)
     numbers = _rows(buffer, run, limits.check_crcs)
     if numbers is None:
         return None
@@ -209,10 +231,10 @@ def _columns(raw: Raw, numbers: NDArray[np.int64], limits: Limits) -> Columns:
 
 
 def _chain(data: Bytes, raw: Raw, position: int) -> tuple[Ints, Ints]:
-    """Where the complete messages from ``position`` on begin and end, as long as they look like the first."""
-    magic, attributes = int(data[position + MAGIC_POSITION]), int(data[position + MAGIC_POSITION + 1])
+    """Where the complete uncompressed messages from ``position`` on begin and end, as long as the magic stays."""
+    magic = int(data[position + MAGIC_POSITION])
     if compiled.is_there():
-        bounds = compiled.bounds(raw, position, magic, attributes)
+        bounds = compiled.bounds(raw, position, magic, codec=0)
         return bounds[:-1], bounds[1:]
     starts: list[Ints] = []
     ends: list[Ints] = []
@@ -223,7 +245,7 @@ def _chain(data: Bytes, raw: Raw, position: int) -> tuple[Ints, Ints]:
         if stop <= position:
             break
         may_begin = data[position + MAGIC_POSITION : stop + MAGIC_POSITION] == magic
-        may_begin &= data[position + MAGIC_POSITION + 1 : stop + MAGIC_POSITION + 1] == attributes
+        may_begin &= data[position + _ATTRIBUTES_POSITION : stop + _ATTRIBUTES_POSITION] & CODEC_MASK == 0
         at = np.flatnonzero(may_begin) + position
         if not len(at) or at[0] != position:
             break
@@ -281,7 +303,8 @@ def _rows(raw: Raw, run: Messages, check_crcs: bool) -> NDArray[np.int64] | None
     numbers = (_compiled if compiled.is_there() else _in_numpy)(raw, run, check_crcs)
     if numbers is not None:
         numbers[Number.OFFSET] = run.offsets
-        numbers[Number.TIMESTAMP_TYPE] = -1 if run.magic == 0 else 1 if run.attributes & LOG_APPEND_TIME else 0
+        attributes = np.frombuffer(raw, np.uint8).take(run.starts + _ATTRIBUTES_POSITION)
+        numbers[Number.TIMESTAMP_TYPE] = -1 if run.magic == 0 else attributes & LOG_APPEND_TIME != 0
     return numbers
 
 

@@ -2,7 +2,7 @@
 
     {"v": 1, "g": group, "q": query, "n": batch, "m": "claim", "topics": {"t": 1},
      "from": {"t": {"0": 5}}, "to": {"t": {"0": 9}}, "claims": {"t": {"0": czxid}},
-     "s": {"rebalances": 1, "lostOffsets": 0, "waits": true}}
+     "s": {"rebalances": 1, "lostOffsets": 0, "skippedOffsets": 5, "waits": true}}
 
 Spark asks for ``initialOffset`` again when it replays the first batch, and plans a batch again after a crash before it
 asks for anything else.  So the beginning is a constant, and whatever a batch needs is in its *end*: where it begins
@@ -38,18 +38,26 @@ QUERY_TEXT = re.compile(r"[0-9a-f]{32}")
 
 _KEYS = frozenset(("v", "g", "q", "n", "from", "to", "claims", "s", "m", "topics"))
 _STATS = frozenset(("rebalances", "lostOffsets"))
+_SKIPPED = "skippedOffsets"
 _WAITS = "waits"
+_OPTIONAL = frozenset((_SKIPPED, _WAITS))
+"""Left out where they are 0 and false, so that an offset without them is the same as ever."""
 _SHOWN_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
     """What was counted since the query began: changes of its share, and records that were gone before they were read
-    (``failOnDataLoss=false``).  ``waits``: the query has nothing, and waits for the end of its group's migration."""
+    (``failOnDataLoss=false``).  ``waits``: the query has nothing, and waits for the end of its group's migration.
+
+    ``skipped_offsets``: what ``skipOffsets`` took out of the batches before this one; of a batch it is known when the
+    batch is read, and its end is written before that.
+    """
 
     rebalances: int = 0
     lost_offsets: int = 0
     waits: bool = False
+    skipped_offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,10 @@ class ForeignCheckpoint(UsageError):
 def encode(offsets: BatchOffsets) -> dict[str, Any]:
     """As it goes to Spark, which writes it as JSON."""
     counts: dict[str, Any] = {"rebalances": offsets.stats.rebalances, "lostOffsets": offsets.stats.lost_offsets}
+    if offsets.stats.skipped_offsets:
+        counts[_SKIPPED] = offsets.stats.skipped_offsets
+    if offsets.stats.waits:
+        counts[_WAITS] = True
     return {
         "v": VERSION,
         "g": offsets.group,
@@ -87,7 +99,7 @@ def encode(offsets: BatchOffsets) -> dict[str, Any]:
         "from": nested(offsets.first),
         "to": nested(offsets.end),
         "claims": nested(offsets.claims),
-        "s": counts | ({_WAITS: True} if offsets.stats.waits else {}),
+        "s": counts,
     }
 
 
@@ -146,9 +158,9 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
         if not isinstance(topics, dict):
             raise ValueError("topics is no JSON object")
         stats = found["s"]
-        if not isinstance(stats, dict) or set(stats) - {_WAITS} != _STATS or stats.get(_WAITS, True) is not True:
+        if not isinstance(stats, dict) or set(stats) - _OPTIONAL != _STATS or stats.get(_WAITS, True) is not True:
             raise ValueError("s has not the counts of an offset")
-        counted = [(name, stats[name]) for name in sorted(_STATS)]
+        counted = [(name, stats[name]) for name in sorted(set(stats) - {_WAITS})]
         for key, count in [("n", found["n"]), *counted, *topics.items()]:
             if type(count) is not int or count < 0:
                 raise ValueError(f"{key} is no count")
@@ -165,7 +177,7 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
             "Restore the checkpoint's folder, or give the query another checkpointLocation, with which it begins where "
             "startingOffsets says (where the group stands, unless another is set)"
         ) from None
-    counts = Stats(stats["rebalances"], stats["lostOffsets"], _WAITS in stats)
+    counts = Stats(stats["rebalances"], stats["lostOffsets"], _WAITS in stats, stats.get(_SKIPPED, 0))
     return BatchOffsets(found["g"], query, found["n"], first, end, claims, counts, mode, topics)
 
 

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bridge.spark.keeper.settings import OWN_DEFAULTS
-from bridge.spark.option_table import ASIDE, BATCH_ONLY, GROUP, KAFKA, OWN, REFUSED, STREAM_ONLY
+from bridge.spark.option_table import (
+    ASIDE,
+    BATCH_ONLY,
+    GROUP,
+    KAFKA,
+    KAFKA_PREFIX,
+    OWN,
+    REFUSED,
+    STREAM_ONLY,
+    outcome_of,
+)
 from zkconsumer.config import ConsumerConfig, Row
+from zkconsumer.config_page import outcomes
 from zkconsumer.settings import Setting
 
 _PAGE = """\
 # Options of format("zkconsumer")
 
-<!-- Generated: python -c 'from bridge.spark.option_page import render_options as r; print(r(), end="")' -->
+<!-- Generated: python tests/generate_docs.py --write -->
 
 `spark.readStream.format("zkconsumer").option(…)` and `spark.read.format("zkconsumer").option(…)`. Names are taken in
 any case. Where Spark's own `format("kafka")` has an option of the same name it means the same here. An unknown name is
 refused with the nearest known one, and options that contradict each other are refused with the reason.
 
-All that is wrong with the options, and with the columns of `.schema(…)`, is told at once, with two exceptions.
-Settings of the group and of the way to brokers that contradict each other are told when each of them is right by
-itself. What only a file or a server can tell (certificates, topics, whether JSON names every partition) is told when
-the query begins.
+Wrong options are refused at `.load()`, all of them at once, with two exceptions. Settings of the group and of the way
+to brokers that contradict each other are refused when each of them is right by itself. What only a file or a server can
+tell (certificates, topics, whether JSON names every partition) is refused when the query begins.
 
 A stream needs `zookeeper.connect`, `group.id` and one of `subscribe`, `subscribePattern`, `subscribe.blacklist`,
 `topics`. A batch needs one of them or `assign`, and `zookeeper.connect` or `kafka.bootstrap.servers`; it is never a
 member of the group.
+
+Spark does not say at `.load()` whether it loads a stream or a batch. Options with `endingOffsets`, `endingTimestamp` or
+`endingOffsetsByTimestamp` are taken for those of a batch, and all others must be right for a stream. So a batch that
+has `assign`, or has no `group.id` or no `zookeeper.connect`, says where it ends, for example `endingOffsets=latest`.
+With `.schema(…)` Spark asks the source for nothing at `.load()`; wrong options are then refused when the query begins.
 
 The columns are those of `format("kafka")`: `key binary, value binary, topic string, partition int, offset bigint,
 timestamp timestamp, timestampType int`, with `includeHeaders` also `headers array<struct<key:string,value:binary>>`.
@@ -60,6 +76,13 @@ So are other settings of Java's consumer with `kafka.` in front.
 
 {refused}
 
+## Keys of Kafka's own consumer
+
+What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0: as an option with `kafka.`
+in front, as Spark's own Kafka source has it, and as it is. An option without effect is named in a warning.
+
+{kafkas}
+
 ## Where a partition is begun
 
 - The query has no checkpoint: as `startingOffsets` and its kin say. `group`: where the group stands, and where it has
@@ -93,6 +116,35 @@ records. `true` fails. `false` goes on at the end of the log, as Spark's Kafka s
 A topic that was read and is not there any more fails the query, or is told with `false`. What the log says is in
 [Log lines](log-lines.md).
 
+## Offsets that cannot be read
+
+A task passes over offsets without a record (compacted ones, markers of transactions) only where the broker proves
+that they have none: by a later record in the same answer. An answer without a record proves nothing, since a broker
+of 3.6 or later gives one for records that exist when its tiered storage is slow. So these fail the query,
+`failOnDataLoss=false` or not:
+
+- **No record comes, though the log goes on** (`FetchStalled`, after 120 s). Look at the broker first: when its
+  storage answers again, the query that is started again reads the records. Only where a log ends with a gap, as after
+  damage or after deletions on the broker's disk, no record will ever come.
+- **A record set is damaged, or of an unknown format or codec, or a record is larger than 1 GiB.**
+
+The query repeats the same batch at each start, so neither another `startingOffsets` nor waiting helps: its checkpoint
+has the end of that batch already. `skipOffsets` leaves the offsets out. The error ends with the whole option, with
+what the query skips already; paste it into the query, and start it on the same checkpoint:
+
+```python
+stream = spark.readStream.format("zkconsumer")
+stream = stream.option("skipOffsets", '{{"orders": {{"0": [[1000, 1500], [9000, 9001]]}}}}')
+```
+
+Each range is [first, end): 1000 to 1499, and 9000. Exactly these offsets are not read, of streams and batches, with
+each `group.offsets.commit`, and in a batch that is repeated from a checkpoint as well; the group's offsets go past
+them as if they had been read. Each range of a batch is logged once (`offsets-skipped`), and `skippedOffsets` in [the
+query's progress](../how-to/see-the-lag-of-a-spark-query.md) counts them, in the batch after. Offsets that were read
+before are not touched, and offsets that do not exist yet are skipped when they come: take the option away when the
+query is past them. Where the error says that the end of the damage is not known, it names the end of the task's
+range: find an earlier one with the broker's own tool (`kafka-dump-log.sh --files … --deep-iteration`).
+
 ## Batches
 
 `maxOffsetsPerTrigger` is shared out over the partitions in proportion to what each has to offer, and each gets at least
@@ -111,8 +163,8 @@ runs gives up when no broker has answered for 120 s, and so does a task that mak
 _HEAD = ["option", "what it is", "default"]
 
 
-def render_options() -> str:
-    """The page ``migration_docs/reference/spark-options.md``."""
+def render_options(kafkas: Mapping[str, str]) -> str:
+    """The page ``migration_docs/reference/spark-options.md``; ``kafkas``: keys of Kafka's consumer -> a value."""
     rows = {row.key: row for row in ConsumerConfig.describe()}
     return _PAGE.format(
         own=_table(
@@ -122,6 +174,13 @@ def render_options() -> str:
         kafka=_table(_HEAD, [_config_row(name, rows[key]) for name, key in KAFKA.items()]),
         aside=_table(["option", "why"], _grouped(ASIDE)),
         refused=_table(["option", "why"], _grouped(REFUSED)),
+        kafkas=outcomes(
+            kafkas,
+            {
+                "with `kafka.` in front": lambda key, value: outcome_of(KAFKA_PREFIX + key, value),
+                "as it is": outcome_of,
+            },
+        ),
     )
 
 

@@ -12,14 +12,25 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.spark.membership import CommitMode
-from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_times
+from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_skip_offsets, parse_times
 from zkconsumer.config import SETTINGS
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
 from zkconsumer.errors import UnsafeName
-from zkconsumer.foreign_keys import why_ignored
-from zkconsumer.settings import Setting, SettingsTable, boolean, integer, optional_text, text
+from zkconsumer.foreign_keys import NOT_TO_BE_SET_ASIDE, OF_JAVA_SECURITY, WITHOUT_COUNTERPART, why_ignored
+from zkconsumer.settings import (
+    NO_USER,
+    Outcome,
+    Setting,
+    SettingsTable,
+    boolean,
+    hide_user,
+    integer,
+    optional_text,
+    outcome_of_value,
+    text,
+)
 from zkconsumer.zk.paths import check_topic
 
 ALL_THREADS = "all"
@@ -134,6 +145,8 @@ def delay_ms(given: str) -> int:
 
 
 def _check_listen(given: str) -> str:
+    if "@" in given:
+        raise ValueError(NO_USER)
     host, _, port = given.rpartition(":")
     if not host or re.search(r"[\s/]", host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise ValueError
@@ -278,6 +291,13 @@ class SourceTable(SettingsTable):
         "Whether the query fails when records that it has to read are no longer in the log. Else it goes on where the "
         "log begins, with a warning.",
     )  # fmt: skip
+    skip_offsets = _json(
+        "skipOffsets",
+        "Offsets that are not read: of each partition the ranges [first, end), without `end`, as Spark has its ranges. "
+        "For records that cannot be read, and for gaps that no broker proves; see "
+        "[Offsets that cannot be read](#offsets-that-cannot-be-read).",
+        parse_skip_offsets, '`{"orders": {"0": [[1000, 1500], [9000, 9001]]}}`',
+    )  # fmt: skip
     include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
     zk_config = optional_text(
         "zk.config",
@@ -289,6 +309,7 @@ class SourceTable(SettingsTable):
         "metrics.listen", "Where the query's membership serves its metrics, in the text format of Prometheus.",
         _check_listen, "HOST:PORT",
     )  # fmt: skip
+    metrics_listen.hide = hide_user
 
 
 OWN: dict[str, Setting[Any]] = {
@@ -327,18 +348,36 @@ GROUP: dict[str, str] = {key: key for key in [*_WITHOUT_PREFIX, *_keys_of(ZooKee
 KAFKA: dict[str, str] = {KAFKA_PREFIX + key: key for key in _keys_of(BrokerSettings)}
 """Options that are settings of the way to brokers: option -> key of ``ConsumerConfig``."""
 
+_FETCHER = "tunes the fetcher threads of a consumer; a task of Spark reads one range with a fetcher of its own"
+_COMMIT = "group.offsets.commit says when the group's offsets move"
+_TIME_OUT = "socket.timeout.ms is the limit for an answer of a broker"
+_MEMBERSHIP = (
+    "a query keeps its membership by zookeeper.session.timeout.ms while ZooKeeper keeps the group, and by 10000 ms of "
+    "its own once a coordinator does"
+)
+_METRICS = "the query's progress has its metrics; see metrics.listen"
+_LOGIN = (
+    "the JVM's login; users and passwords are kafka.sasl.jaas.config, or kafka.sasl.username and kafka.sasl.password"
+)
+
+
+def as_options(words: str) -> str:
+    """A sentence on settings of brokers, with the names that these have as options."""
+    keys = "|".join(re.escape(option.removeprefix(KAFKA_PREFIX)) for option in sorted(KAFKA, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: KAFKA_PREFIX + found[1], words)
+
+
 ASIDE: dict[str, str] = {
     **dict.fromkeys(
         (
             "fetch.message.max.bytes", "fetch.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms",
             "num.consumer.fetchers", "queued.max.message.chunks", "refresh.leader.backoff.ms", "consumer.timeout.ms",
-            "socket.receive.buffer.bytes",
+            "socket.receive.buffer.bytes", "kafka.fetch.max.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.min.bytes",
+            "kafka.max.partition.fetch.bytes", "kafka.receive.buffer.bytes",
         ),
-        "tunes the fetcher threads of a consumer; a task of Spark reads one range with a fetcher of its own",
+        _FETCHER,
     ),
-    **dict.fromkeys(
-        ("auto.commit.enable", "auto.commit.interval.ms"), "group.offsets.commit says when the group's offsets move"
-    ),
+    **dict.fromkeys(("auto.commit.enable", "auto.commit.interval.ms", "kafka.auto.commit.interval.ms"), _COMMIT),
     **dict.fromkeys(
         ("rebalance.fail.fast", "rebalance.listener.timeout.ms", "health.socket"),
         "belongs to a connector's program; Spark supervises the query",
@@ -348,20 +387,56 @@ ASIDE: dict[str, str] = {
         "tunes the Java consumer of Spark's own Kafka source; here every wait has its own limit",
     ),
     "groupIdPrefix": "names the throw-away group of Spark's own Kafka source; here group.id is the group",
+    **dict.fromkeys(("kafka.heartbeat.interval.ms", "kafka.session.timeout.ms"), _MEMBERSHIP),
+    **dict.fromkeys(
+        (
+            "kafka.default.api.timeout.ms", "kafka.request.timeout.ms", "kafka.socket.connection.setup.timeout.max.ms",
+            "kafka.socket.connection.setup.timeout.ms",
+        ),
+        _TIME_OUT,
+    ),
+    **dict.fromkeys(
+        (
+            "kafka.reconnect.backoff.max.ms", "kafka.reconnect.backoff.ms", "kafka.retry.backoff.max.ms",
+            "kafka.retry.backoff.ms",
+        ),
+        "a task asks a broker that does not answer again after pauses of its own",
+    ),
+    "kafka.client.rack": "records are fetched from leaders, and the group is divided without regard to racks",
+    "kafka.group.instance.id": "a query that is started again finds its place by its checkpoint",
+    "kafka.group.protocol": "ZooKeeper keeps the group, or a coordinator by the classic protocol",
+    "kafka.group.remote.assignor": "the members of the group divide it, by partition.assignment.strategy",
+    "kafka.internal.leave.group.on.close": "a query that ends always leaves its group",
+    "kafka.max.poll.interval.ms": "a batch may take as long as it takes: Spark watches the query",
+    "kafka.max.poll.records": "maxRecordsPerPartition and maxOffsetsPerTrigger say how much is read at a time",
+    **{
+        KAFKA_PREFIX + key: _METRICS if "connector.metrics()" in why else why
+        for key, why in WITHOUT_COUNTERPART.items()
+    },
+    **{
+        KAFKA_PREFIX + key: _LOGIN if key.startswith(("sasl.login.", "sasl.client.")) else as_options(why)
+        for key, why in OF_JAVA_SECURITY.items()
+        if key not in NOT_TO_BE_SET_ASIDE
+    },
 }  # fmt: skip
 """Options that have no effect, and why; a warning each."""
 
 REFUSED: dict[str, str] = {
     "kafka.group.id": "the group is the option group.id, without kafka. in front: the query becomes a member of it",
     "kafka.client.id": "it is the option client.id, without kafka. in front",
+    **{
+        KAFKA_PREFIX + key: f"it is the option {key}, without kafka. in front"
+        for key in ("exclude.internal.topics", "partition.assignment.strategy")
+    },
     "kafka.auto.offset.reset": "the source keeps the positions: set startingOffsets, and auto.offset.reset for "
     "partitions where the group has no offset",
-    "kafka.enable.auto.commit": "group.offsets.commit says when the group's offsets move",
+    "kafka.enable.auto.commit": _COMMIT,
     "kafka.key.deserializer": "keys come as bytes: use functions of the DataFrame on the column",
     "kafka.value.deserializer": "values come as bytes: use functions of the DataFrame on the column",
-    "kafka.interceptor.classes": "a class of the JVM, which would change records behind Spark's back",
+    "kafka.interceptor.classes": "a class of the JVM, which would change records where Spark does not see it",
     "kafka.isolation.level": "the old consumer knows no transactions and reads all records, those of aborted "
     'transactions, too; for committed ones alone take format("kafka") with this option',
+    **{KAFKA_PREFIX + key: as_options(OF_JAVA_SECURITY[key]) for key in NOT_TO_BE_SET_ASIDE},
     "path": "load() takes no path here: the topics are the option subscribe",
 }
 """Options that cannot be given, and why."""
@@ -392,3 +467,27 @@ def why_aside(option: str) -> str:
         if bare not in SETTINGS and why_ignored(bare):
             return "tunes the Java consumer, or another program"
     return ""
+
+
+def why_not_bare(option: str) -> str:
+    """What to say of an option that Kafka's consumer has, and that is none here; "" for another one."""
+    why = REFUSED.get(KAFKA_PREFIX + option) or ASIDE.get(KAFKA_PREFIX + option)
+    return f"is a setting of Kafka's own consumer: {why}; leave {option} out" if why else ""
+
+
+def outcome_of(option: str, value: str = "") -> Outcome:
+    """What becomes of this option; ``value``: one that it has in another program."""
+    key = GROUP.get(option) or KAFKA.get(option)
+    if key is not None:
+        return outcome_of_value(SETTINGS[key], value)
+    if option in OWN:
+        return Outcome.acts()
+    if option in REFUSED:
+        return Outcome.refused(REFUSED[option])
+    if why := why_aside(option):
+        return Outcome.named(why)
+    if KAFKA_PREFIX + option in KAFKA:
+        return Outcome.refused(f"it is the option `{KAFKA_PREFIX}{option}`")
+    return Outcome.refused(
+        REFUSED.get(KAFKA_PREFIX + option) or ASIDE.get(KAFKA_PREFIX + option) or "it is not known"
+    )

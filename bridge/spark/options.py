@@ -9,7 +9,6 @@ options of here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,10 +28,12 @@ from bridge.spark.option_table import (
     OWN,
     REFUSED,
     STREAM_ONLY,
+    as_options,
     delay_ms,
     threads_of,
     topics_of,
     why_aside,
+    why_not_bare,
 )
 from bridge.spark.positions import (
     AtOffsets,
@@ -46,13 +47,15 @@ from bridge.spark.positions import (
     listed,
     parse_offsets,
     parse_partitions,
+    parse_skip_offsets,
     parse_times,
 )
+from bridge.spark.ranges import SkipOffsets
 from zkconsumer.config import SETTINGS, ConsumerConfig
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import InvalidConfigException, ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import HIDDEN, JAVA_BLANKS, Setting
+from zkconsumer.settings import JAVA_BLANKS, Setting
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 
 NO_GROUP = "zkconsumer-spark-batch"
@@ -108,6 +111,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
+    skip_offsets: SkipOffsets
     include_headers: bool
     metrics_listen: str | None
     given: tuple[tuple[str, str], ...]
@@ -126,15 +130,24 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
 
 def check_either(options: Mapping[str, str]) -> None:
-    """The options, when it is not known whether they are of a stream or of a batch.
+    """The options at ``.load()``, where Spark does not say whether they are of a stream or of a batch.
 
-    Raises ``InvalidConfigException`` when something is wrong in both; what is wrong in one of them is named as such.
+    Options with an end are judged as those of a batch, since a stream has no end; others as those of a stream.  So what
+    is missing for a stream is found here, and not after the start of the query.  A batch that has what a stream cannot
+    have (``assign``), or lacks what a stream needs (``group.id``, ``zookeeper.connect``), therefore says where it ends.
+
+    Raises ``InvalidConfigException``.
     """
     in_stream, in_batch = (_problems_in(options, is_stream=kind) for kind in (True, False))
-    if in_both := [problem for problem in in_stream if problem in in_batch]:
-        only = [f"in a stream: {problem}" for problem in in_stream if problem not in in_both]
-        only += [f"in a batch: {problem}" for problem in in_batch if problem not in in_both]
-        raise InvalidConfigException(_report(in_both + only))
+    in_both = [problem for problem in in_stream if problem in in_batch]
+    only_in_stream = [f"in a stream: {problem}" for problem in in_stream if problem not in in_both]
+    only_in_batch = [f"in a batch: {problem}" for problem in in_batch if problem not in in_both]
+    if _SHOW_A_BATCH & {_NAMES.get(name.lower()) for name in options}:
+        if in_batch:
+            raise InvalidConfigException(_report(in_both + only_in_batch))
+    elif in_stream:
+        hint = [_IF_A_BATCH] if only_in_stream else []
+        raise InvalidConfigException(_report(in_both + only_in_stream + only_in_batch + hint))
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
@@ -144,6 +157,13 @@ def wants_headers(options: Mapping[str, str]) -> bool:
 
 _NAMES: dict[str, str] = {name.lower(): name for name in (*OWN, *GROUP, *KAFKA, *ASIDE, *REFUSED)}
 """Names as Spark has them -> as they are written."""
+
+_SHOW_A_BATCH = {name for name in BATCH_ONLY if name != "assign"}
+
+_IF_A_BATCH = (
+    "if this is a batch (spark.read), say where it ends, for example endingOffsets=latest: only a batch has an end, "
+    "and only a batch may have assign, or be without group.id or zookeeper.connect"
+)
 
 _SHOWN_AS: dict[str, str] = {key: option for option, key in KAFKA.items()}
 
@@ -164,6 +184,7 @@ class _Reading:
 
     def made(self) -> SourceOptions:
         subscribed = self._subscribed()
+        self._check_skipped(subscribed)
         config = self._config()
         self._check_together(config)
         starting, ending = self._starting(config), self._ending()
@@ -191,6 +212,7 @@ class _Reading:
             min_partitions=own["minPartitions"],
             max_records_per_partition=own["maxRecordsPerPartition"],
             fail_on_data_loss=own["failOnDataLoss"],
+            skip_offsets=self._skip_offsets(),
             include_headers=own["includeHeaders"],
             metrics_listen=own["metrics.listen"],
             given=tuple(self._shown),
@@ -201,12 +223,12 @@ class _Reading:
 
     def _take(self, name: str, value: str) -> None:
         if name in OWN:
-            self._shown.append((name, value))
+            self._shown.append((name, OWN[name].shown(value)))
             self._take_own(OWN[name], value)
         elif name in GROUP or name in KAFKA:
             key = GROUP.get(name) or KAFKA[name]
             self._consumer[key] = value
-            self._shown.append((name, HIDDEN if _is_secret(key) else value))
+            self._shown.append((name, SETTINGS[key].shown(value)))
         elif name in REFUSED:
             self._problems.append(f"{name} cannot be set: {REFUSED[name]}")
         elif why := why_aside(name):
@@ -231,7 +253,8 @@ class _Reading:
             hint = f"{error}; " if str(error) else ""
             unit = f", in {setting.unit}" if setting.unit else ""
             default = "" if setting.default is None else f", or leave it out (then it is {_shown(setting.default)})"
-            shown = value if len(value) <= _SHOWN_CHARS_MAX else f"{value[:_SHOWN_CHARS_MAX]}…"
+            shown = setting.shown(value)
+            shown = shown if len(shown) <= _SHOWN_CHARS_MAX else f"{shown[:_SHOWN_CHARS_MAX]}…"
             if not stream_option:
                 self._problems.append(f"{setting.key}={shown}: {hint}set it to {setting.allowed}{unit}{default}")
 
@@ -290,7 +313,7 @@ class _Reading:
         try:
             config = ConsumerConfig.from_files(Path(file) if file else None, overrides)
         except InvalidConfigException as error:
-            self._problems += [_as_option(line) for line in _problems_of(error)]
+            self._problems += [as_options(line) for line in _problems_of(error)]
             return None
         if config.sasl_mechanism == "OAUTHBEARER":
             self._problems.append(
@@ -301,6 +324,25 @@ class _Reading:
             if key in self._consumer:
                 self._warnings[_SHOWN_AS.get(key, key)] = why
         return config
+
+    def _skip_offsets(self) -> SkipOffsets:
+        text = self._own.get("skipOffsets")
+        return {} if text is None else parse_skip_offsets(text)
+
+    def _check_skipped(self, subscribed: Subscribed | None) -> None:
+        """Topics and partitions that are named must be read; a pattern may choose a topic that does not exist yet."""
+        named = self._skip_offsets()
+        match subscribed:
+            case Named(topics):
+                foreign = [tp for tp in named if tp.topic not in topics]
+            case Assigned(partitions):
+                foreign = [tp for tp in named if tp not in partitions]
+            case _:
+                return
+        if foreign:
+            self._problems.append(
+                f"skipOffsets: names {listed(foreign)}, which this query does not read; correct it, or leave it out"
+            )
 
     def _check_together(self, config: ConsumerConfig | None) -> None:
         own = self._values
@@ -390,10 +432,6 @@ class _Reading:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def _is_secret(key: str) -> bool:
-    return SETTINGS[key].is_secret
-
-
 def _keys_in(file: str | None) -> set[str]:
     """What a file of settings sets; nothing if it cannot be read, which is told when it is read in earnest."""
     try:
@@ -415,14 +453,9 @@ def _problems_of(error: InvalidConfigException) -> list[str]:
     return lines[1:] or lines
 
 
-def _as_option(problem: str) -> str:
-    """A sentence of the configuration, with the names that these settings have as options."""
-    keys = "|".join(re.escape(key) for key in sorted(_SHOWN_AS, key=len, reverse=True))
-    return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: KAFKA_PREFIX + found[1], problem)
-
-
 def _report(problems: list[str]) -> str:
-    count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+    told = len(problems) - problems.count(_IF_A_BATCH)
+    count = "a problem" if told == 1 else f"{told} problems"
     return "\n  ".join([f'the options of format("zkconsumer") have {count} (all of them: {PAGE}):', *problems])
 
 
@@ -436,6 +469,8 @@ def _unknown(name: str) -> str:
     prefixed = (KAFKA_PREFIX + name).lower()
     if prefixed in _NAMES and _NAMES[prefixed] in KAFKA:
         return f"{name} is not known: did you mean {_NAMES[prefixed]}?"
+    if why := why_not_bare(name.lower()):
+        return f"{name} {why}"
     if nearest := get_close_matches(name.lower(), _NAMES, 1):
         return f"{name} is not known: did you mean {_NAMES[nearest[0]]}?"
     return f"{name} is not known: leave it out"

@@ -301,7 +301,9 @@ def next_batch(
     first = {tp: at.offset for tp, at in resolved.positions.items()}
     available = {tp: max(0, ends[tp] - offset) for tp, offset in first.items()}
     has_fixed = any(at.is_fixed for at in resolved.positions.values())
-    has_fixed = has_fixed or (start is not None and start.stats.waits and bool(first))  # and it waits no more
+    if start is not None and first:
+        # An empty batch says that the query waits no more, and how much was skipped in the batch before.
+        has_fixed = has_fixed or start.stats.waits or stats.skipped_offsets > start.stats.skipped_offsets
     total = sum(available.values())
     if not has_fixed and (total == 0 or (limits.min_offsets is not None and total < limits.min_offsets)):
         return None

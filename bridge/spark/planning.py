@@ -26,6 +26,7 @@ from bridge.spark.pace import Pace
 from bridge.spark.patience import PatientLogs
 from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, late_words
 from bridge.spark.ranges import DataLost, OffsetRange
+from bridge.spark.skipping import ranges_to_read
 from zkconsumer.errors import GroupMoves, GroupRewound, UsageError, WorldError
 from zkconsumer.types import BrokerAddress, TopicPartition
 
@@ -63,6 +64,8 @@ class Planner:
         self._to_freeze: frozenset[TopicPartition] = frozenset()
         self._has_begun = False
         self._refused: frozenset[TopicPartition] = frozenset()
+        # What ``skipOffsets`` took out of the last batch; 0 once the offset of a later batch counts it.
+        self._skipped = 0
         self._pace = Pace(options, doors.clock)
         self._told: set[str] = set()
         reset = options.config.auto_offset_reset
@@ -101,7 +104,8 @@ class Planner:
         self.ends = {tp: known.end for tp, known in self._ask(list(self.ends), {}).items()}
         if began is None or began.stats.waits:
             return None
-        stats = replace(began.stats, waits=True)
+        stats = replace(began.stats, waits=True, skipped_offsets=began.stats.skipped_offsets + self._skipped)
+        self._skipped = 0
         return replace(began, batch=began.batch + 1, first={}, claims={}, stats=stats)
 
     def _planned(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
@@ -111,15 +115,21 @@ class Planner:
         member.planned(lent)
         if batch is not None:
             self._refused = frozenset()
+            self._skipped = 0
             self._pace.planned()
         return batch
 
-    def taken(self, batch: BatchOffsets) -> dict[TopicPartition, tuple[int, int]]:
-        """The ranges [first, end) of a batch; with ``claim`` those that could be claimed, as they were."""
+    def taken(self, batch: BatchOffsets) -> list[OffsetRange]:
+        """The ranges of a batch that are to be read: with ``claim`` as they could be claimed, without ``skipOffsets``.
+
+        Skipped offsets are claimed and committed like the others: the group goes past them.
+        """
         ranges = {tp: (first, batch.end[tp]) for tp, first in batch.first.items() if first < batch.end[tp]}
-        if self._options.commit is not CommitMode.CLAIM:
-            return ranges
-        return self._claimed(self._member(), batch, ranges)
+        if self._options.commit is CommitMode.CLAIM:
+            ranges = self._claimed(self._member(), batch, ranges)
+        planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
+        wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
+        return wanted
 
     def brokers(self) -> list[BrokerAddress]:
         """Where brokers are: as the options say, or as ZooKeeper does."""
@@ -216,7 +226,9 @@ class Planner:
             del kept[tp]
         self.ends = {tp: ends[tp] for tp in kept}
         limits = Limits() if is_unlimited else self._limits(kept, ends)
-        stats = Stats(holding.rebalances, self._lost(began, resolved))
+        before = began.stats if began is not None else Stats()
+        lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
+        stats = Stats(holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped)
         name = began.query if began is not None else self._doors.new_query()
         who = plan.Identity(self._options.config.group_id, name, self._options.commit)
         resolved = plan.Resolved(kept, {}, resolved.lost, {}, resolved.waiting)
@@ -311,10 +323,6 @@ class Planner:
         return self._pace.limits(
             first, ends, lambda tp, offset: self._logs_here().sample(tp, offset), may_wait=not self._is_available_now
         )
-
-    def _lost(self, began: BatchOffsets | None, resolved: plan.Resolved) -> int:
-        before = began.stats.lost_offsets if began is not None else 0
-        return before + sum(lost.offsets for lost in resolved.lost)
 
     # --- a batch ----------------------------------------------------------------------------------------------
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from bridge.spark.ranges import SkipOffsets, joined
 from zkconsumer.strict_json import read_json_object
 from zkconsumer.types import EARLIEST_TIME, TopicPartition
 
@@ -105,18 +106,44 @@ def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 def unnested(found: object, what: str) -> dict[TopicPartition, int]:
     """``nested``, back; ``what`` the numbers are, with its article.  Raises ``ValueError``."""
+    made: dict[TopicPartition, int] = {}
+    for tp, number in values_by_partition(found):
+        if type(number) is not int or abs(number) > OFFSET_MAX:
+            raise ValueError(f"{tp} has {_shown(number)}, which is not {what}")
+        made[tp] = number
+    return made
+
+
+def values_by_partition(found: object) -> Iterator[tuple[TopicPartition, object]]:
+    """The values of topic -> partition -> value.  Raises ``ValueError`` when the keys do not have this form."""
     if not isinstance(found, dict):
         raise ValueError(f"{_shown(found)} is no JSON object of topics")
-    made: dict[TopicPartition, int] = {}
     for topic, partitions in found.items():
         if not isinstance(partitions, dict):
             raise ValueError(f"{topic!r} has {_shown(partitions)}, which is no JSON object of partitions")
-        for partition, number in partitions.items():
+        for partition, value in partitions.items():
             if not re.fullmatch("0|[1-9][0-9]{0,9}", partition) or int(partition) > PARTITION_MAX:
                 raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")
-            if type(number) is not int or abs(number) > OFFSET_MAX:
-                raise ValueError(f"{topic}/{partition} has {_shown(number)}, which is not {what}")
-            made[TopicPartition(topic, int(partition))] = number
+            yield TopicPartition(topic, int(partition)), value
+
+
+def parse_skip_offsets(text: str) -> SkipOffsets:
+    """The ranges of ``skipOffsets`` out of JSON, ``{"orders": {"0": [[1000, 1500], [9000, 9001]]}}``: sorted, and those
+    that overlap or touch are joined.  Raises ``ValueError`` that says what to change."""
+    made: dict[TopicPartition, tuple[tuple[int, int], ...]] = {}
+    for tp, pairs in values_by_partition(_object(text)):
+        if not isinstance(pairs, list) or not pairs:
+            raise ValueError(f"{tp} has {_shown(pairs)}, which is not a list of ranges [[first, end], ...]")
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2 or any(type(number) is not int for number in pair):
+                raise ValueError(f"{tp} has {_shown(pair)}, which is not a range [first, end] of two offsets")
+            if not 0 <= pair[0] < pair[1] <= OFFSET_MAX:
+                raise ValueError(
+                    f"{tp} has {_shown(pair)}: first must be 0 or more and less than end, since end is not skipped"
+                )
+        made[tp] = joined((first, end) for first, end in pairs)
+    if not made:
+        raise ValueError("it names no partition")
     return made
 
 

@@ -4,13 +4,15 @@
     {"sources": [{"endOffset": {"v": 1, "to": …, "claims": …}, "latestOffset": {"t": …}}]}      format("zkconsumer")
 
 The JVM source computes ``minOffsetsBehindLatest``, ``avgOffsetsBehindLatest`` and ``maxOffsetsBehindLatest`` itself
-(Spark 3.1 to 4.2); a Python source cannot add metrics to its progress, so these are computed here, for both alike.
+(Spark 3.1 to 4.2).  A Python source (4.2, 4.3) can neither add metrics to its progress nor describe itself there:
+Spark takes ``metrics`` from streams that implement ``ReportsSourceMetrics`` and ``description`` from ``toString()``.
+Its own ``PythonMicroBatchStream…`` has neither and asks Python for neither.  So both are computed here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +22,9 @@ from zkconsumer.types import TopicPartition
 
 Format: TypeAlias = Literal["kafka", "zkconsumer"]
 
+TOPICS_SHOWN_MAX = 5
+"""So many topics are in a description."""
+
 PROGRESS_CHARS_MAX = 64_000_000
 """A text longer than this is no progress (it would name a million partitions)."""
 
@@ -28,6 +33,7 @@ PROGRESS_CHARS_MAX = 64_000_000
 class SourceProgress:
     """One source of a query that reads Kafka, after a batch.
 
+    ``description``: that of Spark; of ``format("zkconsumer")`` its group and topics, as in ``zkconsumer[etl: clicks]``.
     ``end``: the next offset of each partition, where the batch ended; ``latest``: where the log ended when the batch
     was planned, empty when Spark was not told (with ``Trigger.AvailableNow``: where this run will end).
     ``owned``: what the query held; of ``format("kafka")`` all that it reads.  ``group`` is empty there.
@@ -78,7 +84,8 @@ class Lag:
         """The JVM's names and ours; those of which nothing is known are left out.
 
         ``groupLag``: the sum over what this query owns (other members' partitions are not in it: ``zkconsumer lag``).
-        ``rebalances`` and ``lostOffsets`` are counted by ``format("zkconsumer")`` since the query began;
+        ``rebalances``, ``lostOffsets`` and ``skippedOffsets`` are counted by ``format("zkconsumer")`` since the query
+        began, the last one up to the batch before;
         ``waitsForMove``: how many of its sources have nothing because their group is being migrated.
         """
         found: dict[str, int | float] = {}
@@ -94,6 +101,7 @@ class Lag:
         if ours:
             found["rebalances"] = sum(stats.rebalances for stats in ours)
             found["lostOffsets"] = sum(stats.lost_offsets for stats in ours)
+            found["skippedOffsets"] = sum(stats.skipped_offsets for stats in ours)
             found["waitsForMove"] = sum(stats.waits for stats in ours)
         return found
 
@@ -139,10 +147,10 @@ def _sources(sources: list[Any] | tuple[Any, ...]) -> Iterator[SourceProgress]:
             continue
         end = _offset(source.get("endOffset")) or _offset(source.get("startOffset"))
         latest = kafka_offsets(_offset(source.get("latestOffset"))) or {}
-        description = str(source.get("description", ""))
         if is_ours(end):
-            yield _ours(number, description, end, latest)
+            yield _ours(number, end, latest)
         elif (offsets := kafka_offsets(end)) is not None:
+            description = str(source.get("description", ""))
             yield SourceProgress(number, description, "kafka", offsets, latest, frozenset(offsets))
 
 
@@ -161,9 +169,7 @@ def is_ours(offset: Any) -> bool:
     return isinstance(offset, Mapping) and "v" in offset and "n" in offset
 
 
-def _ours(
-    number: int, description: str, offset: Mapping[str, Any], latest: Mapping[TopicPartition, int]
-) -> SourceProgress:
+def _ours(number: int, offset: Mapping[str, Any], latest: Mapping[TopicPartition, int]) -> SourceProgress:
     if offset["v"] != VERSION:
         raise UsageError(
             f"source {number} was written by another release (version {offset['v']!r} of its offsets, known is "
@@ -171,18 +177,25 @@ def _ours(
         )
     told = offset.get("s")
     stats = told if isinstance(told, Mapping) else {}
-    counts = [stats.get(name, 0) for name in ("rebalances", "lostOffsets")]
-    rebalances, lost = (count if isinstance(count, int) else 0 for count in counts)
+    counts = [stats.get(name, 0) for name in ("rebalances", "lostOffsets", "skippedOffsets")]
+    rebalances, lost, skipped = (count if isinstance(count, int) else 0 for count in counts)
+    end, group = kafka_offsets(offset.get("to")) or {}, str(offset.get("g", ""))
     return SourceProgress(
         number=number,
-        description=description,
+        description=_described(group, {tp.topic for tp in end} or {tp.topic for tp in latest}),
         format="zkconsumer",
-        end=kafka_offsets(offset.get("to")) or {},
+        end=end,
         latest=latest,
         owned=frozenset(kafka_offsets(offset.get("claims")) or ()),
-        group=str(offset.get("g", "")),
-        stats=Stats(rebalances, lost, stats.get("waits") is True),
+        group=group,
+        stats=Stats(rebalances, lost, stats.get("waits") is True, skipped),
     )
+
+
+def _described(group: str, topics: Collection[str]) -> str:
+    shown = ", ".join(sorted(topics)[:TOPICS_SHOWN_MAX])
+    more = len(topics) - TOPICS_SHOWN_MAX
+    return f"zkconsumer[{group}{f': {shown}' if shown else ''}{f' and {more} more' if more > 0 else ''}]"
 
 
 def kafka_offsets(offset: Any) -> dict[TopicPartition, int] | None:

@@ -6,8 +6,10 @@
     Spark's listener thread    onQueryProgress --choose--> pending          never waits for a store
     projector's own thread     pending --sink.write--> written              tries again until it is
 
-The checkpoint stays what decides where the query goes on.  The group's offsets are a copy of it, a moment late: what a
-crash cut off is written with the next batch, or by ``zkconsumer spark reconcile``.
+The checkpoint stays what decides where the query goes on.  The group's offsets are a copy of it, a moment late: Spark
+calls listeners after a batch, on a thread of its own.  A query that stops may have written its last batch and not yet
+projected it, and a consumer that begins at the group's offsets reads that batch again.  What is missing is written
+with the next batch, or by ``zkconsumer spark reconcile``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bridge.spark.listening import WatchingListener
 from bridge.spark.offset_sink import OffsetSink, StoreSink
@@ -27,10 +29,9 @@ from zkconsumer.admin.offset_lines import STORES
 from zkconsumer.admin.session import Doors
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.errors import GroupNotExclusive, OffsetsNotCommitted, UsageError, ZkConsumerError
+from zkconsumer.errors import OffsetsNotCommitted, UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.listener import QueryProgressEvent
 
     from zkconsumer.types import TopicPartition
@@ -49,7 +50,6 @@ STOP_TIMEOUT_MS = 35_000
 ProjectedStore: TypeAlias = Literal["zookeeper", "kafka", "both"]
 
 
-
 @dataclass(slots=True)
 class Counts:
     """What became of progress: ``projected`` writes that succeeded, ``failures`` that did not, ``ignored`` batches of
@@ -60,23 +60,14 @@ class Counts:
     ignored: int = 0
 
 
-class Guard(Protocol):
-    """What may have to stop a query: an ``ExclusiveTakeover``."""
-
-    def watch(self, query: StreamingQuery) -> None: ...
-
-    def check(self) -> None: ...
-
-
 class GroupOffsetProjector(WatchingListener):
     """Puts the end of each batch into the group, forward only.
 
     ``topics``: those of the group; needed when the query has several sources.  ``query``: the name or id of the query;
     None: the first one of the session that reads what is meant, and no other after it.  ``source``: a part of Spark's
     description of the source, where topics do not tell.  ``store``: zookeeper, kafka (``__consumer_offsets``), or both.
-    ``sink``: who writes instead, an ``exclusive_takeover``; without one nothing is written while members live in the
-    group, and that is a failure like any other: logged once, counted, and tried again.  ``guard``: what is told of each
-    run that is followed.
+    Nothing is written while members live in the group, and that is a failure like any other: logged once, counted, and
+    tried again.  ``sink``: writes instead of ``store``.
 
     Nothing that goes wrong here harms the query.  ``settle`` and ``run_available_now`` raise what stayed undone.
     """
@@ -92,7 +83,6 @@ class GroupOffsetProjector(WatchingListener):
         source: str | None = None,
         config_file: str | Path | None = None,
         sink: OffsetSink | None = None,
-        guard: Guard | None = None,
         doors: Doors | None = None,
     ) -> None:
         """Connects to nothing.  Raises ``UsageError``."""
@@ -105,10 +95,8 @@ class GroupOffsetProjector(WatchingListener):
         self._query = query
         self._source = source
         file = None if config_file is None else Path(config_file)
-        self._guard = guard
         self._sink = sink or StoreSink(zookeeper, group, STORES[store], file, doors)
         self._bound: str | None = None
-        self.runs: set[str] = set()
         self._said: set[str] = set()
         self._pending: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
@@ -137,22 +125,6 @@ class GroupOffsetProjector(WatchingListener):
             self._bound = found.query_id
             log.info("projection-began group=%s query=%s batch=%d", self._group, _name(found), found.batch)
         self.project(chosen.offsets)
-        if found.run_id not in self.runs:
-            self.runs.add(found.run_id)
-            running = None if self.spark is None else self.spark.streams.get(found.query_id)
-            if running is not None:
-                self.began(running)
-
-    def began(self, query: StreamingQuery) -> None:
-        """Tell the guard of a run, when it is started by ``run_available_now`` or, later, with its first batch."""
-        self.runs.add(str(query.runId))
-        if self._guard is not None:
-            self._guard.watch(query)
-
-    def check(self) -> None:
-        """Raises why the guard stopped the query, if it did."""
-        if self._guard is not None:
-            self._guard.check()
 
     def _is_meant(self, found: Lag) -> bool:
         if self._query is not None and self._query not in (found.name, found.query_id):
@@ -202,7 +174,7 @@ class GroupOffsetProjector(WatchingListener):
             self._changed.notify_all()
             while self._pending and self._worker.is_alive:
                 left_ms = give_up_ms - SYSTEM_CLOCK.now_ms()
-                is_final = isinstance(self._error, UsageError | GroupNotExclusive) and self._tried >= asked
+                is_final = isinstance(self._error, UsageError) and self._tried >= asked
                 if left_ms <= 0 or is_final:
                     break
                 self._changed.wait(left_ms / 1000)
@@ -217,13 +189,9 @@ class GroupOffsetProjector(WatchingListener):
         try:
             self.settle(timeout_ms)
         finally:
-            self.end()
-
-    def end(self) -> None:
-        """End, whatever is left; may be called twice."""
-        self._is_closed = True
-        if self._worker.stop(STOP_TIMEOUT_MS):
-            self._sink.close()
+            self._is_closed = True
+            if self._worker.stop(STOP_TIMEOUT_MS):
+                self._sink.close()
 
     def __enter__(self) -> GroupOffsetProjector:
         return self
@@ -256,20 +224,22 @@ class GroupOffsetProjector(WatchingListener):
         return None
 
     def _done(self, written: Mapping[TopicPartition, int], error: ZkConsumerError | None) -> None:
+        was = self._error  # only this thread writes it
+        # Logged before ``settle`` returns: who reads the log afterwards finds the end of the trouble in it.
+        if error is not None and (was is None or type(was) is not type(error)):
+            log.warning("projection-behind group=%s why=%r: the query goes on", self._group, str(error))
+        elif error is None and was is not None:
+            log.info("projection-caught-up group=%s", self._group)
         with self._changed:
             self._written.update(written)
             self._pending = {tp: n for tp, n in self._pending.items() if n > self._written.get(tp, -1)}
-            was, self._error = self._error, error
+            self._error = error
             self._tried = self._trying
             if error is None:
                 self.counts.projected += 1
             else:
                 self.counts.failures += 1
             self._changed.notify_all()
-        if error is not None and (was is None or type(was) is not type(error)):
-            log.warning("projection-behind group=%s why=%r: the query goes on", self._group, str(error))
-        elif error is None and was is not None:
-            log.info("projection-caught-up group=%s", self._group)
 
     def _nudge(self) -> None:
         with self._changed:

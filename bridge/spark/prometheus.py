@@ -33,6 +33,7 @@ GAUGES = {
 COUNTERS = {
     "rebalances": ("rebalances", "How often the query's share of its group changed."),
     "lostOffsets": ("lost_offsets", "Records that were gone before they were read (failOnDataLoss=false)."),
+    "skippedOffsets": ("skipped_offsets", "Offsets that were not read because of skipOffsets."),
 }
 """Key of ``Lag.metrics`` -> name behind the prefix, and what it is."""
 

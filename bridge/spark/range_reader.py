@@ -4,29 +4,41 @@
     columns <- answer <----  and again, until the range is read
 
 A range is what a plan promised: every record of it comes out, or an error does, or (``fail_on_data_loss`` off) what is
-missing is told of.  Offsets without a record (compacted away, control records) are passed over in silence; records of
-aborted transactions come out: the old consumer reads uncommitted, and so does this (isolation ``read_uncommitted``).
+missing is told of.  Records of aborted transactions come out: the old consumer reads uncommitted, and so does this
+(isolation ``read_uncommitted``).
+
+Offsets without a record (compacted away, control records) are passed over when an answer proves that they have none:
+it holds a later whole entry.  An entry is proof from the offset that was fetched up to the last offset in its header,
+for a log is in order, and a batch keeps its last offset when compaction removes its records.  The leader answers with
+the next entry that exists, also beyond the end of the range.  Nothing else is proof:
+
+    an answer without a record     a broker of 3.6 and later whose tiered storage is slow gives it for records that
+                                   exist, with no error and its true high watermark (``DelayedRemoteFetch``)
+    an entry that is cut off       it is fetched again, with room for all of it
+    a later log start offset       it proves that records were deleted: they are lost, and were not a gap
 
     what the leader answers                         what follows
     not the leader any more, or no answer           another search, after a pause; given up after ``give_up_ms``
     out of range, the log begins later              ``DataLost`` / on from where the log begins
     out of range, or nothing, the log ends before   patience (a replica may catch up); then ``DataLost`` / the end
-    nothing, though the log goes on                 patience (tiered storage may be slow); then it is a gap, passed over
+    out of range, or nothing, the log goes on       patience; then ``FetchStalled``, also with ``fail_on_data_loss`` off
     nothing because of a quota                      asked again
+
+Where a log begins and ends is asked for (ListOffsets) before records are lost.
 
 The log may also have been cut and have grown again past the position: no release before 2.1 tells, and it is not seen.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator
 from contextlib import closing
 
 from bridge.spark.answer_memory import ANSWER_MEMORY
 from bridge.spark.cluster import Cluster
 from bridge.spark.columns import Columns, Scanned, read_columns, scan
-from bridge.spark.ranges import FETCH_BYTES, DataLost, OffsetRange, ReadSettings
+from bridge.spark.damage import how_to_skip, unreadable
+from bridge.spark.ranges import FETCH_BYTES, DataLost, FetchStalled, OffsetRange, ReadSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
     BrokerUnreachable,
@@ -72,14 +84,7 @@ FETCH_WAIT_MS = 500
 
 BACKOFF_MS = 200
 
-GAP_PATIENCE_MS = 10_000
-"""How long a leader answers without a record, below what may be read, until that is taken for a gap: compaction may
-leave one at the end of a log.  One answer shows nothing: a broker whose old segments are elsewhere (tiered storage, 3.6
-and later) gives an empty one when they do not come in time."""
-
 _TROUBLE = (BrokerUnreachable, RemoteProtocolError)
-
-log = logging.getLogger("zkconsumer.spark")
 
 
 def read_range(
@@ -96,12 +101,13 @@ def read_range(
 
     ``pause`` waits for so many ms.  ``on_lost`` is told what is no longer there, when ``fail_on_data_loss`` is off.
 
-    Raises ``DataLost``; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
+    Raises ``DataLost``; ``FetchStalled`` when a leader sends nothing for ``settings.give_up_ms`` although its log goes
+    on; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
     ``settings.give_up_ms``; ``BrokerError`` for an error that does not pass in that time;
     ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for what is in the log;
     ``AuthenticationException``.
     """
-    reader = _Reader(cluster, wanted, settings, with_headers, on_lost, clock)
+    reader = _Reader(cluster, wanted, settings, pause, with_headers, on_lost, clock)
     tries = 0
     while not reader.is_done:
         before = reader.position
@@ -131,6 +137,7 @@ class _Reader:
         cluster: Cluster,
         wanted: OffsetRange,
         settings: ReadSettings,
+        pause: Callable[[int], object],
         with_headers: bool,
         on_lost: Callable[[OffsetRange], object],
         clock: Clock,
@@ -138,13 +145,13 @@ class _Reader:
         self._cluster = cluster
         self._wanted = wanted
         self._settings = settings
+        self._pause = pause
         self._with_headers = with_headers
         self._on_lost = on_lost
         self._clock = clock
         self._fetch_bytes = min(settings.fetch_bytes, FETCH_BYTES_MAX)
         self._bytes_an_offset = BYTES_AN_OFFSET_FIRST
         self._message_bytes = 0
-        self._empty_since_ms: int | None = None
         self._progress_ms = clock.now_ms()
         self.position = wanted.first
 
@@ -168,7 +175,7 @@ class _Reader:
                 asked, pending = pending, None
                 part = self._part(self._receive(connection, asked), leader)
                 first = self.position
-                scanned = None if part is None else self._take(connection, ranges, part)
+                scanned = None if part is None else self._take(connection, ranges, leader, part)
                 if not self.is_done:
                     pending = self._ask(connection, ranges)
                 if part is not None and part.records and scanned is not None:
@@ -220,32 +227,35 @@ class _Reader:
             raise RemoteProtocolError(f"{leader}: a Fetch of {self._wanted.tp} was answered with {tp}")
         return part
 
-    def _take(self, connection: Connection, ranges: ApiRanges, part: FetchPartitionResponse) -> Scanned | None:
+    def _take(
+        self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
+    ) -> Scanned | None:
         """Move on to what follows this answer; gives what holds something of the range, None when nothing does."""
         code = error_code(part.error_code)
         if code == OFFSET_OUT_OF_RANGE:
-            self._out_of_range(connection, ranges)
+            self._look_at_bounds(connection, ranges, leader, f"with {code}")
             return None
         if code != NONE:
             raise self._error(code)
         records = part.records or b""
         if not len(records):
-            self._nothing(part.high_watermark)
+            self._nothing(connection, ranges, leader, part)
             return None
-        self._empty_since_ms = None
         try:
             # Only up to the entry in which the range ends: what is behind may be damaged, or not.
             scanned = scan(records, self._wanted.end)
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise self._named(error) from error
+            raise unreadable(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
         if scanned.next_offset < 0:
             self._ask_for_more(records)
             return None
-        if scanned.next_offset > self.position:
-            self._message_bytes = 0
-            self._advance(scanned.next_offset, len(records))
-        else:
+        if scanned.next_offset <= self.position:
             raise RemoteProtocolError(f"{self._wanted.tp}: offset {self.position} was asked for, and older ones came")
+        if part.log_start_offset > self.position and scanned.first_offset > self.position:
+            self._look_at_bounds(connection, ranges, leader, "with later records only")
+            return None
+        self._message_bytes = 0
+        self._advance(scanned.next_offset, len(records))
         return scanned
 
     def _advance(self, to: int, record_bytes: int = 0) -> None:
@@ -258,15 +268,18 @@ class _Reader:
         """Not even one message is whole: the next question is for so many bytes as it has."""
         head = read_head(records)
         needs = 2 * self._fetch_bytes if head is None else head.bytes_total
+        tp, end, skips = self._wanted.tp, self._wanted.end, self._settings.skip_offsets
         if needs > FETCH_BYTES_MAX:
+            after = end if head is None else head.next_offset
             raise MessageSizeTooLargeException(
-                f"{self._wanted.tp}: the message at offset {self.position} has {needs} bytes, and {FETCH_BYTES_MAX} "
-                "are the most that is read. Begin behind it, with another startingOffsets"
+                f"{tp}: the message at offset {self.position} has {needs} bytes, and {FETCH_BYTES_MAX} are the most "
+                f"that is read. {how_to_skip(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
             )
         if self._fetch_bytes >= needs:
             raise InvalidMessageException(
-                f"{self._wanted.tp}: the message at offset {self.position} says that it has {needs} bytes, and the "
-                f"broker sends {len(records)} of them and no more. Its log is damaged there"
+                f"{tp}: the message at offset {self.position} says that it has {needs} bytes, and the broker sends "
+                f"{len(records)} of them and no more. Its log is damaged there, up to an offset that is not known. "
+                f"{how_to_skip(OffsetRange(tp, self.position, end), skips)}"
             )
         self._message_bytes = needs
 
@@ -277,11 +290,13 @@ class _Reader:
                 check_crcs=self._settings.check_crcs,
             )  # fmt: skip
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise self._named(error) from error
+            raise unreadable(error, records, first, self._wanted, self._settings.skip_offsets) from error
 
     # --- what stands in the way ---------------------------------------------------------------------------------
 
-    def _out_of_range(self, connection: Connection, ranges: ApiRanges) -> None:
+    def _look_at_bounds(self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, answer: str) -> None:
+        """Whether the records at the position are gone, or not there yet, or should have come: the leader says where
+        its log begins and ends."""
         tp = self._wanted.tp
         bounds = []
         for time in (EARLIEST_TIME, LATEST_TIME):
@@ -292,28 +307,30 @@ class _Reader:
         log_first, log_end = bounds
         if self.position < log_first:
             self._lose(min(log_first, self._wanted.end), log_first, log_end)
+        elif not self.has_given_up:
+            raise _OutOfReach(f"{self._wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
+        elif self.position < log_end:
+            raise self._stalled(leader, log_end, answer)
         else:
-            self._ends_before(log_first, log_end)
+            self._lose(self._wanted.end, log_first, log_end)
 
-    def _nothing(self, high_watermark: int) -> None:
-        if high_watermark < self._wanted.end:
-            if self.has_given_up:
-                self._ends_before(-1, high_watermark)
-            return
-        now_ms = self._clock.now_ms()
-        if self._empty_since_ms is None:
-            self._empty_since_ms = now_ms
-        elif now_ms - self._empty_since_ms >= min(GAP_PATIENCE_MS, self._settings.give_up_ms):
-            log.warning(
-                "offsets-without-records partition=%s first=%d end=%d", self._wanted.tp, self.position, self._wanted.end
-            )
-            self._advance(self._wanted.end)
+    def _nothing(
+        self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
+    ) -> None:
+        """The leader sends no record, which proves nothing."""
+        answer = "without a record"
+        if part.log_start_offset > self.position:
+            self._look_at_bounds(connection, ranges, leader, answer)
+        elif not self.has_given_up:
+            self._pause(BACKOFF_MS)
+        elif part.high_watermark > self.position:
+            raise self._stalled(leader, part.high_watermark, answer)
+        else:
+            self._look_at_bounds(connection, ranges, leader, answer)
 
-    def _ends_before(self, log_first: int, log_end: int) -> None:
-        """The log does not reach as far as the plan said it does."""
-        if not self.has_given_up:
-            raise _OutOfReach(f"{self._wanted}: the log ends at {log_end}")
-        self._lose(self._wanted.end, max(log_first, 0), log_end)
+    def _stalled(self, leader: BrokerAddress, log_end: int, answer: str) -> FetchStalled:
+        rest = OffsetRange(self._wanted.tp, self.position, self._wanted.end)
+        return FetchStalled(rest, log_end, str(leader), answer, self._settings)
 
     def _lose(self, to: int, log_first: int, log_end: int) -> None:
         """What is between the position and ``to`` will never be read."""
@@ -330,8 +347,3 @@ class _Reader:
                 "versions of Fetch that it has in common with this program"
             )
         return BrokerError(code, f"{self._wanted.tp}: Fetch at offset {self.position}")
-
-    def _named(self, error: InvalidMessageException | UnsupportedCodec) -> Exception:
-        """The same, with the partition, and with what can be done in a query."""
-        advice = "A query cannot leave a message out: check the broker's disk, or begin behind it (startingOffsets)"
-        return type(error)(f"{self._wanted.tp}: {error}. {advice}")

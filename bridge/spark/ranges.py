@@ -4,7 +4,10 @@ have in common.  Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from zkconsumer.errors import WorldError
 from zkconsumer.types import TopicPartition
@@ -18,6 +21,10 @@ GIVE_UP_MS = 120_000
 """How long no progress is made before the range is given up."""
 
 
+SkipOffsets: TypeAlias = Mapping[TopicPartition, tuple[tuple[int, int], ...]]
+"""The option ``skipOffsets``: of each partition the ranges [first, end) that are not read, sorted and apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """The records of a partition with ``first`` <= offset < ``end``."""
@@ -28,6 +35,44 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.tp} [{self.first}, {self.end})"
+
+
+def joined(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same offsets as sorted ranges [first, end) that neither overlap nor touch."""
+    made: list[tuple[int, int]] = []
+    for first, end in sorted(pairs):
+        if made and first <= made[-1][1]:
+            made[-1] = made[-1][0], max(end, made[-1][1])
+        else:
+            made.append((first, end))
+    return tuple(made)
+
+
+def skip_option(skips: SkipOffsets, also: OffsetRange) -> str:
+    """What a user adds to the reader to skip ``also`` besides ``skips``, to be pasted as it stands.
+
+    A topic's name has no character that JSON or Python escapes.
+    """
+    ranges = {**skips, also.tp: joined([*skips.get(also.tp, ()), (also.first, also.end)])}
+    topics: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {}
+    for tp, pairs in sorted(ranges.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = pairs
+    return f""".option("skipOffsets", '{json.dumps(topics, separators=(",", ":"))}')"""
+
+
+def without_skipped(wanted: OffsetRange, skips: SkipOffsets) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """What remains to be read of ``wanted``, and what ``skips`` takes out of it; both in order, none is empty."""
+    kept: list[OffsetRange] = []
+    skipped: list[OffsetRange] = []
+    position = wanted.first
+    for first, end in skips.get(wanted.tp, ()):
+        first, end = max(first, position), min(end, wanted.end)
+        if first < end:
+            kept.append(OffsetRange(wanted.tp, position, first))
+            skipped.append(OffsetRange(wanted.tp, first, end))
+            position = end
+    kept.append(OffsetRange(wanted.tp, position, wanted.end))
+    return [each for each in kept if each.first < each.end], skipped
 
 
 class DataLost(WorldError):
@@ -45,6 +90,27 @@ class DataLost(WorldError):
         self.log_end = log_end
 
 
+class FetchStalled(WorldError):
+    """A leader sends no record although its log goes on; repair its storage, or skip the offsets with skipOffsets.
+
+    ``rest`` are the offsets that were not read; ``settings`` those of the task.
+    """
+
+    def __init__(self, rest: OffsetRange, log_end: int, leader: str, answer: str, settings: ReadSettings) -> None:
+        """``log_end``: where the log ends, as ``leader`` says; ``answer``: how it answers a Fetch, in words."""
+        until = min(rest.end, log_end)
+        super().__init__(
+            f"{rest.tp}: no record came from offset {rest.first} on for {settings.give_up_ms} ms: {leader} answers "
+            f"{answer}, though it says that its log ends at {log_end}. The records may exist, so this query does not "
+            "pass over them (nor does it with failOnDataLoss=false). Look at the log and the tiered storage of that "
+            f"broker, and start the query again: a stream repeats this batch. Only if offsets {rest.first} to "
+            f"{until - 1} hold no record that you need, skip them (a stream: on the same checkpoint): add to the "
+            f"reader {skip_option(settings.skip_offsets, OffsetRange(rest.tp, rest.first, until))}"
+        )
+        self.rest = rest
+        self.log_end = log_end
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
     """How to read; bytes and ms.  ``give_up_ms`` counts while no progress is made, not while nobody asks for more."""
@@ -54,3 +120,5 @@ class ReadSettings:
     fail_on_data_loss: bool = True
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     give_up_ms: int = GIVE_UP_MS
+    skip_offsets: SkipOffsets = field(default_factory=dict)
+    """The option of the query, for the advice in errors: the ranges of its tasks are without these offsets already."""

@@ -85,7 +85,7 @@ def reconcile(
     config_file: str | Path | None = None,
     doors: Doors | None = None,
 ) -> ReconcileReport:
-    """Look, and with ``execute`` write; see ``zkconsumer spark reconcile --help`` for what each word means.
+    """Look, and with ``execute`` write; the help of ``zkconsumer spark reconcile`` says what each word means.
 
     Raises ``BadCheckpoint`` for a checkpoint that cannot be read, ``PreconditionFailed`` when something stands in the
     way, ``WorldError`` when a server does not answer, or when the writing stopped half-way (the same call does the
@@ -122,16 +122,16 @@ def look_and_plan(
 ) -> ReconcileReport:
     """What is there, and what would be done about it."""
     if allow_members and "kafka" in stores:
-        raise UsageError("Kafka takes no offsets under members: --allow-members is for --store zookeeper")
+        raise UsageError("Kafka takes no offsets while a group has members: allow-members goes with store zookeeper")
     if convention == "last-consumed" and "kafka" in stores:
-        raise UsageError("offsets in Kafka are always the next ones: --offset-convention is for --store zookeeper")
+        raise UsageError("offsets in Kafka are always the next ones: last-consumed goes with store zookeeper only")
     read = read_checkpoint(checkpoint)
     found = found_of(read, paths.check_group(group), source)
     group_stores = GroupStores(session, group)
     seen = group_stores.look(stores)
     arbiter = arbiter_of(seen)
     if rewind and arbiter not in stores:
-        raise UsageError(f"claims of this group are made in {arbiter}: --rewind sets back {arbiter}, or both")
+        raise UsageError(f"claims of this group are made in {arbiter}: rewind goes with store {arbiter}, or both")
     records = {} if found.query is None else read_records(session, group, found.query)
     if rewind and found.query is None:
         raise UsageError('the checkpoint is of format("kafka"), which claims nothing: there is nothing to set back')

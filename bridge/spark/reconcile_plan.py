@@ -92,7 +92,7 @@ def found_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
             )
     queries = sorted({envelope.query for envelope in ours})
     if len(queries) > 1:
-        raise BadCheckpoint(f"{checkpoint.place} has several sources of this group; say which one with --source")
+        raise BadCheckpoint(f"{checkpoint.place} has several sources of this group; name one of them as source")
     done = chosen[0] if checkpoint.committed is not None else []
     committed = _merged(checkpoint, done)
     last = next((each.ours for each in done if each.ours is not None), None)
@@ -107,8 +107,8 @@ def _merged(checkpoint: Checkpoint, sources: list[SourceOffsets]) -> dict[TopicP
             if merged.setdefault(tp, offset) != offset:
                 names = ", ".join(one.source for one in sources)
                 raise BadCheckpoint(
-                    f"{checkpoint.place}: several sources read {tp}, up to different offsets; say which one with "
-                    f"--source ({names})"
+                    f"{checkpoint.place}: several sources read {tp}, up to different offsets; name one of them as "
+                    f"source ({names})"
                 )
     return merged
 
@@ -174,7 +174,7 @@ def _of_a_claiming_query(cur: int | None, record: Record, claim: Claim | None) -
     if record.latest is not None and (cur is None or cur < record.latest.end):
         return f"set back by somebody below the claim of {record.latest.end}: left"
     if claim is not None:
-        return "claimed and not done: start the query again, or give --rewind"
+        return "claimed and not done: start the query again, or set the claim back (rewind)"
     return CLAIMS_MOVE_IT
 
 

@@ -52,8 +52,8 @@ class RefusedDataSource(DataSource):  # type: ignore[misc]
             import bridge.spark.datasource  # noqa: F401
         except ImportError as error:
             raise UsageError(
-                f'format("zkconsumer") cannot be loaded: {error}. Install it with what it needs: '
-                "pip install 'zkconsumer[spark]'"
+                f'format("zkconsumer") cannot be loaded: {error}. Install zkconsumer with its extra '
+                "spark (pip install '.[spark]' in a clone of its repository)"
             ) from error
 
 

@@ -32,8 +32,7 @@ def run_available_now(
     takes; it is stopped after that.
 
     Raises what the query raised (listeners have seen everything then, too), ``WorldError`` when the query or its
-    events do not come to an end in time, ``OffsetsNotCommitted`` when a projector could not write what it was told,
-    and why a takeover was lost.
+    events do not come to an end in time, and ``OffsetsNotCommitted`` when a projector could not write its offsets.
     """
     if hasattr(what, "start"):
         return _started_here(what, listeners, timeout_s, events_timeout_ms)
@@ -73,8 +72,6 @@ def _session_of(writer: Any) -> Any:
 def _await(
     query: StreamingQuery, listeners: tuple[WatchingListener, ...], timeout_s: float | None, events_timeout_ms: int
 ) -> None:
-    for listener in listeners:
-        listener.began(query)
     try:
         if timeout_s is None:
             query.awaitTermination()
@@ -99,6 +96,4 @@ def _settle(query: StreamingQuery, listeners: tuple[WatchingListener, ...], even
                 "offsets of the last batch may be missing in the group; zkconsumer spark reconcile writes them"
             )
     for listener in listeners:
-        listener.check()
         listener.settle(events_timeout_ms)
-        listener.check()

@@ -148,12 +148,15 @@ def _sliced(spans: Spans, part: slice) -> Spans:
 
 
 def pieces_of(records: Iterable[Record], limits: Limits) -> Iterator[Columns]:
-    """Those below the end, in pieces that are not empty; a piece is given before the record behind it is looked at."""
+    """Those below the end, in pieces that are not empty; a piece is given before the record behind it is looked at.
+
+    Offsets increase, so nothing after the end is looked at: it may be damaged.
+    """
     piece: list[Record] = []
     objects = size = 0
     for record in records:
         if record.offset >= limits.end_offset:
-            continue
+            break
         piece.append(record)
         objects += 1 + len(record.headers)
         size += len(record.key or b"") + len(record.value or b"")

@@ -4,7 +4,7 @@
     spark.readStream.format("kafka").option("subscribe", "clicks").option("startingOffsets", offsets)
 
 Read once, for a new checkpoint.  It is read and nothing else: a member that is still there would go on with the same
-records, so a group with members is refused; ``takeover`` keeps them out.
+records, so a group with members is refused.  Nothing keeps members out that start later: stop them for good before.
 """
 
 from __future__ import annotations
@@ -78,11 +78,6 @@ def starting_offsets(
             out_of_range=out_of_range,
             allow_members=allow_members,
         )
-    return told(starts)
-
-
-def told(starts: Starts) -> str:
-    """The JSON, when what a person should know was logged."""
     for remark in starts.remarks:
         log.warning("starting-offsets group=%s remark=%r", starts.group, remark)
     return starts.to_json()
@@ -98,21 +93,19 @@ def read_starts(
     missing: Missing = "earliest",
     out_of_range: OutOfRange = "refuse",
     allow_members: bool = False,
-    ours: str = "",
 ) -> Starts:
-    """The same as values, over a session that is open.  ``ours``: a member that does not count as one."""
+    """The same as values, over a session that is open."""
     _check(convention=convention, store=store, missing=missing, out_of_range=out_of_range)
     if convention == "last-consumed" and store == "kafka":
         raise UsageError("convention='last-consumed' is about offsets in ZooKeeper; store='kafka' has the next ones")
     stores = GroupStores(session, group)
     seen = stores.look(["kafka"] if store in ("kafka", "both") else ["zookeeper"], kafka_too=store == "auto")
     if not seen.kafka:
-        refuse_unknown(session, group)
-    others = [member for member in seen.members if member != ours]
-    if others and not allow_members:
+        _refuse_unknown(session, group)
+    if seen.members and not allow_members:
         raise PreconditionFailed(
-            f"{registered(len(others))} in group {group} ({some(others)}) and would go on with the records that Spark "
-            "reads: stop them first, or let bridge.spark.exclusive_takeover wait for that"
+            f"{registered(len(seen.members))} in group {group} ({some(seen.members)}) and would go on with the records "
+            'that Spark reads: stop them first, or read beside them with format("zkconsumer")'
         )
     storage = storage_for(store, storage_of(session), seen)
     if seen.kafka_problem and storage in ("kafka", "dual"):
@@ -134,7 +127,7 @@ def _check(**given: str) -> None:
             raise UsageError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}")
 
 
-def refuse_unknown(session: AdminSession, group: str) -> None:
+def _refuse_unknown(session: AdminSession, group: str) -> None:
     """Raises ``UsageError`` for a group that neither store has ever heard of."""
     if session.get(paths.group_root(group)) is not None or KafkaStore(session, group).read():
         return

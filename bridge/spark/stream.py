@@ -31,7 +31,7 @@ from bridge.spark.offsets import INITIAL, BatchOffsets, check_mode, decode, enco
 from bridge.spark.options import SourceOptions
 from bridge.spark.planning import Planner
 from bridge.spark.positions import nested
-from bridge.spark.ranges import OffsetRange, ReadSettings
+from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
 from bridge.spark.shipping import ReadsInExecutors
 from bridge.spark.tasks import cut_into_tasks
@@ -93,16 +93,16 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
         if batch is None or start == end:
             return []
         self._faults_here().reached(faults.AFTER_WAL, batch.batch)
-        ranges = self._planner.taken(batch)
+        wanted = self._planner.taken(batch)
         self._faults_here().reached(faults.AFTER_CLAIM, batch.batch)
         options, config = self._options, self._options.config
-        wanted = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
         tasks = cut_into_tasks(wanted, options.min_partitions, options.max_records_per_partition)
         if not tasks:
             return []
         settings = ReadSettings(
-            fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms
-        )
+            fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms,
+            skip_offsets=options.skip_offsets,
+        )  # fmt: skip
         brokers = tuple(self._planner.brokers())
         security = security_of(config).told_of(brokers)
         return [

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 MISSING = (
     "ImportError: zkconsumer cannot be loaded by the Python of this Spark worker ({python}, {version}, on ",
-    ": No module named 'bridge'. Install zkconsumer[spark] ",
+    ": No module named 'bridge'. Install zkconsumer ",
     "or send it with addPyFile or addArtifacts before you call register(spark); see migration_docs/",
 )
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from bridge.spark import GroupOffsetProjector, ZkConsumerListener, exclusive_takeover, lag, run_available_now
+from bridge.spark import GroupOffsetProjector, ZkConsumerListener, lag, run_available_now
 from bridge.spark import starting_offsets as offsets_of_group
 from tests.fix_spark import checkpoint_of, sunk
 from zkconsumer.cli import main
-from zkconsumer.errors import GroupNotExclusive, PreconditionFailed
-from zkconsumer.testing.sandbox import Sandbox, ScalaMember, wait_until
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.testing.sandbox import Sandbox, ScalaMember
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +52,11 @@ class Case:
     def offsets(self) -> dict[int, int]:
         return self.sandbox.admin.offsets(self.group, self.topic)
 
-    def takeover(self, **how: Any) -> Any:
-        return exclusive_takeover(self.sandbox.zookeeper_connect, self.group, self.topic, **how)
+    def projector(self) -> GroupOffsetProjector:
+        return GroupOffsetProjector(self.sandbox.zookeeper_connect, self.group, self.topic)
+
+    def starting_offsets(self) -> str:
+        return offsets_of_group(self.sandbox.zookeeper_connect, self.group, self.topic)
 
     def stream(self, starting_offsets: str, **options: Any) -> DataFrame:
         reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.sandbox.bootstrap)
@@ -96,21 +99,20 @@ def test_a_group_goes_to_spark_and_back_without_a_gap_or_a_repetition(case: Case
     member = case.member()
     member.wait_handed(PARTITIONS * RECORDS)
 
-    with pytest.raises(GroupNotExclusive, match=f"1 member is registered in group {case.group} .*{member.consumer_id}"):
-        case.takeover(wait_s=0.2).__enter__()
-    with pytest.raises(PreconditionFailed, match=str(member.consumer_id)):
-        offsets_of_group(case.sandbox.zookeeper_connect, case.group, case.topic)
+    registered = f"1 member is registered in group {case.group} .*{member.consumer_id}"
+    with pytest.raises(PreconditionFailed, match=registered):
+        case.starting_offsets()
     assert case.sandbox.admin.members(case.group) == [member.consumer_id], "nobody was disturbed"
     member.stop()
 
     # A run over what there is: begins where the member stopped, ends where the log does.
     case.produce(100)
     listener = ZkConsumerListener()
-    with case.takeover() as takeover:
-        offsets = takeover.starting_offsets()
-        assert json.loads(offsets) == {case.topic: {"0": RECORDS, "1": RECORDS}}
-        stream = case.stream(offsets, maxOffsetsPerTrigger=60)
-        query = run_available_now(case.writer(stream).queryName(case.group), takeover.projector(), listener)
+    offsets = case.starting_offsets()
+    assert json.loads(offsets) == {case.topic: {"0": RECORDS, "1": RECORDS}}
+    stream = case.stream(offsets, maxOffsetsPerTrigger=60)
+    with case.projector() as projector:
+        query = run_available_now(case.writer(stream).queryName(case.group), projector, listener)
         assert case.offsets() == {0: 300, 1: 300}
     assert case.sunk() == every(RECORDS, 300)
     for progress in query.recentProgress:
@@ -128,9 +130,9 @@ def test_a_group_goes_to_spark_and_back_without_a_gap_or_a_repetition(case: Case
     shown = CliRunner().invoke(main, ["lag", case.group, "--zookeeper", case.sandbox.zookeeper_connect])
     assert shown.stdout.splitlines()[-1] == "TOTAL 0", shown.output
 
-    # The same checkpoint goes on, this time with nobody who holds the group.
+    # The same checkpoint goes on.
     case.produce(50)
-    with GroupOffsetProjector(case.sandbox.zookeeper_connect, case.group, case.topic) as projector:
+    with case.projector() as projector:
         run_available_now(case.writer(case.stream("earliest")), projector)
     assert case.offsets() == {0: 350, 1: 350}
     assert case.sunk() == every(RECORDS, 350)
@@ -140,34 +142,3 @@ def test_a_group_goes_to_spark_and_back_without_a_gap_or_a_repetition(case: Case
     member = case.member()
     member.wait_handed(PARTITIONS * 10)
     assert member.offsets() == {(case.topic, number): list(range(350, 360)) for number in range(PARTITIONS)}
-
-
-def test_a_query_whose_takeover_is_lost_is_stopped_and_whoever_came_goes_on_where_it_ended(case: Case) -> None:
-    case.produce(1)
-    member = case.member()
-    member.wait_handed(PARTITIONS)
-    member.stop()
-    case.produce(3_000)
-
-    with pytest.raises(GroupNotExclusive, match=f"takeover of group {case.group} is over: .* joined it") as lost:  # noqa: SIM117
-        with case.takeover() as takeover:
-            stream = case.stream(takeover.starting_offsets(), maxOffsetsPerTrigger=200)
-            projector = takeover.projector()
-            case.spark.streams.addListener(projector)
-            query = case.writer(stream).trigger(processingTime="0 seconds").start()
-            takeover.watch(query)
-            wait_until(lambda: projector.written, "a first batch is written", 60_000)
-            newcomer = case.member()
-            assert query.awaitTermination(30)
-            assert takeover.loss is not None
-    case.spark.streams.removeListener(projector)
-    assert newcomer.consumer_id is not None
-    assert newcomer.consumer_id in str(lost.value)
-
-    total = PARTITIONS * 3_001
-    read = sum(map(len, case.sunk().values()))
-    assert 0 < read < total, "it was stopped in the middle"
-    newcomer.wait_handed(total - PARTITIONS - read, 60_000)
-    sink, theirs = case.sunk(), newcomer.offsets()
-    for number in range(PARTITIONS):
-        assert [*sink[number], *theirs.get((case.topic, number), [])] == list(range(1, 3_001))

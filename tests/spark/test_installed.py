@@ -93,7 +93,7 @@ def test_the_archive_of_the_sources_makes_the_same_wheel(sources: Path, wheel: P
 
 @pytest.mark.parametrize("which", ["newest", "oldest"])
 def test_a_fresh_environment_reads_a_group(which: str, wheel: Path, history: History, tmp_path: Path) -> None:
-    """``pip install zkconsumer[spark]``, with the newest packages and with the oldest that are allowed."""
+    """The wheel with its extra ``spark``, with the newest packages and with the oldest that are allowed."""
     require_spark()
     run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     python = tmp_path / "env" / "bin" / "python"

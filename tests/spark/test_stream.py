@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from bridge.spark import lag
 from tests.fix_spark import checkpoint_of, run_available_now, start_query, sunk
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.entries import walk
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -107,10 +110,34 @@ def test_a_topic_that_grows_is_read_on_in_the_running_query(
         assert progress is not None
         [read] = lag(progress).sources
         assert read.latest[TopicPartition(topic, PARTITIONS)] == 7
+        assert read.description == f"zkconsumer[{topic}: {topic}]"
+        # Spark's own words for it; see the test below.
+        [own] = progress.sources
+        assert own.description.startswith("org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream")
+        assert not own.metrics
     finally:
         query.stop()
     # The keeper notices by itself that its query is gone: Spark only kills the process.
     wait_until(lambda: not shared_cluster.admin.members(topic), "nobody is registered any more", WAIT_MS)
+
+
+def test_spark_takes_neither_metrics_nor_a_description_of_a_stream_from_python(source: SparkSession) -> None:
+    """Its progress has ``toString()`` and ``ReportsSourceMetrics`` of the stream, and no class for Python has them.
+
+    Where this fails, Spark has learnt it: ``bridge.spark.progress`` need not make them any more.
+    """
+    jvm = source._jvm
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    package = "org.apache.spark.sql.execution.datasources.v2.python"
+    reports = jvm.java.lang.Class.forName(
+        "org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics", False, loader
+    )
+    nothing = source.sparkContext._gateway.new_array(jvm.java.lang.Class, 0)
+    for kind in ("", "WithAdmissionControl", "WithTriggerAvailableNow"):
+        stream = jvm.java.lang.Class.forName(f"{package}.PythonMicroBatchStream{kind}", False, loader)
+        assert not reports.isAssignableFrom(stream)
+        assert stream.getMethod("toString", nothing).getDeclaringClass().getName() == "java.lang.Object"
 
 
 def test_an_offset_that_the_log_does_not_have_fails_the_query_or_is_passed_over(
@@ -127,11 +154,59 @@ def test_an_offset_that_the_log_does_not_have_fails_the_query_or_is_passed_over(
     assert read_of(source, tmp_path / "goes-on")[:3] == [(0, RECORDS + n) for n in range(3)]
 
 
+def damage(cluster: Sandbox, topic: str, offset: int) -> range:
+    """Turn a bit of the batch with this offset in the log of the broker; gives the offsets of the batch."""
+    folder = cluster.run.root / cluster.brokers[0].name / "data" / f"{topic}-0"
+    [segment] = folder.glob("*.log")
+    data = segment.read_bytes()
+    entry = next(entry for entry in walk(data) if entry.last_offset >= offset)
+    with segment.open("r+b") as file:
+        file.seek(entry.end - 1)
+        file.write(bytes([data[entry.end - 1] ^ 1]))
+    return range(entry.offset, entry.last_offset + 1)
+
+
+@pytest.mark.parametrize("mode", ["claim", "afterBatch"])
+def test_the_option_that_the_error_of_a_corrupt_batch_names_leads_on_from_the_same_checkpoint(
+    source: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path, mode: str
+) -> None:
+    topic = fresh_name
+    shared_cluster.create_topic(topic, 1)
+    shared_cluster.produce(topic, 0, 20)
+    options: dict[str, object] = {"group__offsets__commit": mode, "failOnDataLoss": "false"}
+    run_available_now(stream_of(source, shared_cluster, topic, topic, **options), tmp_path)
+    for _ in range(3):
+        shared_cluster.produce(topic, 0, 10)
+    bad = damage(shared_cluster, topic, 35)
+    text = told(stream_of(source, shared_cluster, topic, topic, **options), tmp_path)
+    assert "the checksum does not match" in text
+    assert len(read_of(source, tmp_path)) == 20
+    [option] = set(re.findall(r"""\.option\("skipOffsets", '(\{\S+\})'\)""", text))
+    assert json.loads(option) == {topic: {"0": [[bad.start, bad.stop]]}}
+    progress = run_available_now(
+        stream_of(source, shared_cluster, topic, topic, skipOffsets=option, **options), tmp_path
+    ).lastProgress
+    assert read_of(source, tmp_path) == [(0, offset) for offset in range(50) if offset not in bad]
+    assert stands(shared_cluster, topic, topic) == {0: 50}
+    assert progress is not None
+    assert lag(progress).metrics["skippedOffsets"] == len(bad)
+
+
 def test_what_a_user_reads_when_something_is_wrong(
     source: SparkSession, shared_cluster: Sandbox, topic: str, tmp_path: Path
 ) -> None:
     with pytest.raises(AnalysisException, match="maxoffsetspertriger is not known: did you mean maxOffsetsPerTrigger"):
         stream_of(source, shared_cluster, topic, topic, maxOffsetsPerTriger=1)
+    at, group = ("zookeeper.connect", shared_cluster.zookeeper_connect), ("group.id", topic)
+    brokers, beginning = ("kafka.bootstrap.servers", "b:1"), ("startingOffsets", "earliest")
+    for options, words in (
+        ([at, beginning, ("subscribe", topic)], "in a stream: group.id is missing"),
+        ([group, beginning, ("subscribe", topic), brokers], "in a stream: zookeeper.connect is missing"),
+        ([at, group, ("assign", f'{{"{topic}": [0]}}')], "in a stream: assign cannot be set"),
+        ([at, group, ("assign", f"{topic}:0")], f"in a batch: assign={topic}:0: it is no JSON"),
+    ):
+        with pytest.raises(AnalysisException, match=re.escape(words)):
+            source.readStream.format("zkconsumer").options(**dict(options)).load()
     text = told(stream_of(source, shared_cluster, "no-such-topic", topic), tmp_path / "a")
     assert "there is no topic 'no-such-topic' in ZooKeeper" in text.partition("Traceback")[0]
     text = told(stream_of(source, shared_cluster, topic, topic, endingOffsets="latest"), tmp_path / "e")

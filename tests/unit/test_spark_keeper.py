@@ -21,7 +21,8 @@ from zkconsumer.zk.registration import format_registration
 from zkconsumer.zk.znodes import Registration
 
 GROUP = "g1"
-WAIT_MS = 5_000
+WAIT_MS = 30_000
+"""Only what does not happen takes so long."""
 CALL_MS = 10_000
 
 

@@ -18,7 +18,7 @@ from zkconsumer.testing.manual_clock import ManualClock
 
 LINE = (
     "query-lag query=etl batch=%d group_lag=10 max_behind=10 owned_partitions=2 rebalances=- lost_offsets=- "
-    "waits_for_move=-"
+    "skipped_offsets=- waits_for_move=- sources='KafkaV2[Subscribe[t]]'"
 )
 KAFKA = {"t": {"0": 90, "1": 40}}
 
@@ -104,7 +104,8 @@ def test_the_end_of_a_run_can_be_waited_for() -> None:
 def test_prometheus_is_shown_every_partition() -> None:
     listener = ZkConsumerListener()
     listener.onQueryProgress(told())
-    ours = {"v": 1, "g": "g", "n": 1, "to": KAFKA, "claims": {"t": {"0": 1}}, "s": {"rebalances": 3, "lostOffsets": 4}}
+    counts = {"rebalances": 3, "lostOffsets": 4, "skippedOffsets": 2}
+    ours = {"v": 1, "g": "g", "n": 1, "to": KAFKA, "claims": {"t": {"0": 1}}, "s": counts}
     listener.onQueryProgress(told(name="live", end=ours))
     registry = CollectorRegistry()
     registry.register(LagCollector(listener))
@@ -113,5 +114,6 @@ def test_prometheus_is_shown_every_partition() -> None:
     assert 'zkconsumer_spark_group_lag{query="etl"} 10.0' in lines
     assert 'zkconsumer_spark_rebalances_total{query="live"} 3.0' in lines
     assert 'zkconsumer_spark_lost_offsets_total{query="live"} 4.0' in lines
+    assert 'zkconsumer_spark_skipped_offsets_total{query="live"} 2.0' in lines
     assert 'zkconsumer_spark_owned_partitions{query="live"} 1.0' in lines
     assert not any("rebalances" in line and "etl" in line for line in lines), "nobody counted them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,13 @@ def test_what_is_written_is_read_again() -> None:
     assert decode(json.loads(json.dumps(INITIAL)), "g") is None
 
 
+def test_what_was_skipped_is_written_only_when_something_was() -> None:
+    stats = Stats(2, 11, skipped_offsets=5)
+    written = {**WRITTEN, "s": {"rebalances": 2, "lostOffsets": 11, "skippedOffsets": 5}}
+    assert encode(replace(BATCH, stats=stats)) == written
+    assert decode(json.loads(json.dumps(written)), "g") == replace(BATCH, stats=stats)
+
+
 def test_the_checkpoint_of_another_group_names_both_and_what_to_do() -> None:
     told = refusal(WRITTEN, "h")
     assert told.startswith("the checkpoint of this query belongs to the group 'g', but group.id is 'h'")
@@ -58,6 +66,7 @@ def test_an_offset_of_a_later_release_says_which_one_to_install() -> None:
         ({"n": True}, "n is no count"),
         ({"s": {}}, "s has not the counts"),
         ({"s": {"rebalances": 0, "lostOffsets": -1}}, "lostOffsets is no count"),
+        ({"s": {"rebalances": 0, "lostOffsets": 0, "skippedOffsets": "5"}}, "skippedOffsets is no count"),
         ({"from": {"t": {"0": 10}}}, "t/0 begins at 10 and ends at 9"),
         ({"from": {"t": {"0": -1}}}, "t/0 begins at -1"),
         ({"from": {"x": {"0": 1}}}, "from and claims name different partitions"),

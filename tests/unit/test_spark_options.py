@@ -13,6 +13,7 @@ from bridge.spark.option_page import render_options
 from bridge.spark.option_table import ASIDE, GROUP, KAFKA, OLD_NAMES, OWN, REFUSED
 from bridge.spark.options import Assigned, Named, SourceOptions, read_options
 from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, check_names_all
+from tests.generate_docs import kafkas_keys
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.types import TopicPartition
@@ -90,6 +91,10 @@ def test_what_has_no_effect_is_taken_with_a_warning(name: str) -> None:
     read = stream(**{name.replace(".", "__"): "x"})
     assert read.warnings.keys() == {name}
     assert read.warnings[name]
+
+
+def test_an_option_with_kafkas_prefix_that_kafka_does_not_have_is_refused() -> None:
+    assert problem(kafka__no__such__thing="x") == "kafka.no.such.thing is not known: leave it out"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +242,7 @@ def test_no_option_is_in_two_tables() -> None:
 
 
 def test_the_page_is_that_of_the_tables() -> None:
-    assert PAGE.read_text("utf-8") == render_options()
+    assert PAGE.read_text("utf-8") == render_options(kafkas_keys())
 
 
 # --- the columns ------------------------------------------------------------------------------------------------
@@ -265,16 +270,55 @@ def test_a_wrong_option_is_told_before_the_query_starts() -> None:
     assert source(endingOffsets="latest").schema()
 
 
-def test_before_spark_says_which_it_is_only_what_is_wrong_in_both_is_refused() -> None:
-    # Right for a batch but for one thing: the reader says that, and nobody is told that a batch needs a group.
-    batch = {"zookeeper.connect": "zk:1", "subscribe": "t", "startingOffsets": "latest"}
-    assert ZkConsumerDataSource(batch).schema()
+def refused_at_load(options: dict[str, str]) -> list[str]:
     with pytest.raises(InvalidConfigException) as caught:
-        ZkConsumerDataSource({**batch, "failOnDataLos": "true"}).schema()
-    _, *lines = str(caught.value).split("\n  ")
+        ZkConsumerDataSource(options).schema()
+    head, *lines = str(caught.value).split("\n  ")
+    *told, hint = lines
+    if hint.startswith("if this is a batch (spark.read), say where it ends, for example endingOffsets=latest: "):
+        lines = told
+    assert f"have {'a problem' if len(lines) == 1 else f'{len(lines)} problems'} (" in head
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"group.id": None}, ["in a stream: group.id is missing"]),
+        ({"group.id": None, "startingOffsets": "earliest"}, ["in a stream: group.id is missing"]),
+        ({"zookeeper.connect": None, "startingOffsets": "earliest", "kafka.bootstrap.servers": "b:9092"},
+         ["in a stream: zookeeper.connect is missing"]),
+        ({"zookeeper.connect": None, "group.id": None},
+         ["in a stream: group.id is missing", "in a stream: zookeeper.connect is miss", "in a batch: where is Kafka"]),
+        ({"subscribe": None, "assign": '{"orders": [0]}'},
+         ["in a stream: assign cannot be set", "in a stream: what is to be read is said by one of subscribe"]),
+        ({"subscribe": None, "assign": "orders:0"},
+         ["in a stream: assign cannot be set", "in a stream: what is", "in a batch: assign=orders:0: it is no JSON"]),
+    ],
+)  # fmt: skip
+def test_what_a_stream_lacks_or_cannot_have_is_refused_at_load(changes: dict[str, str | None], told: list[str]) -> None:
+    options = {name: value for name, value in {**LEAST, **changes}.items() if value is not None}
+    lines = refused_at_load(options)
+    assert len(lines) == len(told)
+    assert all(line.startswith(words) for line, words in zip(lines, told, strict=True)), lines
+
+
+@pytest.mark.parametrize("end", ["endingOffsets", "ENDINGTIMESTAMP", "endingoffsetsbytimestamp"])
+def test_a_batch_that_says_where_it_ends_needs_nothing_of_a_stream(end: str) -> None:
+    value = {"endingoffsets": "latest", "endingtimestamp": "5"}.get(end.lower(), '{"orders": {"0": 5}}')
+    assert ZkConsumerDataSource({"kafka.bootstrap.servers": "b:1", "assign": '{"orders": [0]}', end: value}).schema()
+    [told] = refused_at_load({"kafka.bootstrap.servers": "b:1", "assign": "orders:0", end: value})
+    assert told.startswith("in a batch: assign=orders:0: it is no JSON")
+
+
+def test_what_is_wrong_in_both_is_said_once() -> None:
+    options = {"zookeeper.connect": "zk:1", "subscribe": "t", "startingOffsets": "latest", "failOnDataLos": "true"}
+    lines = refused_at_load(options)
     assert lines[0] == "failOnDataLos is not known: did you mean failOnDataLoss?"
     assert lines[1].startswith("in a stream: group.id is missing")
     assert lines[2:] == ["in a batch: startingOffsets=latest: a batch that begins at the end is empty"]
+    # Right for a stream: the reader of a batch refuses it.
+    assert ZkConsumerDataSource({**LEAST, "startingOffsets": "latest"}).schema()
 
 
 @pytest.mark.parametrize("name", sorted(OLD_NAMES))

@@ -22,7 +22,7 @@ ENVELOPE = {
     "from": {"clicks": {"0": 80}},
     "to": {"clicks": {"0": 90, "1": 12}},
     "claims": {"clicks": {"0": 4711}},
-    "s": {"rebalances": 2, "lostOffsets": 30},
+    "s": {"rebalances": 2, "lostOffsets": 30, "skippedOffsets": 4},
 }
 
 
@@ -43,6 +43,29 @@ def test_the_numbers_of_the_jvm_source_and_the_sum() -> None:
         "groupLag": 12,
         "ownedPartitions": 3,
     }
+
+
+def test_our_own_source_is_described_by_its_group_and_topics() -> None:
+    """Spark's own description of it is ``…PythonMicroBatchStreamWithTriggerAvailableNow@66a5a2c4``."""
+    [found] = lag(progress(source(ENVELOPE, LATEST, description="org.….PythonMicroBatchStream@66"))).sources
+    assert found.description == "zkconsumer[etl: clicks]"
+    many = {**ENVELOPE, "to": {f"t{number}": {"0": 1} for number in range(8)}}
+    assert lag(progress(source(many))).sources[0].description == "zkconsumer[etl: t0, t1, t2, t3, t4 and 3 more]"
+    assert lag(progress(source({**ENVELOPE, "to": {}}, {}))).sources[0].description == "zkconsumer[etl]"
+    assert lag(progress(source())).sources[0].description == "KafkaV2[Subscribe[clicks,orders]]"
+
+
+def test_spark_asks_a_python_stream_for_nothing_that_could_be_metrics_or_a_description() -> None:
+    """What the JVM can ask the Python process of a stream for; where this grows, the progress may be filled after all.
+
+    That Spark's own class answers neither is shown in ``tests/spark/test_stream.py``.
+    """
+    runner = pytest.importorskip("pyspark.sql.streaming.python_streaming_source_runner")
+    assert {name for name in vars(runner) if name.endswith(("_FUNC_ID", "_FEATURES_ID"))} <= {
+        "INITIAL_OFFSET_FUNC_ID", "LATEST_OFFSET_FUNC_ID", "PARTITIONS_FUNC_ID", "COMMIT_FUNC_ID",
+        "CHECK_SUPPORTED_FEATURES_ID", "PREPARE_FOR_TRIGGER_AVAILABLE_NOW_FUNC_ID",
+        "LATEST_OFFSET_ADMISSION_CONTROL_FUNC_ID", "GET_DEFAULT_READ_LIMIT_FUNC_ID", "REPORT_LATEST_OFFSET_FUNC_ID",
+    }  # fmt: skip
 
 
 def test_each_partition_by_itself() -> None:
@@ -68,15 +91,17 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
         "ownedPartitions": 1,
         "rebalances": 2,
         "lostOffsets": 30,
+        "skippedOffsets": 4,
         "waitsForMove": 0,
     }
     [ours] = found.sources
-    assert (ours.format, ours.group, ours.stats) == ("zkconsumer", "etl", Stats(2, 30))
+    assert (ours.format, ours.group, ours.stats) == ("zkconsumer", "etl", Stats(2, 30, skipped_offsets=4))
 
 
 def test_our_own_source_before_it_read_anything() -> None:
     found = lag(progress(source({"v": 1, "n": -1}, "None")))
-    assert found.metrics == {"ownedPartitions": 0, "rebalances": 0, "lostOffsets": 0, "waitsForMove": 0}
+    counts = dict.fromkeys(("ownedPartitions", "rebalances", "lostOffsets", "skippedOffsets", "waitsForMove"), 0)
+    assert found.metrics == counts
 
 
 @pytest.mark.parametrize("stats", [None, 7, {"rebalances": "many"}])

@@ -108,6 +108,7 @@ def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
     monkeypatch.setattr(batch, "plan_batch", lambda *_: [])
     options = {"subscribe": "clicks", "kafka.bootstrap.servers": "nobody:1", "startingOffsets": "earliest"}
+    options |= {"endingOffsets": "latest"}
     source = ZkConsumerDataSource(options)
 
     def plan() -> None:

@@ -201,12 +201,6 @@ def test_members_are_in_the_way_unless_they_are_allowed(world: FakeWorld) -> Non
     assert ask(world, allow_members=True)["clicks"]["0"] == 42
 
 
-def test_a_member_of_ones_own_is_not_in_the_way(world: FakeWorld) -> None:
-    join(world)
-    with AdminSession.open(ADDRESS, None, doors(world)) as session:
-        assert read_starts(session, "g1", "clicks", ours="g1_a").topics == ["clicks"]
-
-
 def test_an_offset_that_is_no_number_is_refused(world: FakeWorld) -> None:
     put(world, {1: b"fifty"})
     with pytest.raises(PreconditionFailed, match="offset znode of clicks/1 in group g1 holds no number"):

@@ -84,6 +84,11 @@ class LendingHolder:
     def holds_nothing(self) -> bool:
         return not len(self.lending)
 
+    @property
+    def busy(self) -> None:
+        """A batch may take as long as it takes: Spark watches the query, and a keeper ends with it."""
+        return None
+
     def end(self, error: BaseException | None) -> None:
         self.is_over = True
         self.tell()
