@@ -2,7 +2,8 @@
 
     from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector, MigratingConsumerConnector
 
-Imports zkconsumer, never the other way round.  Names are loaded when they are first used.
+The types in their signatures, Kafka's assignors and the errors of a coordinator's group are here as well.  Imports
+zkconsumer, never the other way round.  Names are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -10,21 +11,90 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import zkconsumer as _zkconsumer  # noqa: F401 (it refuses systems and interpreters that are not supported)
+
 if TYPE_CHECKING:
+    from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
+    from bridge.client.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
     from bridge.client.config import CoordinatorConsumerConfig
     from bridge.client.connector import CoordinatorConsumerConnector
+    from bridge.client.errors import (
+        AssignorFailed,
+        CommitFailedException,
+        FencedInstanceIdException,
+        GroupAuthorizationException,
+        GroupMaxSizeReachedException,
+        InconsistentGroupProtocolException,
+        InvalidGroupIdException,
+        InvalidSessionTimeoutException,
+        OffsetFetchFailed,
+        RebalanceCallbackFailed,
+        RebalanceInProgressException,
+        RetriableCommitFailedException,
+        TopicAuthorizationException,
+        UnsupportedVersionException,
+    )
     from bridge.migration.connector.connector import MigratingConsumerConnector
 
 _HOMES = {
+    "Assignment": "bridge.client.assignor",
+    "AssignorFailed": "bridge.client.errors",
+    "CommitFailedException": "bridge.client.errors",
+    "ConsumerPartitionAssignor": "bridge.client.assignor",
+    "CooperativeStickyAssignor": "bridge.client.assignors",
     "CoordinatorConsumerConfig": "bridge.client.config",
     "CoordinatorConsumerConnector": "bridge.client.connector",
+    "FencedInstanceIdException": "bridge.client.errors",
+    "GroupAuthorizationException": "bridge.client.errors",
+    "GroupMaxSizeReachedException": "bridge.client.errors",
+    "InconsistentGroupProtocolException": "bridge.client.errors",
+    "InvalidGroupIdException": "bridge.client.errors",
+    "InvalidSessionTimeoutException": "bridge.client.errors",
     "MigratingConsumerConnector": "bridge.migration.connector.connector",
+    "OffsetFetchFailed": "bridge.client.errors",
+    "RangeAssignor": "bridge.client.assignors",
+    "RebalanceCallbackFailed": "bridge.client.errors",
+    "RebalanceInProgressException": "bridge.client.errors",
+    "RebalanceProtocol": "bridge.client.assignor",
+    "RetriableCommitFailedException": "bridge.client.errors",
+    "RoundRobinAssignor": "bridge.client.assignors",
+    "StickyAssignor": "bridge.client.assignors",
+    "Subscription": "bridge.client.assignor",
+    "TopicAuthorizationException": "bridge.client.errors",
+    "UnsupportedVersionException": "bridge.client.errors",
 }
 
-__all__ = ["CoordinatorConsumerConfig", "CoordinatorConsumerConnector", "MigratingConsumerConnector"]
+__all__ = [
+    "Assignment",
+    "AssignorFailed",
+    "CommitFailedException",
+    "ConsumerPartitionAssignor",
+    "CooperativeStickyAssignor",
+    "CoordinatorConsumerConfig",
+    "CoordinatorConsumerConnector",
+    "FencedInstanceIdException",
+    "GroupAuthorizationException",
+    "GroupMaxSizeReachedException",
+    "InconsistentGroupProtocolException",
+    "InvalidGroupIdException",
+    "InvalidSessionTimeoutException",
+    "MigratingConsumerConnector",
+    "OffsetFetchFailed",
+    "RangeAssignor",
+    "RebalanceCallbackFailed",
+    "RebalanceInProgressException",
+    "RebalanceProtocol",
+    "RetriableCommitFailedException",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "Subscription",
+    "TopicAuthorizationException",
+    "UnsupportedVersionException",
+]
 
+if not TYPE_CHECKING:  # a checker would take every name for one that exists
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)

@@ -9,10 +9,10 @@ a configuration are told at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.original import OriginalSettings
@@ -22,13 +22,15 @@ from zkconsumer.errors import InvalidConfigException
 from zkconsumer.foreign_keys import successor_of, why_ignored
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import (
-    HIDDEN,
     JAVA_BLANKS,
     Origin,
+    Outcome,
+    SameAs,
     Setting,
     SettingsTable,
     default_in_words,
     default_of,
+    outcome_of_value,
     report,
     wrong,
 )
@@ -62,12 +64,16 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     """The settings of one consumer.
 
     ``ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181,zk2:2181/kafka", auto_offset_reset="smallest")`` takes
-    attributes; ``ConsumerConfig.from_properties("consumer.properties")`` reads an old file.  Both raise
-    ``InvalidConfigException`` with a line for each problem.  A configuration does not change.
+    attributes, ``ConsumerConfig({"group.id": "g", ...})`` a dictionary of keys, and
+    ``ConsumerConfig.from_properties("consumer.properties")`` reads an old file.  All raise ``InvalidConfigException``
+    with a line for each problem.  A configuration does not change.
 
     ``values``: every key of the table -> value.  ``given``: the keys that were set.  ``ignored``: keys in a file
     that belong to other programs, or have no effect -> why; worth a warning each.  A value that is a secret stands in
     ``values`` alone: no text that is made here shows it.
+
+    A subclass may bring tables of its own, whose settings take the place of those with the same key, and say what it
+    makes of the keys that it does not have: ``spelling_of``, ``why_refused``, ``why_ignored``.
     """
 
     __slots__ = ("given", "ignored", "values")
@@ -76,17 +82,26 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     given: frozenset[str]
     ignored: Mapping[str, str]
 
+    _tables: ClassVar[tuple[type[SettingsTable], ...]]
+    _settings: ClassVar[Mapping[str, Setting[Any]]]
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        cls._tables = tables_of(cls)
+        cls._settings = settings_of(cls._tables)
+
     # --- making one -----------------------------------------------------------------------------------------
 
-    def __init__(self, **settings: object) -> None:
-        """Takes attributes of the table by keyword: numbers and booleans as such or as text.
+    def __init__(self, properties: Mapping[str, object] | None = None, /, **settings: object) -> None:
+        """Takes a dictionary of keys as ``from_properties`` does, attributes by keyword, or both.
 
-        Raises ``InvalidConfigException`` with a line for each problem.
+        Numbers and booleans are taken as such or as text.  Raises ``InvalidConfigException`` with a line for each
+        problem.
         """
-        known = {setting.attribute: setting.key for setting in SETTINGS.values()}
-        given = {known[name]: value for name, value in settings.items() if name in known}
-        problems = [_unknown(name, known) for name in settings if name not in known]
-        self._fill(given, problems, {})
+        read = _Reading(type(self))
+        read.properties(_dictionary(type(self), properties))
+        read.words(settings, {setting.attribute: setting.key for setting in self._settings.values()})
+        self._fill(read)
 
     @classmethod
     def from_properties(cls, source: str | Path | Mapping[str, object]) -> Self:
@@ -98,21 +113,19 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         Raises ``InvalidConfigException`` with a line for each problem, also when the file cannot be read.
         """
         config = cls.__new__(cls)
-        config._fill(*_sorted_out(_properties(source)))
+        read = _Reading(cls)
+        read.properties(_properties(source))
+        config._fill(read)
         return config
 
     @classmethod
     def from_files(cls, file: str | Path | None, overrides: Mapping[str, object]) -> Self:
         """A file, if any, and settings that win over it; both are checked together.  See ``with_overrides``."""
-        given, problems, ignored = _sorted_out(_properties(Path(file)) if file is not None else {})
-        known = _known_keys()
-        for name, value in overrides.items():
-            if name in known:
-                given[known[name]] = value
-            else:
-                problems.append(_unknown(name, known))
+        read, over = _Reading(cls), _Reading(cls)
+        read.properties(_properties(Path(file)) if file is not None else {})
+        over.words(overrides, cls._known_keys())
         config = cls.__new__(cls)
-        config._fill(given, problems, ignored)
+        config._fill(read.overridden_by(over))
         return config
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
@@ -120,27 +133,72 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
 
         Defaults that follow from others are derived anew.  Raises ``InvalidConfigException``.
         """
-        known = _known_keys()
-        problems = [_unknown(name, known) for name in overrides if name not in known]
-        given: dict[str, object] = {key: self.values[key] for key in SETTINGS if key in self.given}
-        given |= {known[name]: value for name, value in overrides.items() if name in known}
+        kept = {key: why for key, why in self.ignored.items() if key not in self._settings}
+        read, over = _Reading(type(self), self._as_given(), kept), _Reading(type(self))
+        over.words(overrides, self._known_keys())
         config = type(self).__new__(type(self))
-        config._fill(given, problems, {key: why for key, why in self.ignored.items() if key not in SETTINGS})
+        config._fill(read.overridden_by(over))
         return config
+
+    # --- what a subclass may say otherwise ------------------------------------------------------------------
 
     @classmethod
     def is_needed(cls, setting: Setting[Any]) -> bool:
         """Whether this key must be given."""
         return setting.default is ...
 
-    @staticmethod
-    def describe() -> list[Row]:
-        """The table in words, in its order."""
-        return [row_of(setting) for setting in SETTINGS.values()]
+    @classmethod
+    def spelling_of(cls, key: str) -> str:
+        """The key of the table that says what ``key`` says; ``key`` itself where it has no other spelling."""
+        return key
 
-    def _fill(self, given: Mapping[str, object], problems: list[str], ignored: dict[str, str]) -> None:
+    @classmethod
+    def why_refused(cls, key: str, value: object) -> str:
+        """Why a key that is not in the table is an error with this value; "" when it is none."""
+        return ""
+
+    @classmethod
+    def is_so(cls, key: str, value: object) -> bool:
+        """Whether a key that is not in the table says, with this value, what is so in any case."""
+        return False
+
+    @classmethod
+    def why_ignored(cls, key: str) -> str:
+        """Why a key that is not in the table has no effect; "" for one that is not known."""
+        return why_ignored(key)
+
+    # --- the table ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def describe(cls) -> list[Row]:
+        """The table in words, in its order."""
+        return [row_of(setting) for setting in cls._settings.values()]
+
+    @classmethod
+    def outcome_of(cls, key: str, value: object = "") -> Outcome:
+        """What becomes of this key in a file; ``value``: one that it has in another program."""
+        here = cls.spelling_of(key)
+        if here in cls._settings:
+            return Outcome.acts(f"as `{here}`") if here != key else outcome_of_value(cls._settings[key], value)
+        if why := cls.why_refused(key, value):
+            return Outcome.refused(why)
+        return Outcome.named(why) if (why := cls.why_ignored(key)) else Outcome.refused("it is not known")
+
+    @classmethod
+    def _known_keys(cls) -> dict[str, str]:
+        keys = {key: key for key in cls._settings}
+        return keys | {setting.attribute: setting.key for setting in cls._settings.values()}
+
+    def _as_given(self) -> dict[str, object]:
+        return {key: self.values[key] for key in self._settings if key in self.given}
+
+    # --- checking -------------------------------------------------------------------------------------------
+
+    def _fill(self, read: _Reading) -> None:
         values: dict[str, Any] = {}
-        for key, setting in SETTINGS.items():
+        given, ignored = read.given, read.ignored
+        problems: list[str] = []
+        for key, setting in self._settings.items():
             if key in given:
                 raw = given[key]
                 try:
@@ -151,11 +209,12 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
             elif self.is_needed(setting):
                 problems.append(_missing(setting, ignored))
             values[key] = default_of(setting, values)
-        for table in TABLES:
+        for table in self._tables:
             problems += table.contradictions(values, frozenset(given))
+        problems = read.problems + [read.as_spelled(problem) for problem in problems]
         if problems:
             raise InvalidConfigException(report(problems))
-        for table in TABLES:
+        for table in self._tables:
             ignored |= table.without_effect(values, frozenset(given))
         effective = set(given)
         if values["dual.commit.enabled"] and values["offsets.storage"] != "kafka":
@@ -173,8 +232,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled with its secrets, which another process of the same program needs."""
-        given = {key: self.values[key] for key in SETTINGS if key in self.given}
-        return _restored, (type(self), given, dict(self.ignored))
+        return _restored, (type(self), self._as_given(), dict(self.ignored))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConsumerConfig) and self.values == other.values
@@ -184,31 +242,152 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
 
     def __repr__(self) -> str:
         shown = (
-            f"{setting.attribute}={HIDDEN if setting.is_secret else repr(self.values[key])}"
-            for key, setting in SETTINGS.items()
+            f"{setting.attribute}={_in_repr(setting, self.values[key])}"
+            for key, setting in self._settings.items()
             if key in self.given
         )
-        return f"ConsumerConfig({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
-TABLES: tuple[type[SettingsTable], ...] = tuple(
-    table for table in ConsumerConfig.__mro__[1:] if issubclass(table, SettingsTable) and table is not SettingsTable
-)
+def tables_of(config: type[ConsumerConfig]) -> tuple[type[SettingsTable], ...]:
+    """The tables that a configuration inherits, in the order in which it names them."""
+    return tuple(
+        table
+        for table in config.__mro__
+        if issubclass(table, SettingsTable) and table is not SettingsTable and not issubclass(table, ConsumerConfig)
+    )
+
+
+def settings_of(tables: Iterable[type[SettingsTable]]) -> dict[str, Setting[Any]]:
+    """Key -> setting, in the order of the tables; of two with one key the first counts.
+
+    A default that follows from another setting comes after it.
+    """
+    settings: dict[str, Setting[Any]] = {}
+    for table in tables:
+        for setting in vars(table).values():
+            if isinstance(setting, Setting):
+                settings.setdefault(setting.key, setting)
+    return settings
+
+
+TABLES = ConsumerConfig._tables = tables_of(ConsumerConfig)
 """The tables, in the order in which ``ConsumerConfig`` names them."""
 
-SETTINGS: dict[str, Setting[Any]] = {
-    setting.key: setting for table in TABLES for setting in vars(table).values() if isinstance(setting, Setting)
-}
-"""Key -> setting, in the order of the tables; a default that follows from another stands below it."""
+SETTINGS = ConsumerConfig._settings = settings_of(TABLES)
+"""Key -> setting, in the order of the tables."""
 
 
 def _restored(kind: type[ConsumerConfig], given: dict[str, object], ignored: dict[str, str]) -> ConsumerConfig:
     config = kind.__new__(kind)
-    config._fill(given, [], ignored)
+    config._fill(_Reading(kind, given, ignored))
     return config
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
+
+
+class _Reading:
+    """What was given, sorted out: settings, problems, and keys that have no effect, with the reason.
+
+    ``spelled``: key -> how it was written, where that is another spelling.
+    """
+
+    def __init__(
+        self,
+        config: type[ConsumerConfig],
+        given: dict[str, object] | None = None,
+        ignored: dict[str, str] | None = None,
+    ) -> None:
+        self.given: dict[str, object] = given or {}
+        self.ignored: dict[str, str] = ignored or {}
+        self.problems: list[str] = []
+        self._spelled: dict[str, str] = {}
+        self._config = config
+
+    def properties(self, properties: Mapping[str, object]) -> None:
+        """Keys as a file has them: those of other programs are set aside."""
+        config = self._config
+        for key, value in properties.items():
+            here = config.spelling_of(key) if isinstance(key, str) else ""
+            if here in config._settings:
+                self._take(here, key, value)
+            elif not here:
+                self.problems.append(_unknown(config, key, config._settings))
+            elif why := config.why_refused(key, value):
+                self.problems.append(f"{key} cannot be set: {why}")
+            elif config.is_so(key, value):
+                continue
+            elif why := config.why_ignored(key):
+                self.ignored[key] = why
+            else:
+                self.problems.append(_unknown(config, key, config._settings))
+
+    def words(self, words: Mapping[str, object], known: Mapping[str, str]) -> None:
+        """Settings that the program names: none of another program's.  ``known``: name -> key."""
+        config = self._config
+        for name, value in words.items():
+            key = name.replace("_", ".") if isinstance(name, str) else ""
+            here = known.get(name) or config.spelling_of(key)
+            if here in config._settings and (name in known or here != key):
+                self._take(here, name, value)
+            elif why := config.why_refused(key, value):
+                self.problems.append(f"{name} cannot be set: {why}")
+            elif not config.is_so(key, value):
+                self.problems.append(_unknown(config, name, known))
+
+    def _take(self, key: str, name: str, value: object) -> None:
+        if key in self.given and not self._is_same(key, value):
+            before = self._spelled.get(key, key)
+            self.problems.append(
+                f"{before} and {name} say the same thing and disagree ({_shown(self._config, key, self.given[key])} "
+                f"and {_shown(self._config, key, value)}): leave one of them out"
+            )
+            return
+        self.given[key] = value
+        if name != key:
+            self._spelled[key] = name
+
+    def _is_same(self, key: str, value: object) -> bool:
+        read = self._config._settings[key].read
+        try:
+            one, other = (
+                read(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw) for raw in (self.given[key], value)
+            )
+        except ValueError:
+            return self.given[key] == value
+        return bool(one == other)
+
+    def overridden_by(self, other: _Reading) -> _Reading:
+        """The same with what ``other`` says, which wins."""
+        made = _Reading(self._config, self.given | other.given, self.ignored | other.ignored)
+        made.problems = self.problems + other.problems
+        made._spelled = {key: name for key, name in self._spelled.items() if key not in other.given} | other._spelled
+        return made
+
+    def as_spelled(self, problem: str) -> str:
+        """A sentence with the keys that were given: in their spelling, and where a default follows from one of them."""
+        spelled = {
+            key: setting.default.key
+            for key, setting in self._config._settings.items()
+            if isinstance(setting.default, SameAs) and key not in self.given and setting.default.key in self.given
+        } | {key: name for key, name in self._spelled.items() if "." in name}
+        if not spelled:
+            return problem
+        keys = "|".join(re.escape(key) for key in sorted(spelled, key=len, reverse=True))
+        return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: spelled[found[1]], problem)
+
+
+def _dictionary(config: type[ConsumerConfig], properties: object) -> Mapping[str, object]:
+    if properties is None:
+        return {}
+    if isinstance(properties, Mapping):
+        return properties
+    name = config.__name__
+    raise InvalidConfigException(
+        f"{name} takes a dictionary of keys and values, or keywords, and not {type(properties).__name__}: "
+        f'a file, or the text of one, is read by {name}.from_properties("consumer.properties")'
+    )
 
 
 def _properties(source: str | Path | Mapping[str, object]) -> Mapping[str, object]:
@@ -229,26 +408,12 @@ def _properties(source: str | Path | Mapping[str, object]) -> Mapping[str, objec
         raise InvalidConfigException(f"{where}{e}") from e
 
 
-def _sorted_out(properties: Mapping[str, object]) -> tuple[dict[str, object], list[str], dict[str, str]]:
-    """What is ours, what nobody knows (as problems), and what is somebody else's (with the reason)."""
-    given: dict[str, object] = {}
-    problems: list[str] = []
-    ignored: dict[str, str] = {}
-    for key, value in properties.items():
-        if key in SETTINGS:
-            given[key] = value
-        elif isinstance(key, str) and (why := why_ignored(key)):
-            ignored[key] = why
-        else:
-            problems.append(_unknown(key, {known: known for known in SETTINGS}))
-    return given, problems, ignored
-
-
-def _known_keys() -> dict[str, str]:
-    return {key: key for key in SETTINGS} | {setting.attribute: setting.key for setting in SETTINGS.values()}
-
-
 # --- words --------------------------------------------------------------------------------------------------------
+
+
+def _in_repr(setting: Setting[Any], value: object) -> str:
+    shown = setting.shown(value)
+    return repr(shown) if isinstance(value, str) and not setting.is_secret else shown
 
 
 def _missing(setting: Setting[Any], ignored: Mapping[str, str]) -> str:
@@ -257,9 +422,13 @@ def _missing(setting: Setting[Any], ignored: Mapping[str, str]) -> str:
     return f"{setting.key} is missing: it must be given; allowed is {setting.allowed}{hint}"
 
 
-def _unknown(name: object, known: Mapping[str, str]) -> str:
+def _shown(config: type[ConsumerConfig], key: str, value: object) -> str:
+    return config._settings[key].shown(str(value))
+
+
+def _unknown(config: type[ConsumerConfig], name: object, known: Iterable[str]) -> str:
     wanted = str(name)
-    if why := why_ignored(wanted.replace("_", ".")):
+    if why := config.why_ignored(wanted.replace("_", ".")):
         return f"{wanted} cannot be set: it is {why}"
     if nearest := get_close_matches(wanted.lower(), known, 1):
         return f"{wanted} is not known: did you mean {nearest[0]}?"

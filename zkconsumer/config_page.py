@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from zkconsumer.config import ConsumerConfig, Row
-from zkconsumer.foreign_keys import families
-from zkconsumer.settings import Origin
+from zkconsumer.foreign_keys import families, keys_of_the_new_consumer
+from zkconsumer.settings import Origin, Outcome
 
 _HEADINGS = {
     Origin.ORIGINAL: """\
@@ -27,7 +27,8 @@ _PAGE = """\
 
 `ConsumerConfig.from_properties("consumer.properties")` reads the files of the original as they stand;
 `ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181/kafka")` takes the same settings by keyword, with `_` for
-`.`. All problems are told at once.
+`.`, and `ConsumerConfig({{"group.id": "g", "zookeeper.connect": "zk1:2181/kafka"}})` as a dictionary. An error has all
+problems, a line each.
 
 {tables}
 
@@ -38,6 +39,15 @@ them. Any other unknown key is an error that names the nearest known one: the or
 
 {foreign}
 
+## Keys of Kafka's own consumer
+
+What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0, and of keys of later
+releases, in a `ConsumerConfig`. A key without effect is named in `ConsumerConfig.ignored`, and by the connector in a
+line `setting-ignored` of the log. A member of a coordinator's group
+[takes nearly all of them](coordinator-config.md#keys-of-kafkas-own-consumer).
+
+{kafkas}
+
 ## How files are read
 
 As `java.util.Properties` reads them: `#` and `!` begin comments; key and value are parted by `=`, `:` or a blank; a
@@ -46,8 +56,9 @@ keys the later counts. A file that is not UTF-8 is taken for Latin-1.
 """
 
 
-def render() -> str:
-    """The whole page."""
+def render(kafkas: Mapping[str, str]) -> str:
+    """The whole page.  ``kafkas``: the keys of Kafka's own consumer -> a value of each."""
+    later = {key: "" for key in keys_of_the_new_consumer() if key not in kafkas}
     rows = ConsumerConfig.describe()
     tables = [
         f"## {heading}\n\n{table(chosen)}"
@@ -57,6 +68,7 @@ def render() -> str:
     return _PAGE.format(
         tables="\n\n".join(tables),
         foreign="\n".join(["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in families())]),
+        kafkas=outcomes({**kafkas, **later}, {"what becomes of it": ConsumerConfig.outcome_of}),
     )
 
 
@@ -66,4 +78,14 @@ def table(rows: Iterable[Row]) -> str:
     for row in rows:
         type_ = f"{row.type}, {row.unit}" if row.unit else row.type
         lines.append(f"| `{row.key}` | {type_} | {row.allowed} | {row.default} | {row.sentence} |")
+    return "\n".join(lines)
+
+
+def outcomes(keys: Mapping[str, str], columns: Mapping[str, Callable[[str, str], Outcome]]) -> str:
+    """What becomes of these keys, with these values: a column for each way to give them."""
+    lines = [f"| key | {' | '.join(columns)} |", f"|{'---|' * (1 + len(columns))}"]
+    for key, value in keys.items():
+        found = [outcome(key, value) for outcome in columns.values()]
+        cells = [f"{each.fate.value}{f': {each.words}' if each.words else ''}" for each in found]
+        lines.append(f"| `{key}` | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -42,24 +42,52 @@ _OF_THE_NEW_CONSUMER: dict[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "reconnect.backoff.max.ms": "refresh.leader.backoff.ms",
+    "reconnect.backoff.ms": "refresh.leader.backoff.ms",
     "request.timeout.ms": "socket.timeout.ms",
+    "retry.backoff.max.ms": "refresh.leader.backoff.ms",
+    "retry.backoff.ms": "refresh.leader.backoff.ms",
     "session.timeout.ms": "zookeeper.session.timeout.ms",
+    "socket.connection.setup.timeout.max.ms": "socket.timeout.ms",
+    "socket.connection.setup.timeout.ms": "socket.timeout.ms",
+}
+"""Key -> the key of this consumer that is like it."""
+
+WITHOUT_COUNTERPART: dict[str, str] = {
+    "allow.auto.create.topics": "this consumer never creates a topic",
+    "check.crcs": "checksums are always checked",
+    "client.dns.lookup": "every address of a host is tried, under the name as it is given",
+    "connections.max.idle.ms": "a connection stays open until the broker closes it",
+    "internal.throw.on.fetch.stable.offset.unsupported": "no question for offsets waits for transactions",
+    "metadata.recovery.rebootstrap.trigger.ms": "brokers that do not answer are looked for at once",
+    "metadata.recovery.strategy": "brokers that do not answer are always looked for again",
+    "send.buffer.bytes": "the operating system chooses the size of this buffer",
     **dict.fromkeys(
         (
-            "allow.auto.create.topics", "auto.include.jmx.reporter", "check.crcs", "client.dns.lookup",
-            "client.rack", "connections.max.idle.ms", "default.api.timeout.ms", "enable.metrics.push",
-            "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
-            "interceptor.classes", "internal.leave.group.on.close", "isolation.level", "key.deserializer",
-            "max.poll.interval.ms", "max.poll.records",
-            "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
-            "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
-            "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retry.backoff.max.ms", "retry.backoff.ms",
-            "send.buffer.bytes", "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
-            "value.deserializer",
+            "auto.include.jmx.reporter", "enable.metrics.push", "metric.reporters", "metrics.num.samples",
+            "metrics.recording.level", "metrics.sample.window.ms",
         ),
-        "",
+        "the program calls connector.metrics() for its metrics",
     ),
+}  # fmt: skip
+"""Keys of the new consumer that have no meaning for any member here -> what is so instead."""
+
+_OF_A_COORDINATORS_GROUP: dict[str, str] = {
+    "client.rack": "a group in ZooKeeper is divided without regard to racks, and records are fetched from leaders",
+    "default.api.timeout.ms": "each call has its own time-out",
+    "group.instance.id": "a group in ZooKeeper has no static members",
+    "group.protocol": "ZooKeeper keeps this group",
+    "group.remote.assignor": "ZooKeeper keeps this group",
+    "heartbeat.interval.ms": "zookeeper.session.timeout.ms says how often ZooKeeper is asked",
+    "interceptor.classes": "a class of the JVM; the program does its work with each record",
+    "internal.leave.group.on.close": "a member that is closed always leaves its group",
+    "isolation.level": "all records are handed out, those of aborted transactions too",
+    "key.deserializer": "a class of the JVM; give create_message_streams a key_decoder",
+    "max.poll.interval.ms": "ZooKeeper sets no limit to the time that the program needs for a record",
+    "max.poll.records": "a stream gives one record at a time",
+    "value.deserializer": "a class of the JVM; give create_message_streams a value_decoder",
 }
+"""Keys of the new consumer that mean nothing to a member of a group in ZooKeeper -> what is so instead."""
 
 _OF_THE_PRODUCER = frozenset(
     {
@@ -75,39 +103,85 @@ _OF_THE_PRODUCER = frozenset(
     }
 )
 
-_OF_JAVA_SECURITY = {
+INLINE_PEM: dict[str, str] = {
+    "ssl.keystore.certificate.chain": "write the certificates to a PEM file, and name it in ssl.certificate.location",
+    "ssl.keystore.key": "write the key to a PEM file, and name it in ssl.key.location",
+    "ssl.truststore.certificates": "write the certificates to a PEM file, and name it in ssl.truststore.location",
+}
+"""Keys of Java's TLS that hold keys and certificates themselves -> what to do."""
+
+NOT_TO_BE_SET_ASIDE = (*INLINE_PEM, "ssl.cipher.suites", "ssl.engine.factory.class")
+"""Keys of Java's TLS without which a connection would be another one: an error where the file is of one program."""
+
+_PYTHONS_TLS = "TLS is that of Python's ssl module"
+_TICKET = "the ticket is that of the environment (kinit, or KRB5_CLIENT_KTNAME for a keytab), which renews it"
+_LOGIN_CLASS = (
+    "a class of the JVM; users and passwords are sasl.jaas.config, or sasl.username and sasl.password, and tokens are "
+    "made by oauth_token, which the program gives the connector"
+)
+
+OF_JAVA_SECURITY: dict[str, str] = {
     **dict.fromkeys(("ssl.keystore.password", "ssl.truststore.password"), "the files read here, PEM, have no password"),
+    **INLINE_PEM,
+    "ssl.cipher.suites": "the cipher suites are those of Python's ssl module; restrict them at the brokers",
+    "ssl.engine.factory.class": "a class of the JVM; name the PEM files of keys and certificates in "
+    "ssl.truststore.location and ssl.keystore.location",
+    "ssl.protocol": "ssl.enabled.protocols says which versions of TLS are spoken",
     **dict.fromkeys(
-        ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates"),
-        "write what stands in it to a file, and name that",
+        (
+            "security.providers", "ssl.keymanager.algorithm", "ssl.provider", "ssl.secure.random.implementation",
+            "ssl.trustmanager.algorithm",
+        ),
+        _PYTHONS_TLS,
     ),
     **dict.fromkeys(
         (
-            "sasl.client.callback.handler.class", "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin",
-            "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor", "security.providers",
-            "ssl.cipher.suites", "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.protocol",
-            "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+            "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter",
+            "sasl.kerberos.ticket.renew.window.factor",
         ),
-        "",
+        _TICKET,
     ),
-}
+    **dict.fromkeys(
+        ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"), _LOGIN_CLASS
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+            "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
+        ),
+        "each login at a broker asks oauth_token for a token",
+    ),
+}  # fmt: skip
+"""Keys of TLS and SASL in Java that have no counterpart here -> what is so instead, or what to do."""
 
 _DECODERS = {"serializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding", "deserializer.encoding"}
 
 
 def why_ignored(key: str) -> str:
     """Whose key this is and what stands in its place, in words; empty for a key that nobody knows."""
+    if key in _OF_THE_NEW_CONSUMER:
+        return of_the_new_consumer(f"what is like it here is {_OF_THE_NEW_CONSUMER[key]}")
+    if key in _OF_A_COORDINATORS_GROUP:
+        return of_the_new_consumer(_OF_A_COORDINATORS_GROUP[key])
+    return why_ignored_everywhere(key)
+
+
+def of_the_new_consumer(words: str) -> str:
+    """The sentence on a key of the new consumer; ``words``: what is so here."""
+    return f"a key of the new consumer; {words}"
+
+
+def why_ignored_everywhere(key: str) -> str:
+    """The same for keys that have no meaning for any member here, be its group in ZooKeeper or at a coordinator."""
+    if key in WITHOUT_COUNTERPART:
+        return of_the_new_consumer(WITHOUT_COUNTERPART[key])
+    if key in OF_JAVA_SECURITY:
+        return f"a setting of TLS and SASL in Java; {OF_JAVA_SECURITY[key]}"
     for prefix, words in _PREFIXES.items():
         if key.startswith(prefix):
             return words
     if key in _OF_0_7:
         return f"a key of Kafka 0.7; from 0.8 on it is {_OF_0_7[key]}"
-    if key in _OF_THE_NEW_CONSUMER:
-        here = _OF_THE_NEW_CONSUMER[key]
-        return f"a key of the new consumer{f'; what is like it here is {here}' if here else ''}"
-    if key in _OF_JAVA_SECURITY:
-        advice = _OF_JAVA_SECURITY[key]
-        return f"a setting of TLS and SASL in Java{f'; {advice}' if advice else ''}"
     if key in _OF_THE_PRODUCER:
         return "a key of the producer"
     if key in _DECODERS:
@@ -124,11 +198,14 @@ def families() -> list[tuple[str, str]]:
     """Rows for the reference page: which keys, and why they are ignored."""
     rows = [(f"`{prefix}*`", words) for prefix, words in _PREFIXES.items()]
     rows.append((_listed(_OF_0_7), "keys of Kafka 0.7"))
-    rows.append((_listed(_OF_THE_NEW_CONSUMER), "keys of the new consumer"))
-    rows.append((_listed(_OF_JAVA_SECURITY), "settings of TLS and SASL in Java that have no counterpart here"))
     rows.append((_listed(_OF_THE_PRODUCER), "keys of the producers"))
     rows.append((_listed(_DECODERS), "read by decoders, not by the consumer"))
     return rows
+
+
+def keys_of_the_new_consumer() -> list[str]:
+    """Those that have no meaning for a member of a group in ZooKeeper, in their order."""
+    return sorted([*_OF_THE_NEW_CONSUMER, *_OF_A_COORDINATORS_GROUP, *WITHOUT_COUNTERPART, *OF_JAVA_SECURITY])
 
 
 def _listed(keys: object) -> str:

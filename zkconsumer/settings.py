@@ -26,12 +26,70 @@ HIDDEN = "[hidden]"
 SHOWN_CHARS_MAX = 100
 
 
+NO_USER = (
+    "an address must not hold a user or a password; a login at ZooKeeper is set with zookeeper.auth, one at brokers "
+    "with sasl.username and sasl.password"
+)
+"""Why an address with an ``@`` is refused.  The text of the address is not repeated."""
+
+
+def as_it_is(text: str) -> str:
+    """Nothing in this text is hidden."""
+    return text
+
+
+def hide_user(text: str) -> str:
+    """Addresses without everything before their last ``@``, which may hold passwords."""
+    _, at, rest = text.rpartition("@")
+    return f"{HIDDEN}@{rest}" if at else text
+
+
 class Origin(Enum):
     """Whose key a setting is."""
 
     ORIGINAL = "the original, 0.8 to 1.1"
     NEWER_CLIENTS = "Kafka's newer clients"
     OURS = "this program"
+
+
+class Fate(Enum):
+    """What becomes of a key that a user gives."""
+
+    ACTS = "acts"
+    REFUSED = "is refused"
+    NAMED = "has no effect"
+
+
+class Outcome(NamedTuple):
+    """``fate`` of a key in one configuration; ``words``: why, or under which other key it acts."""
+
+    fate: Fate
+    words: str
+
+    @classmethod
+    def acts(cls, words: str = "") -> Outcome:
+        """It does what it says."""
+        return cls(Fate.ACTS, words)
+
+    @classmethod
+    def refused(cls, why: str) -> Outcome:
+        """It is an error, which says why."""
+        return cls(Fate.REFUSED, why)
+
+    @classmethod
+    def named(cls, why: str) -> Outcome:
+        """It has no meaning here, and a warning says so."""
+        return cls(Fate.NAMED, why)
+
+
+def outcome_of_value(setting: Setting[Any], value: object) -> Outcome:
+    """What becomes of a key that is a setting; ``value``: one that it has in another program, "" if there is none."""
+    try:
+        if value != "":
+            setting.read(value)
+    except ValueError:
+        return Outcome.acts(f"with {setting.allowed}; another value is refused")
+    return Outcome.acts()
 
 
 class HasValues(Protocol):
@@ -59,7 +117,8 @@ class Setting(Generic[T]):
 
     ``read`` takes what the user gave and returns the value; it raises ``ValueError`` whose text, if any, says what
     to do.  ``default`` is None when there is none, ``...`` when the key must be given.  The value of one that
-    ``is_secret`` is shown nowhere.
+    ``is_secret`` is shown nowhere.  ``hide`` makes the text that is shown of any other: of an address, for one, that a
+    password was written into by mistake.
     """
 
     def __init__(
@@ -75,6 +134,11 @@ class Setting(Generic[T]):
         self.attribute = ""
         self.origin = Origin.ORIGINAL
         self.is_secret = False
+        self.hide: Callable[[str], str] = as_it_is
+
+    def shown(self, raw: object) -> str:
+        """What was given, as errors, logs and ``repr`` may show it."""
+        return HIDDEN if self.is_secret else self.hide(raw if isinstance(raw, str) else repr(raw))
 
     def __set_name__(self, owner: type[SettingsTable], name: str) -> None:
         self.attribute = name
@@ -215,7 +279,7 @@ def report(problems: list[str]) -> str:
 
 def wrong(setting: Setting[Any], raw: object, hint: str) -> str:
     """What is wrong with a value, and what to do."""
-    shown = HIDDEN if setting.is_secret else raw if isinstance(raw, str) else repr(raw)
+    shown = setting.shown(raw)
     if len(shown) > SHOWN_CHARS_MAX:
         shown = f"{shown[:SHOWN_CHARS_MAX]}…"
     unit = f", in {setting.unit}" if setting.unit else ""
@@ -273,15 +337,18 @@ def check_health_socket(text: str) -> str:
 def check_connect(text: str) -> str:
     """Servers and chroot.  Blanks around servers and commas at the end go, as in ZooKeeper's own client."""
     servers, slash, chroot = text.partition("/")
+    if "@" in servers:
+        raise ValueError(NO_USER)
     trimmed = [server.strip(JAVA_BLANKS) for server in servers.rstrip("," + JAVA_BLANKS).split(",")]
     for server in trimmed:
         host, colon, port = server.rpartition(":")
         if not colon or server.endswith("]"):
             host, port = server, "2181"
         if not host or re.search(r"\s", host) or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
-            raise ValueError(f"{server!r} is not HOST:PORT")
+            # A password may hold a "/", and the "@" stands in the chroot then.
+            raise ValueError(NO_USER if "@" in chroot else f"{server!r} is not HOST:PORT")
     if "," in chroot:
         raise ValueError("the chroot stands once, behind the last server")
     if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):
-        raise ValueError(f"the chroot {'/' + chroot!r} is not a path; it has no '/' at the end")
+        raise ValueError(f"the chroot {hide_user('/' + chroot)!r} is not a path; it has no '/' at the end")
     return ",".join(trimmed) + slash + chroot

@@ -99,7 +99,7 @@ class AbstractCoordinator(GroupMember):
                         return
                     self.step = JoinStep.RESTING
                 case JoinStep.ELECTED:
-                    if not self._sync_as_leader():
+                    if not self.sync_as_leader():
                         return
                 case JoinStep.COMPLETING:
                     if not self._complete():
@@ -165,7 +165,7 @@ class AbstractCoordinator(GroupMember):
         else:
             self._send_sync({})
 
-    def _sync_as_leader(self) -> bool:
+    def sync_as_leader(self) -> bool:
         """Tell everybody's share when it is known; whether there was something to do."""
         elected = self._election
         if elected is None or self.state is not MemberState.COMPLETING_REBALANCE:

@@ -4,6 +4,19 @@
 
 One is in flight at a time, in the order in which they were asked for: a commit that is repeated never overwrites a
 later one.  A commit is sent with the generation of that moment, and its answer judged by it.
+
+While the group rebalances (Kafka's coordinator, ``GroupCoordinator.doCommitOffsets``, 0.9 to 4.1):
+
+    PREPARING_REBALANCE    the coordinator waits for members to join and accepts commits of the generation before
+    COMPLETING_REBALANCE   it waits for the leader's assignment and refuses every commit (27; before 2.4 also those of
+                           the generation before, which later releases refuse with 22)
+
+So a member that keeps partitions while it joins commits until all have joined.  JoinGroup has its own connection
+(``network``), so the answer to a commit may arrive before that to JoinGroup: while JoinGroup is unanswered, 22 and 25
+mean that the generation has ended, and only the answer to JoinGroup says whether this member is in the next one.  What
+is refused meanwhile is committed in the next generation: the last commit of partitions waits here for it, positions of
+automatic commits are collected again, and the program hears ``RebalanceInProgressException``, after which
+``commit_offsets`` tries again.
 """
 
 from __future__ import annotations
@@ -23,7 +36,7 @@ from bridge.client.errors import (
 )
 from bridge.client.events import Failed, Failure, Offset
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from bridge.client.group_member import GroupMember
+from bridge.client.group_member import GroupMember, JoinStep
 from bridge.client.outbox import Sent, What
 from bridge.client.reactions import OFFSET_COMMIT as COMMIT_TABLE
 from bridge.client.reactions import Reaction, error_of, reaction
@@ -37,6 +50,9 @@ from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitTopic,
 )
+
+_OF_A_GENERATION = (Reaction.REJOIN, Reaction.NEW_MEMBER, Reaction.NEW_GENERATION, Reaction.FENCED)
+"""What is said of the generation in which a commit was sent (27, 25, 22, 82)."""
 
 WAITING_MAX = 1000
 """So many commits may wait for their turn; one more is answered at once that it was not made."""
@@ -61,6 +77,9 @@ class Commit:
     until_ms: int
     attempts: int = 0
     retry_at_ms: int = 0
+    asked_in: Generation = NO_GENERATION
+    refused_in: Generation | None = None
+    """The generation that had ended when the commit arrived: it is not sent in that one again."""
 
 
 Refused: TypeAlias = Mapping[TopicPartition, ZkConsumerError]
@@ -100,6 +119,7 @@ class Commits:
         elif len(self._queue) >= WAITING_MAX:
             self._finished(commit, RetriableCommitFailedException(f"{WAITING_MAX} commits wait already"), {})
         else:
+            commit.asked_in = self._member.generation
             self._queue.append(commit)
 
     def advance(self) -> None:
@@ -113,7 +133,9 @@ class Commits:
                 self._done(member.failure)
             elif member.outbox.now_ms >= first.until_ms:
                 self._done(self._too_late())
-            elif (error := self._not_in_group()) is not None:
+            elif self._waits_for_generation(first):
+                return
+            elif (error := self._not_in_group(first)) is not None:
                 self._done(error)
             elif member.outbox.now_ms < first.retry_at_ms:
                 return
@@ -131,14 +153,35 @@ class Commits:
         while self._queue:
             self._done(RetriableCommitFailedException(why))
 
-    def _not_in_group(self) -> ZkConsumerError | None:
+    def leave_out(self, number: int, partitions: frozenset[TopicPartition]) -> None:
+        """Do not commit these with the hand-back of this number, if it was not sent yet: other members have them."""
+        for index, commit in enumerate(self._queue):
+            is_sent = index == 0 and self._is_in_flight
+            if commit.why is Why.HAND_BACK and commit.number == number and not is_sent:
+                commit.offsets = {tp: at for tp, at in commit.offsets.items() if tp not in partitions}
+
+    def _waits_for_generation(self, commit: Commit) -> bool:
+        """Whether it is refused now, and may be accepted in the generation that this member is joining."""
+        member = self._member
+        if commit.why is not Why.HAND_BACK:
+            return False
+        if member.step is JoinStep.COMPLETING and commit.asked_in != member.generation:
+            return True  # until it is known what of it other members have by now (``leave_out``)
+        if not member.awaits_generation:
+            return False
+        return member.state is MemberState.COMPLETING_REBALANCE or commit.refused_in == member.generation
+
+    def _not_in_group(self, commit: Commit) -> ZkConsumerError | None:
         """Why a commit would be refused, if that is known beforehand."""
         member = self._member
         if not member.has_auto_assigned_partitions or member.state is MemberState.STABLE:
             return None
+        if member.commits_while_joining and commit.refused_in != member.generation:
+            return None
         if member.state.is_rebalance_in_progress:
             return RebalanceInProgressException(
-                f"group {member.config.group_id} forms anew; commit again when this member is in its next generation"
+                f"group {member.config.group_id} is rebalancing, and its coordinator accepts no commit until the next "
+                "generation has its assignment: nothing was committed"
             )
         return CommitFailedException(
             f"this member is not in group {member.config.group_id}: it was dropped, or has not joined yet"
@@ -198,6 +241,9 @@ class Commits:
         """An error of one partition that is one of the whole commit."""
         member = self._member
         is_unchanged = sent.generation == member.generation or not member.has_auto_assigned_partitions
+        if what in _OF_A_GENERATION and self._is_in_next_generation(sent, what):
+            self._refused_in(sent.generation, error)
+            return
         match what:
             case Reaction.BACKOFF:
                 self._retry(error)
@@ -210,9 +256,6 @@ class Commits:
             case Reaction.FENCED if is_unchanged:
                 self._done(error)
             case Reaction.FENCED | Reaction.NEW_MEMBER | Reaction.NEW_GENERATION:
-                if not is_unchanged and member.state is MemberState.PREPARING_REBALANCE:
-                    self._done(self._stale(RebalanceInProgressException, error))
-                    return
                 if what is not Reaction.FENCED and is_unchanged and sent.generation.has_member_id:
                     member.reset_state_and_rejoin(
                         f"encountered {error_code(code)} from OffsetCommit response",
@@ -221,6 +264,22 @@ class Commits:
                 self._done(self._stale(CommitFailedException, error))
             case _:
                 self._done(error)
+
+    def _is_in_next_generation(self, sent: Sent, what: Reaction) -> bool:
+        """Whether the generation of the commit has ended, and this member is in the next one, or is joining it."""
+        member = self._member
+        if not member.has_auto_assigned_partitions or member.generation.is_lost:
+            return False
+        if sent.generation != member.generation:
+            return True
+        # Of another instance with our id the answer to JoinGroup says nothing new.
+        return what is not Reaction.FENCED and member.state is MemberState.PREPARING_REBALANCE
+
+    def _refused_in(self, generation: Generation, error: ZkConsumerError) -> None:
+        first = self._queue[0]
+        first.refused_in = generation
+        if first.why is not Why.HAND_BACK:
+            self._done(self._stale(RebalanceInProgressException, error))
 
     def _stale(self, kind: type[ZkConsumerError], cause: ZkConsumerError) -> ZkConsumerError:
         error = kind(f"nothing was committed: {cause}")

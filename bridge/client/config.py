@@ -1,6 +1,8 @@
 """The settings of a member of a coordinator's group: Kafka's keys, ranges and defaults (those of 3.x).
 
-And the old consumer's settings for such a member, who needs no ZooKeeper.  Pure but for the reading of a file.
+``GroupConfig`` is what the group needs to know.  ``CoordinatorConsumerConfig`` is the whole configuration of such a
+member: the old consumer's settings, in the old spelling and in Kafka's own, and the group's.  Pure but for the reading
+of a file.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from zkconsumer.config import ConsumerConfig
+from bridge.client import modern_keys
+from zkconsumer.config import ConsumerConfig, settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.settings import (
     JAVA_BLANKS,
     Origin,
+    SameAs,
     Setting,
     SettingsTable,
     boolean,
@@ -42,20 +46,27 @@ def _check_instance_id(given: str) -> str:
     return given
 
 
-class GroupSettings(SettingsTable):
-    """What a member of a coordinator's group can be told."""
+def _rack() -> Setting[str | None]:
+    """``client.rack``; nothing is none, as in Kafka."""
+    made = optional_text(
+        "client.rack",
+        "Where this member runs; the leader's assignor may go by it (3.5). A leader that has one lets the "
+        "group form anew when replicas move to other racks. Records are fetched from leaders, in whatever rack.",
+        lambda given: given,
+        "any text",
+    )
+    read = made.read
+    made.read = lambda given: read(given) or None
+    return made
+
+
+class MemberSettings(SettingsTable):
+    """What only a member of a coordinator's group has."""
 
     __slots__ = ()
 
     ORIGIN = Origin.NEWER_CLIENTS
 
-    group_id = text(
-        "group.id",
-        ...,
-        "The group: its members share the partitions.",
-        check_group,
-        "letters, digits, '.', '_' and '-' of ASCII; not empty",
-    )
     group_instance_id = optional_text(
         "group.instance.id",
         "Makes this a static member (2.3): it may go and come back within `session.timeout.ms` without a rebalance, "
@@ -63,13 +74,7 @@ class GroupSettings(SettingsTable):
         _check_instance_id,
         f"letters, digits, '.', '_' and '-' of ASCII; at most {INSTANCE_ID_CHARS_MAX}",
     )
-    client_rack = optional_text(
-        "client.rack",
-        "Where this member runs; told to the leader, whose assignor may go by it (3.5). A leader that has one lets the "
-        "group form anew when replicas move to other racks.",
-        lambda given: given,
-        "any text",
-    )
+    client_rack = _rack()
     session_timeout_ms = integer(
         "session.timeout.ms",
         45_000,
@@ -90,8 +95,10 @@ class GroupSettings(SettingsTable):
     max_poll_interval_ms = integer(
         "max.poll.interval.ms",
         300_000,
-        "How long the others wait for this member when the group forms anew (brokers from 0.10.1 on; older ones wait "
-        "for `session.timeout.ms`). A program that reads for longer is not dropped: its streams speak for it.",
+        "How long the program may work on a record before it asks its stream for the next one. After that this member "
+        "leaves the group, and its partitions go to others; it joins again when the program asks on ([how it is "
+        "counted](#maxpollintervalms)). It is also how long the others wait for this member when the group forms anew "
+        "(brokers from 0.10.1 on; older ones wait for `session.timeout.ms`).",
         unit="ms",
         low=1,
     )
@@ -112,15 +119,6 @@ class GroupSettings(SettingsTable):
         unit="ms",
     )
     retry_backoff_max_ms = integer("retry.backoff.max.ms", 1000, "The longest such pause.", unit="ms")
-    enable_auto_commit = boolean(
-        "enable.auto.commit",
-        True,
-        "Whether offsets are committed every `auto.commit.interval.ms`, before partitions are given back and at the "
-        "end.",
-    )
-    auto_commit_interval_ms = integer(
-        "auto.commit.interval.ms", 5000, "The time between two automatic commits.", unit="ms"
-    )
 
     @staticmethod
     def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
@@ -134,14 +132,71 @@ class GroupSettings(SettingsTable):
         ]  # fmt: skip
 
 
+class SharedSettings(SettingsTable):
+    """What the old consumer has too, under this key or another."""
+
+    __slots__ = ()
+
+    ORIGIN = Origin.NEWER_CLIENTS
+
+    group_id = text(
+        "group.id",
+        ...,
+        "The group: its members share the partitions.",
+        check_group,
+        "letters, digits, '.', '_' and '-' of ASCII; not empty",
+    )
+    enable_auto_commit = boolean(
+        "enable.auto.commit",
+        True,
+        "Whether offsets are committed every `auto.commit.interval.ms`, before partitions are given back and at the "
+        "end.",
+    )
+    auto_commit_interval_ms = integer(
+        "auto.commit.interval.ms", 5000, "The time between two automatic commits.", unit="ms"
+    )
+
+
+class ModernSettings(SettingsTable):
+    """Settings of the old consumer that take Kafka's own words as well, or follow from Kafka's own settings."""
+
+    __slots__ = ()
+
+    ORIGIN = Origin.ORIGINAL
+
+    auto_offset_reset = modern_keys.where_to_begin()
+    partition_assignment_strategy = modern_keys.assignors()
+    socket_timeout_ms = integer(
+        "socket.timeout.ms",
+        SameAs("request.timeout.ms"),
+        "How long a broker may take to accept a connection, and to answer what is not a question to the coordinator. "
+        "At least `fetch.wait.max.ms`.",
+        unit="ms",
+        low=1,
+    )
+
+    @staticmethod
+    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+        """See ``SettingsTable``."""
+        ours, theirs = values["socket.timeout.ms"], values["request.timeout.ms"]
+        if ours == theirs or not {"socket.timeout.ms", "request.timeout.ms"} <= given:
+            return []
+        return [
+            f"socket.timeout.ms={ours} and request.timeout.ms={theirs}: both say how long a broker may take to answer, "
+            "and disagree; leave one of them out"
+        ]
+
+
 NEEDED_OF_THE_OLD = frozenset({"group.id", "bootstrap.servers"})
 
 
-class CoordinatorConsumerConfig(ConsumerConfig):
-    """The old consumer's settings for a member of a coordinator's group.
+class CoordinatorConsumerConfig(MemberSettings, ModernSettings, ConsumerConfig):
+    """The configuration of a member of a coordinator's group: a file of the old consumer, or of a modern program.
 
     ``ConsumerConfig`` in all but this: ``bootstrap.servers`` must be given, and ``zookeeper.connect`` need not be.
-    A file that has it, or a ``ConsumerConfig``, does as well: it is not asked.
+    Kafka's own keys mean what they mean to Kafka's consumer, be it under a key of the old consumer
+    (``enable.auto.commit`` is ``auto.commit.enable``) or as settings of the group (``session.timeout.ms``).  What would
+    change the meaning and cannot be done is an error, and so are two spellings of one setting that disagree.
     """
 
     __slots__ = ()
@@ -151,11 +206,32 @@ class CoordinatorConsumerConfig(ConsumerConfig):
         """See ``ConsumerConfig``."""
         return setting.key in NEEDED_OF_THE_OLD
 
+    @classmethod
+    def spelling_of(cls, key: str) -> str:
+        """See ``ConsumerConfig``."""
+        return modern_keys.SPELLINGS.get(key, key)
 
-SETTINGS: dict[str, Setting[Any]] = {
-    setting.key: setting for setting in vars(GroupSettings).values() if isinstance(setting, Setting)
-}
-"""Key -> setting, in the order of the table."""
+    @classmethod
+    def why_refused(cls, key: str, value: object) -> str:
+        """See ``ConsumerConfig``."""
+        return modern_keys.why_refused(key, value)
+
+    @classmethod
+    def is_so(cls, key: str, value: object) -> bool:
+        """See ``ConsumerConfig``."""
+        return modern_keys.is_so(key, value)
+
+    @classmethod
+    def why_ignored(cls, key: str) -> str:
+        """See ``ConsumerConfig``."""
+        return modern_keys.why_ignored(key)
+
+
+MEMBER_SETTINGS = settings_of([MemberSettings])
+"""Key -> setting of what only a member of a coordinator's group has, in the order of the table."""
+
+SETTINGS = settings_of([SharedSettings, MemberSettings])
+"""Key -> setting of the group, in the order of the tables."""
 
 
 SAID_BY_THE_OLD = MappingProxyType(
@@ -168,7 +244,7 @@ SAID_BY_THE_OLD = MappingProxyType(
 """What both know: key -> the old consumer's key, which says it."""
 
 
-class GroupConfig(GroupSettings):
+class GroupConfig(SharedSettings, MemberSettings):
     """The settings of one member: ``GroupConfig({"group.id": "g", "session.timeout.ms": 10_000})``.
 
     Numbers and booleans are taken as such or as text.  Raises ``InvalidConfigException`` with a line for each problem.
@@ -190,7 +266,7 @@ class GroupConfig(GroupSettings):
                 values[key] = setting.read(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
             except ValueError as e:
                 problems.append(wrong(setting, raw, str(e)))
-        problems += GroupSettings.contradictions(values, frozenset(given))
+        problems += MemberSettings.contradictions(values, frozenset(given))
         if problems:
             raise InvalidConfigException(report(problems))
         self.values: Mapping[str, Any] = values

@@ -16,18 +16,19 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridge.client.assignors import ASSIGNORS
-from bridge.client.config import SAID_BY_THE_OLD, GroupConfig
-from bridge.client.from_config import membership_settings_of, spread_of
+from bridge.client.config import MEMBER_SETTINGS, SAID_BY_THE_OLD, CoordinatorConsumerConfig, GroupConfig
+from bridge.client.from_config import assignors_of, membership_settings_of, spread_of
 from bridge.client.membership import CoordinatorMembership
 from bridge.client.taken_settings import without_effect
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import SETTINGS as OLD_SETTINGS
 from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import make_consumer_id
 from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.streams_member import StreamsMember
+from zkconsumer.settings import Fate
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -46,12 +47,13 @@ COMMIT_GRACE_MS = 1_000
 class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMembership]]):
     """A member of a coordinator's consumer group; a context manager.
 
-    ``config`` is the old consumer's, as it stands, or a ``CoordinatorConsumerConfig``, which needs no
-    ``zookeeper.connect``; ``bootstrap.servers`` must be in it, and no ZooKeeper is asked.  What is set there and has no
-    effect here is a warning each (``migration_docs/reference/coordinator-config.md``).
-    ``group`` are settings of the group in Kafka's own words (``session.timeout.ms``, ``group.instance.id`` …); what
-    both know, ``group.id`` and automatic commits, is ``config``'s.  ``assignors``: how the group is divided, the best
-    first; left out, the one that ``partition.assignment.strategy`` names.  All members must have one in common.
+    ``config`` is a ``CoordinatorConsumerConfig``, which reads files of modern programs and needs no
+    ``zookeeper.connect``, or the old consumer's ``ConsumerConfig``; ``bootstrap.servers`` must be in it, and no
+    ZooKeeper is asked.  What is set there and has no effect here is a warning each
+    (``migration_docs/reference/coordinator-config.md``).
+    ``group`` are settings of the group in Kafka's own words (``session.timeout.ms``, ``group.instance.id`` …), those
+    that are not in ``config``.  ``assignors``: how the group is divided, the best first; left out, those that
+    ``partition.assignment.strategy`` names.  All members must have one in common.
 
     The constructor speaks to one broker, at most for ``zookeeper.connection.timeout.ms``: it raises
     ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException`` (a broker before 0.9 keeps
@@ -78,7 +80,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         self.group_config = group_config_of(config, group or {})
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)
-        chosen = assignors or [ASSIGNORS[config.partition_assignment_strategy]()]
+        chosen = assignors or assignors_of(config)
         brokers = BrokerAccess.of(
             config, None, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
@@ -94,9 +96,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
                 brokers=brokers, clock=clock, lease=lease, meters=meters, hooks=hooks,
             ),
         )  # fmt: skip
-        super().__init__(config, consumer_id, member, clock)
-        for key, why in without_effect(config).items():
-            log.warning("setting-ignored key=%s why=%r", key, why)
+        super().__init__(config, consumer_id, member, clock, without_effect(config))
 
         def fetching() -> int:
             live = {tp for tp, info in member.streams.infos.items() if info.is_live}
@@ -123,9 +123,11 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
 
 
 def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupConfig:
-    """The group's settings, with what the old configuration says of the same things.
+    """The group's settings: those in ``config``, those in ``group``, and what the old consumer's settings say of it.
 
-    Raises ``InvalidConfigException`` for a key that is not known, or that is ``config``'s to say.
+    Raises ``InvalidConfigException`` for a key that is not known, that both have and disagree about, or that is
+    ``config``'s to say; and for a ``ConsumerConfig`` of a file with keys that only a ``CoordinatorConsumerConfig``
+    reads.
     """
     twice = sorted(SAID_BY_THE_OLD.keys() & group.keys())
     if twice:
@@ -133,4 +135,24 @@ def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> Grou
             f"{', '.join(twice)}: leave it out of the group's settings, the old configuration says it already "
             f"({', '.join(SAID_BY_THE_OLD.values())})"
         )
-    return GroupConfig({**group, **{key: config.values[old] for key, old in SAID_BY_THE_OLD.items()}})
+    if unread := _unread(config):
+        raise InvalidConfigException(
+            f"{', '.join(unread)}: ConsumerConfig has set aside what a coordinator's member needs; make a "
+            "bridge.CoordinatorConsumerConfig of the same file, or leave these keys out"
+        )
+    own = {key: config.values[key] for key in MEMBER_SETTINGS if key in config.given}
+    made = GroupConfig({**own, **group, **{key: config.values[old] for key, old in SAID_BY_THE_OLD.items()}})
+    differing = [f"{key} ({value} and {made.values[key]})" for key, value in own.items() if made.values[key] != value]
+    if differing:
+        raise InvalidConfigException(
+            f"{', '.join(differing)}: the configuration and the group's settings disagree; leave it out of one of them"
+        )
+    return made
+
+
+def _unread(config: ConsumerConfig) -> list[str]:
+    """Keys that were set aside, and that would act in a ``CoordinatorConsumerConfig``, or be an error there."""
+    if isinstance(config, CoordinatorConsumerConfig):
+        return []
+    foreign = config.ignored.keys() - OLD_SETTINGS.keys()
+    return sorted(key for key in foreign if CoordinatorConsumerConfig.outcome_of(key).fate is not Fate.NAMED)

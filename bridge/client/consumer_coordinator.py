@@ -66,13 +66,12 @@ class ConsumerCoordinator(ConsumerRebalance):
     def _hear(self, event: ev.Event) -> None:
         until_ms = self.outbox.now_ms + self.config.default_api_timeout_ms
         match event:
-            case ev.Polled():
-                self._is_polled = True
-                self.poll_heartbeat()
-            case ev.Subscribed(topics, pattern):
+            case ev.Polled(busy_since_ms, stream):
+                self._is_polled = self.polled(busy_since_ms, stream) or self._is_polled
+            case ev.Subscribed(topics, takes):
                 if not self.subscriptions.has_auto_assigned_partitions:
                     self.poll_heartbeat()
-                self.subscriptions.subscribe(topics, pattern)
+                self.subscriptions.subscribe(topics, takes)
             case ev.Unsubscribed():
                 self.subscriptions.unsubscribe()
                 self.newcomers.forget()
@@ -198,7 +197,7 @@ class ConsumerCoordinator(ConsumerRebalance):
         if not self.config.enable_auto_commit or self.exit is not Exit.NONE or self.failure is not None:
             return False
         if self.has_auto_assigned_partitions:
-            return self.state is MemberState.STABLE and bool(self.assigned)
+            return self.commits_while_joining or (self.state is MemberState.STABLE and bool(self.assigned))
         return self._is_polled
 
     def _deadlines(self) -> dict[TimerKind, int]:
@@ -234,6 +233,8 @@ class ConsumerCoordinator(ConsumerRebalance):
         is_late = self._close_until_ms is not None and self.outbox.now_ms >= self._close_until_ms
         if not self._has_left and (self._let_go() or is_late):
             self._has_left = True
+            if self.awaits_generation:
+                self.give_up_joining()
             if self.state.is_rebalance_in_progress:
                 # The leader counts on us to give the rest back after this generation; see ``on_join_complete``.
                 self._revoked_in = self.generation.generation_id
@@ -250,21 +251,35 @@ class ConsumerCoordinator(ConsumerRebalance):
             self._stop()
 
     def _let_go(self) -> bool:
-        """Whether everything is given back."""
-        if self.step in (JoinStep.JOINING, JoinStep.ELECTED, JoinStep.SYNCING):
-            self.give_up_joining()
+        """Whether everything is given back.
+
+        JoinGroup and SyncGroup that are on their way are given up behind the last commit: where the generation before
+        ends first, that commit is accepted in the next one alone.
+        """
         if self.step is JoinStep.PREPARING and not self.on_join_prepare():
             return False
-        if self.step is JoinStep.COMPLETING and not self.on_join_complete(self.assignment_bytes):
+        if self.step is JoinStep.COMPLETING and not self._pass_over_share():
             return False
         if self.step in (JoinStep.PREPARING, JoinStep.COMPLETING):
             self.step = JoinStep.RESTING
         if self.hand_back is None and self.assigned:
             self.hand_back = self.new_hand_back(self.assigned, self._close_until_ms)
         if self.hand_back is not None:
+            if self.step is JoinStep.ELECTED:
+                self.sync_as_leader()
             if not self.hand_back.advance():
                 return False
             self.gave_back()
+        return True
+
+    def _pass_over_share(self) -> bool:
+        """Whether nothing more is to be done about the share of this generation.
+
+        What was given back since before this generation is not taken up again; only its commit is made in it.
+        """
+        if self.is_taking_up or self.hand_back is None:
+            return self.on_join_complete(self.assignment_bytes)
+        self.hand_back.leave_out(self.moved_at_once(self.assignment_bytes))
         return True
 
     def _stop(self) -> None:

@@ -44,6 +44,9 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtoco
 
 REVOKED_REASON = "need to revoke partitions and re-join"
 
+REFUSED_MAX = 3
+"""How often in a row a share with topics that are not subscribed to is answered by joining again."""
+
 
 class Exit(Enum):
     """Whether the member is on its way out."""
@@ -85,6 +88,7 @@ class ConsumerRebalance(AbstractCoordinator):
         self._owned_generation = NO_GENERATION
         self._revoked_in: int | None = None
         """In which generation we last gave back what somebody else shall have in the next one."""
+        self._shares_refused = 0
         self.hand_back: HandBack | None = None
         self._taking_up: _TakingUp | None = None
 
@@ -108,6 +112,11 @@ class ConsumerRebalance(AbstractCoordinator):
     def assigned(self) -> frozenset[TopicPartition]:
         """What this member reads, or is about to give back."""
         return self.subscriptions.assigned
+
+    @property
+    def commits_while_joining(self) -> bool:
+        """See ``GroupMember``: where it kept partitions, as by a cooperative protocol."""
+        return super().commits_while_joining and bool(self.assigned)
 
     @property
     def protocol_type(self) -> str:
@@ -270,13 +279,44 @@ class ConsumerRebalance(AbstractCoordinator):
             self.outbox.note("assignment-missing", generation=self.generation.generation_id)
         assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
         assignment = decode_assignment(data)
-        if not self.subscriptions.matches(assignment.partitions):
-            self.request_rejoin("received assignment does not match the current subscription")
+        strangers = self.subscriptions.strangers(assignment.partitions)
+        if strangers:
+            self._refuse_share(strangers)
             return None
+        self._shares_refused = 0
         revoked = self.assigned - frozenset(assignment.partitions)
         if revoked:
             self.hand_back = self.new_hand_back(revoked, has_moved=self.moves_at_once(assignor))
         return _TakingUp(assignment, assignor)
+
+    def _refuse_share(self, strangers: Sequence[str]) -> None:
+        """No stream reads these topics, so they may not be ours: join again, for the subscription may have changed.
+
+        A leader that gives us such topics again and again is wrong; each attempt makes the whole group rebalance.
+        """
+        self._shares_refused += 1
+        self.outbox.note("assignment-unsubscribed", generation=self.generation.generation_id, topics=strangers)
+        if self._shares_refused < REFUSED_MAX:
+            self.request_rejoin("received assignment does not match the current subscription")
+            return
+        self._shares_refused = 0
+        raise AssignorFailed(
+            f"the leader of group {self.config.group_id} gave this member the topics {strangers}, to which it does not "
+            f"subscribe, {REFUSED_MAX} times in a row: correct the assignor {self.generation.protocol_name} of the "
+            "member that leads"
+        )
+
+    @property
+    def is_taking_up(self) -> bool:
+        """Whether ``on_join_complete`` has begun and is not through."""
+        return self._taking_up is not None
+
+    def moved_at_once(self, data: bytes) -> frozenset[TopicPartition]:
+        """What of ours other members have by this share of the generation that we are in."""
+        assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
+        if not self.moves_at_once(assignor):
+            return frozenset()
+        return self.assigned - frozenset(decode_assignment(data).partitions)
 
     def moves_at_once(self, assignor: ConsumerPartitionAssignor) -> bool:
         """Whether what is not ours any more in this generation is somebody else's already.
@@ -299,7 +339,7 @@ class ConsumerRebalance(AbstractCoordinator):
         assigned = frozenset(taking_up.assignment.partitions)
         taking_up.added = assigned - self.assigned
         self.subscriptions.assigned = assigned
-        by_pattern = self.subscriptions.pattern is not None
+        by_pattern = self.subscriptions.takes is not None
         self.newcomers.taken_up(assigned, self.subscriptions.own_counts(), by_pattern=by_pattern)
         self._owned_generation = generation
         self.positions.restart()
@@ -329,4 +369,4 @@ class ConsumerRebalance(AbstractCoordinator):
                 if error is not None:
                     self.outbox.note("last-commit-failed", why=str(error))
                 if self.hand_back is not None:
-                    self.hand_back.committed(commit.number)
+                    self.hand_back.committed(commit.number, is_done=error is None)

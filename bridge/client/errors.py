@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from zkconsumer.errors import PeerError, UsageError, WorldError
+from zkconsumer.errors import PeerError, TopicAuthorizationException, UsageError, WorldError
+
+__all__ = [
+    "AssignorFailed",
+    "CommitFailedException",
+    "FencedInstanceIdException",
+    "GroupAuthorizationException",
+    "GroupMaxSizeReachedException",
+    "InconsistentGroupProtocolException",
+    "InvalidGroupIdException",
+    "InvalidSessionTimeoutException",
+    "OffsetFetchFailed",
+    "RebalanceCallbackFailed",
+    "RebalanceInProgressException",
+    "RetriableCommitFailedException",
+    "TopicAuthorizationException",
+    "UnsupportedVersionException",
+]
 
 # --- UsageError -----------------------------------------------------------------------------------------------------
 
 
 class GroupAuthorizationException(UsageError):
     """The brokers' ACLs do not let this user be in the group; allow READ on the group, or log in as somebody else."""
-
-
-class TopicAuthorizationException(UsageError):
-    """The brokers' ACLs do not let this user read the topic; allow READ on the topic, or log in as somebody else."""
 
 
 class InvalidGroupIdException(UsageError):
@@ -58,7 +71,7 @@ class CommitFailedException(WorldError):
 
 
 class RebalanceInProgressException(WorldError):
-    """The group forms anew, so nothing was committed; commit again when that is over, if it is still yours."""
+    """The group is rebalancing, so nothing was committed; commit again if the partition is still yours after that."""
 
 
 class RetriableCommitFailedException(WorldError):

@@ -5,7 +5,7 @@ Each is given to the machine's ``handle(event, now_ms)`` and answered with a lis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,18 +29,25 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The program asks for what there is to do: it is alive (``max.poll.interval.ms`` counts from here).
+    """What the program does at this moment; it is looked at again and again.
 
-    A program that waits in a call is alive too, so this is said again and again while it waits.
+    ``busy_since_ms``: since when the program of ``stream`` works on one record; ``max.poll.interval.ms`` counts from
+    there.  None: the program has no record.  It waits in a call for one, or has not asked for the first: it is alive.
     """
+
+    busy_since_ms: int | None = None
+    stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """These topics are wanted from now on; with ``pattern`` they are what it matches now."""
+    """These topics are wanted from now on.
+
+    ``takes``: of a filter, whether it takes a topic; ``topics`` are then those that it takes of what is known now.
+    """
 
     topics: frozenset[str]
-    pattern: str | None = None
+    takes: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridge.client.assignors import ASSIGNORS
 from bridge.client.handing import Limits
 from bridge.client.membership import MembershipSettings
 from bridge.client.spread import Spread
 
 if TYPE_CHECKING:
+    from bridge.client.assignor import ConsumerPartitionAssignor
     from zkconsumer.config import ConsumerConfig
+
+OF_THE_OLD = ("range", "roundrobin")
+"""What the old consumer divides by, and so the threads of a member; ``range`` where none of them is named."""
 
 
 def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSettings:
@@ -29,4 +34,16 @@ def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSet
 
 def spread_of(config: ConsumerConfig, member: str) -> Spread:
     """How what is ours falls to its threads."""
-    return Spread(member, config.partition_assignment_strategy, exclude_internal_topics=config.exclude_internal_topics)
+    named = [name for name in strategies_of(config) if name in OF_THE_OLD]
+    strategy = named[0] if named else OF_THE_OLD[0]
+    return Spread(member, strategy, exclude_internal_topics=config.exclude_internal_topics)
+
+
+def assignors_of(config: ConsumerConfig) -> list[ConsumerPartitionAssignor]:
+    """How the group is divided, the best first."""
+    return [ASSIGNORS[name]() for name in strategies_of(config)]
+
+
+def strategies_of(config: ConsumerConfig) -> list[str]:
+    """The names in ``partition.assignment.strategy``."""
+    return config.partition_assignment_strategy.split(",")

@@ -1,7 +1,7 @@
 r"""A member of a group, apart from how it joins: who it is, whether it lives, how it leaves.  Pure.
 
     every heartbeat.interval.ms: Heartbeat --> 0, 27: alive   15, 16: another coordinator   22, 25, 82: out of the group
-    silent for a session: look for the coordinator anew      no call for max.poll.interval.ms: leave
+    silent for a session: look for the coordinator anew      one record for max.poll.interval.ms: leave
 
 ``state`` is what the coordinator knows of us, ``step`` what we are doing to be in the next generation:
 ``abstract_coordinator`` goes from one step to the next, ``coordinator_lookup`` finds the coordinator.
@@ -61,6 +61,8 @@ class GroupMember(ABC):
         """What ended this member for good."""
         self.retry_at_ms = 0
         self._waits_for_call = False
+        self._busy_stream = ""
+        """Of which stream the program has had a record for the longest time; "" when it has none."""
         self._leaving: Generation | None = None
         self._told: ZkConsumerError | None = None
 
@@ -68,6 +70,18 @@ class GroupMember(ABC):
     @abstractmethod
     def has_auto_assigned_partitions(self) -> bool:
         """Whether what this member reads is decided by the group, so that it commits as a member."""
+
+    # --- the generation of a commit ---------------------------------------------------------------------------------
+
+    @property
+    def commits_while_joining(self) -> bool:
+        """Whether JoinGroup is unanswered, and commits of the generation before are accepted (see ``commits``)."""
+        return self.state is MemberState.PREPARING_REBALANCE and not self.generation.is_lost
+
+    @property
+    def awaits_generation(self) -> bool:
+        """Whether JoinGroup or SyncGroup is on its way, or about to be sent: the answer gives the next generation."""
+        return self.step in (JoinStep.JOINING, JoinStep.ELECTED, JoinStep.SYNCING)
 
     # --- what it wants, and what it tells the program ---------------------------------------------------------------
 
@@ -81,9 +95,21 @@ class GroupMember(ABC):
         if not self.rejoin_needed:
             self.request_rejoin(reason)
 
-    def poll_heartbeat(self) -> None:
-        """The program called: it lives, and what it was told of may be tried again."""
-        self.heartbeat.reset_poll_timeout(self.outbox.now_ms)
+    def polled(self, busy_since_ms: int | None, stream: str) -> bool:
+        """The program was looked at (see ``Polled``); whether it is alive.
+
+        One that has had the same record for ``max.poll.interval.ms`` is not: nothing is tried again for it.
+        """
+        self._busy_stream = stream
+        called_ms = self.outbox.now_ms if busy_since_ms is None else busy_since_ms
+        if not self.heartbeat.has_called(called_ms, self.outbox.now_ms):
+            return False
+        self.poll_heartbeat(called_ms)
+        return True
+
+    def poll_heartbeat(self, called_ms: int | None = None) -> None:
+        """The program called, now or at that time: it is alive, and what failed may be tried again."""
+        self.heartbeat.reset_poll_timeout(self.outbox.now_ms if called_ms is None else called_ms)
         self._waits_for_call = False
         self.lookup.allow()
 
@@ -173,12 +199,24 @@ class GroupMember(ABC):
         elif self.heartbeat.session_timeout_expired(now_ms):
             self.lookup.mark_coordinator_unknown(self._why_silent(now_ms))
         elif self.heartbeat.poll_timeout_expired(now_ms):
+            self.outbox.note("poll-timeout-expired", stream=self._busy_stream, why=self._why_hung())
             self.maybe_leave_group("consumer poll timeout has expired")
             self._waits_for_call = True
         elif self.heartbeat.should_heartbeat(now_ms):
             self.heartbeat.sent_heartbeat(now_ms)
             body = group_requests.heartbeat(self.config, self.generation)
             self.send_to_coordinator(What.HEARTBEAT, HEARTBEAT.key, body, self.config.request_timeout_ms)
+
+    def _why_hung(self) -> str:
+        limit = f"max.poll.interval.ms={self.config.max_poll_interval_ms}"
+        goes = (
+            "this member leaves its group, and joins it again when the program asks for the next record"
+            if self.config.is_dynamic_member
+            else "this static member sends no heartbeats until the program asks for the next record, and loses its "
+            f"partitions after session.timeout.ms={self.config.session_timeout_ms}"
+        )
+        what_to_do = "raise max.poll.interval.ms, or shorten the work on a record"
+        return f"the program has worked on one record for longer than {limit}: {goes}; {what_to_do}"
 
     def _why_silent(self, now_ms: int) -> str:
         """Nobody but ourselves is to blame when the heartbeat was not even sent."""
@@ -204,7 +242,8 @@ class GroupMember(ABC):
                 self.heartbeat.fail_heartbeat(now_ms)
                 self.lookup.mark_coordinator_unknown(str(error_code(code)))
             case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION | Reaction.FENCED:
-                if sent.generation != self.generation:
+                if sent.generation != self.generation or self.state is MemberState.PREPARING_REBALANCE:
+                    # JoinGroup has its own connection, so the coordinator may have read it first.  Its answer decides.
                     self.heartbeat.receive_heartbeat(now_ms)
                     return
                 self.heartbeat.fail_heartbeat(now_ms)
@@ -232,7 +271,7 @@ class GroupMember(ABC):
             self._leaving = self.generation
             body = group_requests.leave_group(self.config, self.generation, reason)
             self.send_to_coordinator(What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
-        if self.step in (JoinStep.JOINING, JoinStep.ELECTED, JoinStep.SYNCING):
+        if self.awaits_generation:
             self.give_up_joining()
         self.reset_state_and_rejoin("consumer pro-actively leaving the group", keeps_member_id=False)
         return is_sent

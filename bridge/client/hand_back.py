@@ -5,6 +5,9 @@
 
 Stop before commit, commit before the callback, callback before the partitions are anybody else's.  A commit that fails,
 or takes too long, stops nobody: the group waits only so long for a member.
+
+A member that leaves while the group rebalances commits too: in the generation that ends, or, where that is over, in the
+next one, which it still joins for that (``commits``).  When neither accepts the commit, the partitions count as lost.
 """
 
 from __future__ import annotations
@@ -54,6 +57,9 @@ class HandBack:
         self._is_leaving = is_leaving
         self.has_moved = has_moved
         """Whether somebody else has them already, by the generation that we are in."""
+        self._is_committed = False
+        self._others: frozenset[TopicPartition] = frozenset()
+        """What of them other members have by a generation that this member joined only to commit."""
         self.step = Step.COLLECTING
         if partitions:
             member.outbox.say(StopFetching(partitions))
@@ -66,19 +72,25 @@ class HandBack:
     def is_lost(self) -> bool:
         """Whether they are somebody else's already: this member is in no generation that has them."""
         member = self._member
-        return (
-            self.has_moved or member.generation.is_lost or (self._is_leaving and member.state.is_rebalance_in_progress)
-        )
+        may_be_lost = self._is_leaving and member.state.is_rebalance_in_progress and not self._is_committed
+        return self.has_moved or member.generation.is_lost or may_be_lost
 
     def collected(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """These are the last positions."""
         if self.step is Step.COLLECTING:
             self.step = Step.COMMITTING
+            offsets = {tp: offset for tp, offset in offsets.items() if tp not in self._others}
             self._commits.ask(Commit(self.number, offsets, Why.HAND_BACK, is_retried=True, until_ms=self.until_ms))
 
-    def committed(self, number: int) -> None:
+    def leave_out(self, partitions: frozenset[TopicPartition]) -> None:
+        """Other members have these by now, so their offsets are not committed."""
+        self._others |= partitions
+        self._commits.leave_out(self.number, partitions)
+
+    def committed(self, number: int, *, is_done: bool) -> None:
         """They are committed, or will not be."""
         if self.step is Step.COMMITTING and number == self.number:
+            self._is_committed = is_done
             self._call()
 
     def called(self, number: int, error: Exception | None) -> bool:

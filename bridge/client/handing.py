@@ -3,7 +3,7 @@
     StopFetching --> drain ---- all at rest, or rebalance.drain.timeout.ms ---.
     CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
     Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
-    Invoke LOST: drop, at once
+    Invoke LOST: drop, at once; the listener is called, and not waited for
     Invoke ASSIGNED --> listener --> CallbackDone, then StartFetching --> FetchAsked, FetchDone --> start
 
 What the machine asks for while something drains waits for it, in its order.  All of this runs on the control thread.
@@ -25,12 +25,14 @@ from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.releases import RELEASED
 from zkconsumer.core.stores import Source
+from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from bridge.client.spread import Spread
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.view import Subscription
+    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.runtime.holder import Holder
     from zkconsumer.runtime.listener import ListenerCalls
     from zkconsumer.runtime.observing import Observing
@@ -63,7 +65,10 @@ class Limits:
 
 
 class Handing:
-    """``feed`` gives the machine an event; ``wait`` sets a timer, which comes back by ``fired``."""
+    """``feed`` gives the machine an event; ``wait`` sets a timer, which comes back by ``fired``.
+
+    ``refused``: the coordinator does not say what is committed, and to ask again is of no use.
+    """
 
     def __init__(
         self,
@@ -74,6 +79,7 @@ class Handing:
         feed: Callable[[cev.Event], None],
         wait: Callable[[Wait, int | None], None],
         share_held: Callable[[], None],
+        refused: Callable[[ZkConsumerError], None],
     ) -> None:
         self.holder: Holder
         self.subscription: Subscription | None = None
@@ -85,6 +91,7 @@ class Handing:
         self._feed = feed
         self._wait = wait
         self._share_held = share_held
+        self._refused = refused
         self._held: dict[TopicPartition, str] = {}
         """What is being worked on, and by which thread; what is on its way out included."""
         self._placing: dict[TopicPartition, str] = {}
@@ -103,6 +110,8 @@ class Handing:
         self._is_listening = False
         self._then: Callable[[], None] | None = None
         self._was_told_of_release = False
+        self._started: set[TopicPartition] = set()
+        """What the listener takes for ours: a start named it, and no release since."""
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -148,6 +157,7 @@ class Handing:
                 self._put(lambda: self._revoke(command))
             case Callback.LOST:
                 self._drop(command.partitions, LOST)
+                self._tell_lost(command.partitions)
                 self._feed(cev.CallbackDone(command.number))
                 self._advance()
             case Callback.ASSIGNED:
@@ -157,7 +167,8 @@ class Handing:
         """These are ours; ask where they stand."""
         self._generation = command.generation
         threads = self._threads(command.partitions)
-        self._placing.update({tp: str(threads[tp]) for tp in command.partitions if tp in threads})
+        assert threads.keys() >= command.partitions, "only topics that our streams take are taken up"
+        self._placing.update({tp: str(threads[tp]) for tp in command.partitions})
         self._new = (self._new & self._placing.keys()) | command.new
         self._ask()
         self._move(threads)
@@ -172,6 +183,10 @@ class Handing:
         if command.number not in self._asked:
             return False
         asked = self._asked.pop(command.number) & self._placing.keys()
+        if isinstance(command.error, UsageError):
+            if asked:
+                self._refused(command.error)
+            return True
         if command.error is not None:
             if asked:
                 log.warning("positions-unread partitions=%d why=%r: asked again", len(asked), str(command.error))
@@ -208,6 +223,22 @@ class Handing:
         if not self._placing:
             self._observing.performed(do.AnnounceShare(len(self._held)))
             self._share_held()
+
+    def close(self) -> None:
+        """The program closes: its listener is not called any more."""
+        self.is_closing = True
+        self._started.clear()
+
+    def end(self) -> None:
+        """An error ends the member: to the listener all that is ours is lost, whatever can still be given back."""
+        self._tell_lost(frozenset(self._started))
+        self.close()
+
+    def _tell_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        lost = tuple(sorted(self._started & partitions))
+        self._started.difference_update(lost)
+        if lost:
+            self._listener.lost(do.CallLost(lost))
 
     # --- what the holder says -----------------------------------------------------------------------------------
 
@@ -279,6 +310,7 @@ class Handing:
 
     def _revoke(self, command: cmd.Invoke) -> bool:
         def done() -> None:
+            self._started -= command.partitions
             self._drop(command.partitions, RELEASED)
             self._feed(cev.CallbackDone(command.number))
 
@@ -325,6 +357,7 @@ class Handing:
         self._listener.before_releasing(do.CallBeforeReleasing(0, tuple(sorted(partitions))))
 
     def _before_starting(self, added: frozenset[TopicPartition]) -> None:
+        self._started |= self.partitions | added
         self._listener.before_starting(do.CallBeforeStarting(0, self._threads(added)))
 
     def _drop(self, partitions: frozenset[TopicPartition], why: str) -> None:

@@ -5,7 +5,7 @@
     sent_heartbeat ---> next one in heartbeat.interval.ms
     receive_heartbeat -> session lasts for session.timeout.ms from now
     fail_heartbeat ---> next one after a growing pause
-    poll -------------> the program lives for max.poll.interval.ms from now
+    poll -------------> max.poll.interval.ms count from now, or from when the program got the record that it has
 """
 
 from __future__ import annotations
@@ -37,9 +37,13 @@ class Heartbeat:
         """The coordinator, or another one, is to be waited for anew."""
         self.session_until_ms = now_ms + self._config.session_timeout_ms
 
-    def reset_poll_timeout(self, now_ms: int) -> None:
-        """The program was here (``poll`` in Kafka)."""
-        self.poll_until_ms = now_ms + self._config.max_poll_interval_ms
+    def reset_poll_timeout(self, called_ms: int) -> None:
+        """The program was here at that time (``poll`` in Kafka)."""
+        self.poll_until_ms = called_ms + self._config.max_poll_interval_ms
+
+    def has_called(self, called_ms: int, now_ms: int) -> bool:
+        """Whether a program that was here last at that time counts as alive now."""
+        return now_ms - called_ms < self._config.max_poll_interval_ms
 
     def sent_heartbeat(self, now_ms: int) -> None:
         """A heartbeat is on its way."""

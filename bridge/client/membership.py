@@ -23,7 +23,7 @@ from bridge.client.group_ranges import with_groups
 from bridge.client.handing import Handing, Limits
 from bridge.client.network import Network
 from bridge.client.runtime import Answer, ClientControl
-from bridge.client.topics import GroupTopics
+from bridge.client.topics import LOOK_EVERY_MS, GroupTopics
 from zkconsumer.core.commits import NOT_OURS
 from zkconsumer.core.stores import NotWritten
 from zkconsumer.errors import Bug, ThreadDied, UsageError, ZkConsumerError
@@ -36,6 +36,7 @@ from zkconsumer.runtime.hooks import HookCalls
 from zkconsumer.runtime.listener import ListenerCalls
 from zkconsumer.runtime.observing import KAFKA as KAFKA_STORE
 from zkconsumer.runtime.observing import Observing
+from zkconsumer.runtime.topic_refusals import TopicRefusals
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.view import Subscription
     from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.connection import Connection
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.versions import ApiRanges
     from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.runtime.holder import Holder
@@ -129,10 +131,18 @@ class CoordinatorMembership:
             on_refused=self.refused_by_brokers,
             on_death=self.thread_died,
         )
-        self._topics = GroupTopics(self.topic_finder, spread, self.control.call, self.control.tell)
+        self._refusals = TopicRefusals(
+            self.id, clock, self.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
+        )
+        self._topics = GroupTopics(
+            self.topic_finder, spread, self.control.call, self.control.tell, clock,
+            refused=self._refusals.refused, missed=self._topic_missed,
+        )  # fmt: skip
+        self.every(LOOK_EVERY_MS, self._topics.look)
         self.handing = Handing(
             spread, settings.limits, self.listener, self.observing, self.control.tell, self.control.wait,
             self.share_held,
+            lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
         )  # fmt: skip
         self._network = Network(
             self.id,
@@ -288,13 +298,13 @@ class CoordinatorMembership:
         return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000) and self._failure is None
 
     def _leave(self, timeout_ms: int) -> None:
-        self.handing.is_closing = True
+        self.handing.close()
         self.control.tell(cev.Closed(leave=True, timeout_ms=timeout_ms))
 
     def close(self) -> bool:
         """End everything, the holder included.  True when nothing was left behind."""
         self._holder.end(None)
-        self.listener.close()
+        self.listener.close(finish=self._failure is not None)
         self._ask_to_stop()
         self._network.ask_to_stop()
         clean = self._holder.join(CLOSE_STEP_MS)
@@ -372,6 +382,8 @@ class CoordinatorMembership:
         self.counters.add(command.what.replace("-", "_"))
         if command.what == "joining":
             self.observing.metrics.share_is_missing()
+        if command.what == "poll-timeout-expired":
+            self.hooks.call("told", "WARNING", command.what, str(dict(command.fields)["why"]))
 
     def answered(self, answer: Answer) -> None:
         """Commits are counted where they are answered, whoever asked for them."""
@@ -391,6 +403,15 @@ class CoordinatorMembership:
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
         self._end(error)
 
+    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+        """Called on a thread of the fetchers: what this member has by the group's word, it must be able to read."""
+        self._refusals.refused(errors, errors.keys())
+
+    def _topic_missed(self, words: str) -> None:
+        if self._failure is None:
+            log.warning("topic-missing member=%s %s", self.id, words)
+            self.hooks.call("told", "WARNING", "topic-missing", words)
+
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
@@ -406,10 +427,14 @@ class CoordinatorMembership:
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
-            self.control.call(lambda: self._leave(GIVE_UP_MS))
+            self.control.call(self._give_up)
         self._share_known.set()
         self._calls.end()
         self._questions.end()
+
+    def _give_up(self) -> None:
+        self.handing.end()
+        self._leave(GIVE_UP_MS)
 
     def _ask_to_stop(self) -> None:
         self._holder.ask_to_stop()

@@ -1,10 +1,16 @@
-"""The wire of a member: its own connection to the coordinator, apart from those that fetch, on a thread of its own.
+"""The wire of a member: its own connections to the coordinator, apart from those that fetch, on a thread of its own.
 
     control thread --Send, Connect, Disconnect--> queue --> this thread --+-- the coordinator: pipelined, in order
-                   <--Responded, Failed, Disconnected, with the time -----+-- any broker: one question at a time
+                   <--Responded, Failed, Disconnected, with the time -----+-- the coordinator: JoinGroup alone
+                                                                          +-- any broker: one question at a time
 
-Every request is answered once, by ``Responded`` or ``Failed``.  A connection that breaks fails what is on its way, then
-says ``Disconnected``; one that is closed on command says only what failed.
+A broker reads the next request of a connection only when it has answered the one before, and it answers JoinGroup when
+all members have joined.  So JoinGroup has a connection of its own, which is closed with its answer: commits, heartbeats
+and LeaveGroup do not wait for it.  (Java's consumer, 3.x, has one connection for all of them, and a member of a
+cooperative group that keeps its partitions cannot commit before JoinGroup is answered.)
+
+Every request is answered once, by ``Responded`` or ``Failed``.  When one of the connections breaks, both are closed:
+what is on its way fails, then follows ``Disconnected``.  When they are closed on command, nothing follows.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.client.commands import Connect, Disconnect, Send
@@ -24,7 +30,7 @@ from zkconsumer.errors import AuthenticationException, ConnectorClosed, UsageErr
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.versions import ApiRanges, negotiate
-from zkconsumer.wire.schemas import APIS
+from zkconsumer.wire.schemas import APIS, JOIN_GROUP
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -34,8 +40,8 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connection, Pending
 
 ANSWER_POLL_MS = 25
-"""How long an answer is waited for before it is looked whether something else is to be sent: a JoinGroup is answered
-only when all members have joined, and what is sent meanwhile does not wait for that."""
+"""How long an answer is waited for before it is looked whether something else is to be sent, or was answered on the
+other connection: a JoinGroup is answered only when all members have joined."""
 
 IDLE_WAIT_MS = 1_000
 CONNECT_TIMEOUT_MS = 10_000
@@ -57,17 +63,42 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class _Line:
-    """The conversation with one coordinator.  ``ranges`` None: nothing was said yet.
+class _Conversation:
+    """One connection.  ``asked``: requests without an answer, in the order in which they were sent."""
 
-    ``is_unwanted``: it was ended on command, and nobody needs to be told that it is over.
+    connection: Connection
+    asked: deque[_Asked] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class _Line:
+    """The conversations with one coordinator.  ``ranges`` None: nothing was said yet.
+
+    ``joining``: open while a JoinGroup has no answer.  ``is_unwanted``: it was ended on command, and nobody needs to be
+    told that it is over.
     """
 
     node: Node
-    connection: Connection
-    asked: deque[_Asked]
+    main: _Conversation
+    joining: _Conversation | None = None
     ranges: ApiRanges | None = None
     is_unwanted: bool = False
+
+    @property
+    def conversations(self) -> list[_Conversation]:
+        """All that are open."""
+        joining = self.joining  # read once: the thread may close it while another one asks
+        return [self.main] if joining is None else [self.main, joining]
+
+    @property
+    def asked(self) -> list[_Asked]:
+        """All that have no answer, in the order in which they were sent."""
+        return sorted((one for talk in self.conversations for one in talk.asked), key=lambda one: one.send.request)
+
+    def close(self) -> None:
+        """End both connections, from any thread."""
+        for talk in self.conversations:
+            talk.connection.close()
 
 
 class Network:
@@ -125,7 +156,7 @@ class Network:
             line = self._line
         if line is not None and node in (None, line.node.id):
             line.is_unwanted = True
-            line.connection.close()
+            line.close()
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
@@ -149,7 +180,7 @@ class Network:
             self._close_line(None)
 
     def _next(self) -> Send | Connect | Disconnect | None:
-        is_waiting = self._line is not None and bool(self._line.asked)
+        is_waiting = self._line is not None and any(talk.asked for talk in self._line.conversations)
         try:
             return self._commands.get(timeout=0 if is_waiting else IDLE_WAIT_MS / 1000)
         except queue.Empty:
@@ -157,25 +188,46 @@ class Network:
 
     def _begin_line(self, node: Node, stop: StopSignal) -> None:
         """It opens with the first request."""
-        host, port = node.address.host, node.address.port
-        connection = self._connect(host, port, client_id=self._client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        talk = self._open(node)
         with self._lock:
-            self._line = _Line(node, connection, deque())
+            self._line = _Line(node, talk)
         if stop.is_set():  # whoever set it may have come before there was a connection to close
-            connection.close()
+            talk.connection.close()
+
+    def _open(self, node: Node) -> _Conversation:
+        host, port = node.address.host, node.address.port
+        return _Conversation(
+            self._connect(host, port, client_id=self._client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        )
+
+    def _talk_for(self, line: _Line, send: Send) -> _Conversation:
+        """The connection that a request belongs on."""
+        if send.api_key != JOIN_GROUP.key:
+            return line.main
+        if line.joining is None:
+            talk = self._open(line.node)
+            with self._lock:
+                line.joining = talk
+            if line.is_unwanted:  # it was ended before there was this connection to close
+                talk.connection.close()
+        assert line.joining is not None, "it was opened"
+        return line.joining
 
     def _end_line(self, failure: Failure | None) -> None:
-        """Fail what is on its way; with ``failure`` the oldest by that, and the connection is said to be gone."""
-        line = self._line
+        """Fail what is on its way; with ``failure`` the coordinator is said to be disconnected.
+
+        ``TIMED_OUT`` is said of those whose time is over, of the others ``DISCONNECTED``.
+        """
+        line, now_ms = self._line, self._clock.now_ms()
         if line is None:
             return
         with self._lock:
             self._line = None
-        line.connection.close()
-        reason = failure or Failure.DISCONNECTED
+        line.close()
         for asked in line.asked:
+            is_late = failure is Failure.TIMED_OUT and asked.until_ms <= now_ms
+            reason = Failure.TIMED_OUT if is_late else Failure.DISCONNECTED
             self._told(Failed(asked.send.request, reason), asked.send, asked.sent_at_ms)
-            reason = Failure.DISCONNECTED
         if failure is not None and not line.is_unwanted:
             self._told(Disconnected(line.node.id), None, self._clock.now_ms())
 
@@ -204,8 +256,8 @@ class Network:
         try:
             if line.ranges is None:
                 timeout_ms = min(CONNECT_TIMEOUT_MS, send.timeout_ms)
-                ranges = negotiate(line.connection, timeout_ms)
-                line.ranges = with_groups(line.connection, ranges, timeout_ms)
+                ranges = negotiate(line.main.connection, timeout_ms)
+                line.ranges = with_groups(line.main.connection, ranges, timeout_ms)
             version = line.ranges.pick(api, send.version_most)
         except UnsupportedVersionException as error:
             self._told(Failed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
@@ -220,34 +272,48 @@ class Network:
                 self._told(Failed(send.request, Failure.UNSUPPORTED), send, now_ms)
             return
         sent_at_ms = self._clock.now_ms()
+        talk = self._talk_for(line, send)
         try:
-            pending = line.connection.send(api, version, send.body, send.timeout_ms)
+            pending = talk.connection.send(api, version, send.body, send.timeout_ms)
         except (*PeerTrouble, ConnectorClosed):
             self._told(Failed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
             self._end_line(Failure.DISCONNECTED)
         except UsageError as error:
-            words = f"{api.name} v{version}, the highest of {line.connection.host}:{line.connection.port}: {error}"
+            words = f"{api.name} v{version}, the highest of {talk.connection.host}:{talk.connection.port}: {error}"
             self._told(Failed(send.request, Failure.UNSUPPORTED, UnsupportedVersionException(words)), send, sent_at_ms)
         else:
-            line.asked.append(_Asked(send, pending, sent_at_ms, sent_at_ms + send.timeout_ms))
+            talk.asked.append(_Asked(send, pending, sent_at_ms, sent_at_ms + send.timeout_ms))
 
     def _receive(self) -> None:
         """What has been answered, or will be in a moment; and what will not be answered any more."""
         line = self._line
-        if line is None or not line.asked:
+        if line is None:
             return
         now_ms = self._clock.now_ms()
-        if any(asked.until_ms <= now_ms for asked in line.asked):
+        if any(asked.until_ms <= now_ms for talk in line.conversations for asked in talk.asked):
             # As in Kafka's NetworkClient: a broker that leaves one request without an answer is disconnected.
             self._end_line(Failure.TIMED_OUT)
             return
+        wait_ms = ANSWER_POLL_MS
         try:
-            while line.asked and line.connection.has_answer(ANSWER_POLL_MS):
-                asked = line.asked[0]
-                body = line.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))
-                line.asked.popleft()
-                self._told(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
-                if not self._commands.empty():
-                    return
+            for talk in line.conversations:
+                if talk.asked:
+                    self._answers(talk, wait_ms)
+                    wait_ms = 0
         except (*PeerTrouble, ConnectorClosed):
             self._end_line(Failure.DISCONNECTED)
+            return
+        if line.joining is not None and not line.joining.asked:
+            line.joining.connection.close()
+            with self._lock:
+                line.joining = None
+
+    def _answers(self, talk: _Conversation, wait_ms: int) -> None:
+        """What has been answered on this connection."""
+        while talk.asked and talk.connection.has_answer(wait_ms):
+            asked = talk.asked[0]
+            body = talk.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))
+            talk.asked.popleft()
+            self._told(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
+            if not self._commands.empty():
+                return

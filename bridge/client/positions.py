@@ -2,6 +2,9 @@
 
 Positions are collected for the timer and before partitions are given back.  Questions are answered in their order, so a
 hand-back never takes the answer to an earlier question: what was consumed in between would come again.
+
+A commit that the coordinator refuses because the group rebalances is not kept: it is owed, and positions are collected
+again as soon as a generation is taken up.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from bridge.client.backoff import ExponentialBackoff
 from bridge.client.commands import CollectPositions
 from bridge.client.commits import Commit, Refused, Why
 from bridge.client.config import GroupConfig
-from bridge.client.errors import RetriableCommitFailedException
+from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
 from bridge.client.outbox import Outbox
 from zkconsumer.errors import ZkConsumerError
 
@@ -26,12 +29,18 @@ class PositionsDesk:
         self._outbox = outbox
         self._waiting: deque[Why] = deque()
         self._is_committing = False
+        self._is_owed = False
+        """Whether the last commit was refused because the group rebalanced."""
         self._failures = 0
         self.next_ms = outbox.now_ms + self._interval_ms
 
     def restart(self) -> None:
-        """The interval begins now: a generation was taken up."""
-        self.next_ms = self._outbox.now_ms + self._interval_ms
+        """A generation was taken up: the interval begins now, unless a commit was due, or refused, before it."""
+        now_ms = self._outbox.now_ms
+        if self._is_owed:
+            self.next_ms = now_ms
+        elif self.next_ms > now_ms:
+            self.next_ms = now_ms + self._interval_ms
 
     def collect(self, why: Why) -> None:
         """Ask for positions."""
@@ -42,7 +51,7 @@ class PositionsDesk:
         """The timer's: one at a time."""
         if self._outbox.now_ms < self.next_ms or self._is_committing:
             return
-        self.restart()
+        self.next_ms = self._outbox.now_ms + self._interval_ms
         self._is_committing = True
         self.collect(Why.AUTOMATIC)
 
@@ -53,11 +62,15 @@ class PositionsDesk:
     def committed(self, commit: Commit, error: ZkConsumerError | None, refused: Refused) -> None:
         """What the timer's commit came to: noted, and after a passing reason made again soon."""
         self._is_committing = False
-        if isinstance(error, RetriableCommitFailedException):
+        self._is_owed = isinstance(error, RebalanceInProgressException)
+        if self._is_owed or isinstance(error, RetriableCommitFailedException):
             self.next_ms = self._outbox.now_ms + self._backoff.backoff(self._failures)
             self._failures += 1
         else:
             self._failures = 0
+        if self._is_owed:
+            self._outbox.note("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
+            return
         for why in (error, *refused.values()):
             if why is not None:
                 self._outbox.note("auto-commit-failed", partitions=len(commit.offsets), why=str(why))

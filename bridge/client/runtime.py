@@ -38,19 +38,21 @@ HEARTBEAT_OF_0_9 = 0
 """The version of Heartbeat that brokers of 0.9 speak, and of 0.10, which cannot be told from them by it."""
 
 POLL_INTERVAL_MS = 1_000
-"""How often the machine is told that the program lives: streams have no ``poll``, and who reads them for long is not
-dropped for it (the old consumer's way).  ``max.poll.interval.ms`` says only how long others wait for us."""
+"""How often the program is looked at: streams have no ``poll``.  A member that left because its program worked on one
+record for ``max.poll.interval.ms`` joins again within this time after the program asked for the next record."""
 
-NOTED_AS_INFO = frozenset({"assigned", "generation-reset", "joined", "leaving"})
+NOTED_AS_INFO = frozenset({"assigned", "auto-commit-deferred", "generation-reset", "joined", "leaving"})
 NOTED_AS_WARNING = frozenset(
     {
         "assignment-missing",
+        "assignment-unsubscribed",
         "auto-commit-failed",
         "coordinator-unknown",
         "hand-back-without-commit",
         "last-commit-failed",
         "leave-answered-oddly",
         "leave-refused",
+        "poll-timeout-expired",
     }
 )
 
@@ -100,6 +102,8 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
         self._pending: deque[cev.Event] = deque()
         self._commands: deque[cmd.Command] = deque()
         self._is_busy = False
+        self._was_looked_at = False
+        """Whether the program was looked at before the event that comes next."""
         self._handing: Handing
         self._network: Sends
         self._concerned: Concerned
@@ -114,7 +118,7 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
     ) -> None:
         """Run from now on."""
         self._handing, self._network, self._concerned = handing, network, concerned
-        self.every(POLL_INTERVAL_MS, lambda: self.tell(cev.Polled()))
+        self.every(POLL_INTERVAL_MS, lambda: self.tell(self._look_at_program()))
         self.run(name, on_death)
 
     def feed(self, event: Item) -> None:
@@ -162,9 +166,23 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
                 if self._commands:
                     self._perform(self._commands.popleft())
                 else:
-                    self._commands += self.machine.handle(self._pending.popleft(), self._clock.now_ms())
+                    now_ms = self._clock.now_ms()
+                    self._commands += self.machine.handle(self._next_event(now_ms), now_ms)
         finally:
             self._is_busy = False
+
+    def _next_event(self, now_ms: int) -> cev.Event:
+        """What comes next: a look at the program, when the machine would otherwise judge it by an older one."""
+        is_due = self.machine.heartbeat.poll_timeout_expired(now_ms) and not self._was_looked_at
+        if is_due and not isinstance(self._pending[0], cev.Polled):
+            self._was_looked_at = True
+            return self._look_at_program()
+        self._was_looked_at = False
+        return self._pending.popleft()
+
+    def _look_at_program(self) -> cev.Polled:
+        busy = self._handing.holder.busy
+        return cev.Polled() if busy is None else cev.Polled(*busy)
 
     def _perform(self, command: cmd.Command) -> None:
         match command:

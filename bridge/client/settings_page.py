@@ -2,37 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from bridge.client.config import NEEDED_OF_THE_OLD, SAID_BY_THE_OLD, SETTINGS
+from bridge.client.config import MEMBER_SETTINGS, NEEDED_OF_THE_OLD, SAID_BY_THE_OLD, CoordinatorConsumerConfig
 from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.config import row_of
-from zkconsumer.config_page import table
-from zkconsumer.settings import default_in_words
+from zkconsumer.config_page import outcomes, table
+from zkconsumer.foreign_keys import keys_of_the_new_consumer
 
 _PAGE = """\
 # Settings of a coordinator's member
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-`CoordinatorConsumerConnector(config, group)` is told two things: `config`, the old consumer's settings, and `group`, a
-mapping of Kafka's own keys for what only a coordinator's group has. How to use it:
-[run a group that has moved](../how-to/run-a-migrated-group.md).
+`CoordinatorConsumerConnector(config, group)` and `MigratingConsumerConnector(config, group)` take a
+`bridge.CoordinatorConsumerConfig`. `CoordinatorConsumerConfig.from_properties("consumer.properties")` reads the file of
+a modern program, of an old one, or one that has both; a dictionary, and keywords, do as well. `group` is a mapping of
+settings of the group that are not in `config`; a key that both have, with values that disagree, is an error. How to use
+it: [run a group that has moved](../how-to/run-a-migrated-group.md).
 
 ## Settings of the group
 
-The second argument. Names, ranges and defaults are those of Kafka's clients of 3.x; numbers and booleans are taken as
-such or as text. Any other key is an error.
+In `config`, or in `group`. Names, ranges and defaults are those of Kafka's clients of 3.x; numbers and booleans are
+taken as such or as text. Any other key in `group` is an error.
 
 {group}
 
-{said_by_the_old}, so they are errors here.
+{said_by_the_old}; in `group` they are errors.
+
+A `ConsumerConfig`, which a member in ZooKeeper has, is taken too. It sets these keys aside, so a `ConsumerConfig` of a
+file that has one of them is an error here.
+
+## max.poll.interval.ms
+
+The Java client counts the time between two calls of `poll`. Here each stream is a thread of the program, and what
+counts is the time that it works on a record:
+
+- It begins when a stream hands out a record, and ends when the program asks the same stream for the next one (`next`,
+  `has_next` or `peek`).
+- A program that waits in such a call is alive, however long no record comes. So is one that has not asked for its first
+  record, and a stream whose call ended without a record (`ConsumerTimeoutException`).
+- A program that leaves its loop keeps the last record: close the connector, or ask on.
+- With several streams the slowest counts: the member is taken for stuck when any stream has had its record for that
+  long, though the others are read.
+
+After `max.poll.interval.ms` the log has a line `poll-timeout-expired` with the stream, the coordinator gets a
+LeaveGroup with the reason `consumer poll timeout has expired`, and the partitions are lost: they are not committed,
+others read them from the last commit, and `commit_offsets` of the program raises `OffsetsNotCommitted`. When the
+program asks for the next record the member joins the group again, within a second. A static member
+(`group.instance.id`) does not leave: it sends no heartbeats, and its partitions go to others after
+`session.timeout.ms`.
+
+A `MigratingConsumerConnector` counts only while the coordinator's side says what is read, and from the moment on from
+which it does; ZooKeeper sets no such limit. A Spark query has none either: Spark watches it.
 
 ## Settings of the old consumer
 
-The first argument: a `ConsumerConfig`, as it was, or a `CoordinatorConsumerConfig`, which needs no `zookeeper.connect`.
-{needed} must be given. These keys mean what they mean [for every consumer](config.md):
+`group.id` and `bootstrap.servers` must be given; `zookeeper.connect` need not be. These keys mean what they mean [for
+every consumer](config.md):
 
 {as_everywhere}
 
@@ -42,26 +70,44 @@ These mean something of their own here:
 |---|---|---|
 {taken}
 
-These have no effect. Whoever sets one is told so by a line `setting-ignored` in the log, but for those that say how
-ZooKeeper is reached: they may stay in the file.
+These have no effect in `CoordinatorConsumerConnector`. A line `setting-ignored` in the log names each one that is set,
+but for those that say how ZooKeeper is reached: they may stay in the file.
 
 | key | why |
 |---|---|
 {not_taken}
+
+## Keys of Kafka's own consumer
+
+What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0, and of keys of later
+releases, in a `CoordinatorConsumerConfig`. A key that would change what the program gets, and cannot be honoured, is an
+error. A key without effect is named in `CoordinatorConsumerConfig.ignored`, and by the connector in a line
+`setting-ignored` of the log. A setting that is given in both spellings, with values that disagree, is an error; so are
+`request.timeout.ms` and `socket.timeout.ms`.
+
+What a file does not set has the old consumer's default, where that differs: `auto.commit.interval.ms` is 60000 and not
+5000, `fetch.max.wait.ms` 100 and not 500, `metadata.max.age.ms` 30000 and not 300000, and
+`partition.assignment.strategy` is `range` alone. A `MigratingConsumerConnector` takes `range` or `roundrobin`, which a
+group in ZooKeeper has too.
+
+{kafkas}
 """
 
 
-def render() -> str:
-    """The whole page."""
+def render(kafkas: Mapping[str, str]) -> str:
+    """The whole page.  ``kafkas``: the keys of Kafka's own consumer -> a value of each."""
+    assert {"group.id", "bootstrap.servers"} == NEEDED_OF_THE_OLD, "what the page says"
     said = " and ".join((", ".join(f"`{key}`" for key in list(SAID_BY_THE_OLD)[:-1]), f"`{list(SAID_BY_THE_OLD)[-1]}`"))
     by = ", ".join(f"`{key}`" for key in SAID_BY_THE_OLD.values())
+    rows = {row.key: row for row in CoordinatorConsumerConfig.describe()}
+    later = {key: "" for key in keys_of_the_new_consumer() if key not in kafkas}
     return _PAGE.format(
-        group=table(row_of(setting) for key, setting in SETTINGS.items() if key not in SAID_BY_THE_OLD),
-        said_by_the_old=f"{said} are said by the first argument ({by})",
-        needed=" and ".join(f"`{key}`" for key in sorted(NEEDED_OF_THE_OLD, reverse=True)),
+        group=table(row_of(setting) for setting in MEMBER_SETTINGS.values()),
+        said_by_the_old=f"{said} are said by `config` ({by})",
         as_everywhere="\n".join(_listed(key for key in OLD if key in AS_EVERYWHERE)),
-        taken="\n".join(f"| `{key}` | {default_in_words(OLD[key])} | {TAKEN[key]} |" for key in OLD if key in TAKEN),
+        taken="\n".join(f"| `{key}` | {rows[key].default} | {TAKEN[key]} |" for key in OLD if key in TAKEN),
         not_taken="\n".join(f"| `{key}` | {NOT_TAKEN[key]} |" for key in OLD if key in NOT_TAKEN),
+        kafkas=outcomes({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}),
     )
 
 

@@ -6,7 +6,7 @@ once more, as the old consumer would if the group were this member and its topic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from zkconsumer.core.assignment import AssignmentContext, create_instance
 from zkconsumer.core.planner import PREFERRED
@@ -27,6 +27,12 @@ class Spread:
         """What is subscribed to: topics by name, whether they exist or not, or those that a filter takes."""
         count = construct_topic_count(self._member, subscription.pattern, subscription.topics)
         return frozenset(count.get_consumer_thread_ids_per_topic(existing, self._exclude_internal))
+
+    def takes(self, subscription: Subscription) -> Callable[[str], bool] | None:
+        """Whether a filter takes a topic, whether it is known or not; None: topics are subscribed to by name."""
+        if not subscription.is_filter:
+            return None
+        return lambda topic: bool(self.topics(subscription, [topic]))
 
     def threads(
         self, subscription: Subscription, partitions: Iterable[TopicPartition]

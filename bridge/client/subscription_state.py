@@ -6,7 +6,8 @@ The leader divides all of them, so it watches all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import filterfalse
 
 from bridge.client.commands import NeedMetadata
 from bridge.client.events import MetadataUpdated
@@ -19,7 +20,8 @@ class SubscriptionState:
 
     def __init__(self, outbox: Outbox) -> None:
         self.topics: frozenset[str] | None = None
-        self.pattern: str | None = None
+        self.takes: Callable[[str], bool] | None = None
+        """Whether our filter takes a topic; None where topics are subscribed to by name."""
         self.assigned: frozenset[TopicPartition] = frozenset()
         self._outbox = outbox
         self._group_topics: frozenset[str] = frozenset()
@@ -34,14 +36,14 @@ class SubscriptionState:
         """Whether the group decides what this member reads."""
         return self.topics is not None
 
-    def subscribe(self, topics: frozenset[str], pattern: str | None) -> None:
+    def subscribe(self, topics: frozenset[str], takes: Callable[[str], bool] | None) -> None:
         """These are wanted from now on."""
-        self.topics, self.pattern = topics, pattern
+        self.topics, self.takes = topics, takes
         self._ask()
 
     def unsubscribe(self) -> None:
         """Nothing is."""
-        self.topics = self.pattern = None
+        self.topics = self.takes = None
         self._group_topics = frozenset()
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
@@ -83,9 +85,10 @@ class SubscriptionState:
         """Where the partitions of the snapshot have replicas, as the brokers said last."""
         return {tp: racks for tp, racks in self._racks.items() if tp.topic in self._group_topics}
 
-    def matches(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether these are of topics that are subscribed to; a pattern may match more than we know of yet."""
-        return self.pattern is not None or all(tp.topic in (self.topics or ()) for tp in partitions)
+    def strangers(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """The topics of these that are not subscribed to; a filter may take more than we know of yet."""
+        topics = {tp.topic for tp in partitions}
+        return sorted(topics - (self.topics or set()) if self.takes is None else filterfalse(self.takes, topics))
 
     def _ask(self) -> None:
         wanted = self._group_topics | (self.topics or frozenset())

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridge.client.config import CoordinatorConsumerConfig
+
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
 AS_EVERYWHERE = frozenset(
     {
-        "group.id", "client.id", "socket.timeout.ms", "socket.receive.buffer.bytes", "fetch.message.max.bytes",
+        "group.id", "client.id", "socket.receive.buffer.bytes", "fetch.message.max.bytes",
         "fetch.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms", "num.consumer.fetchers", "queued.max.message.chunks",
-        "refresh.leader.backoff.ms", "auto.offset.reset", "consumer.timeout.ms", "auto.commit.enable",
+        "refresh.leader.backoff.ms", "consumer.timeout.ms", "auto.commit.enable",
         "auto.commit.interval.ms", "offsets.channel.backoff.ms", "metadata.max.age.ms", "security.protocol",
         "ssl.truststore.location", "ssl.truststore.type", "ssl.ca.location", "ssl.keystore.location",
         "ssl.keystore.type", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
@@ -30,8 +32,13 @@ TAKEN = {
     "bootstrap.servers": "Where the brokers, the coordinator and the topics are asked for. It must be given.",
     "consumer.id": "Takes the place of the generated part of this member's name in threads, metrics and log lines. The "
     "coordinator gives it another id, so two members may have the same.",
-    "partition.assignment.strategy": "The assignor with which the group is divided, unless the program names "
-    "assignors; and the rule by which partitions fall to the streams of this member.",
+    "partition.assignment.strategy": "The assignors with which the group is divided, the best first, unless the "
+    "program names assignors: `range`, `roundrobin`, `sticky`, `cooperative-sticky`, or Java's classes. The first of "
+    "`range` and `roundrobin` among them, else `range`, is the rule by which partitions fall to the streams of this "
+    "member.",
+    "socket.timeout.ms": "How long a broker may take to accept a connection, and to answer what is not a question to "
+    "the coordinator. At least `fetch.wait.max.ms`.",
+    "auto.offset.reset": "As everywhere; `latest` and `earliest` are taken as well as `largest` and `smallest`.",
     "exclude.internal.topics": "Whether this member's topic filters pass over `__consumer_offsets` and "
     "`__transaction_state`.",
     "zookeeper.connection.timeout.ms": "How long the constructor waits for a broker to answer.",
@@ -81,6 +88,6 @@ def without_effect(config: ConsumerConfig) -> dict[str, str]:
 
     What says how ZooKeeper is reached is passed over: it stays in the file for those who need it.
     """
-    return {
-        key: why.replace("`", "") for key, why in NOT_TAKEN.items() if key in config.given and why is not NO_ZOOKEEPER
-    }
+    set_aside = {key: CoordinatorConsumerConfig.why_ignored(key) or why for key, why in config.ignored.items()}
+    in_vain = {key: why.replace("`", "") for key, why in NOT_TAKEN.items() if key in config.given | set_aside.keys()}
+    return {key: why for key, why in (set_aside | in_vain).items() if why != NO_ZOOKEEPER}

@@ -6,22 +6,34 @@ The finder asks brokers on its own thread; everything here runs on the control t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from bridge.client.events import Event, MetadataUpdated, Subscribed
+from zkconsumer.core.reminders import Reminders
+from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from bridge.client.spread import Spread
+    from zkconsumer.base.clock import Clock
     from zkconsumer.core.view import Subscription
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.topic_finder import TopicFinder
+
+LOOK_EVERY_MS = 5_000
+"""How often it is looked whether there is something to say again about topics that are missing or refused."""
 
 log = logging.getLogger("zkconsumer.topics")
 
 
 class GroupTopics:
-    """``call`` runs something on the control thread, ``feed`` gives the machine an event."""
+    """``call`` runs something on the control thread, ``feed`` gives the machine an event.
+
+    ``refused`` is called with topics that brokers refuse and with those of them that this member cannot do without;
+    ``missed`` with the words about a topic that the program named and that is missing: when it is seen, and again and
+    again, rarely.
+    """
 
     def __init__(
         self,
@@ -29,11 +41,19 @@ class GroupTopics:
         spread: Spread,
         call: Callable[[Callable[[], None]], None],
         feed: Callable[[Event], None],
+        clock: Clock,
+        *,
+        refused: Callable[[Mapping[str, ErrorCode], Collection[str]], None],
+        missed: Callable[[str], None],
     ) -> None:
         self._finder = finder
         self._spread = spread
         self._call = call
         self._feed = feed
+        self._clock = clock
+        self._refused = refused
+        self._missed = missed
+        self._missing_due = Reminders()
         self._subscription: Subscription | None = None
         self._subscribed: frozenset[str] | None = None
         self._needed: frozenset[str] | None = frozenset()
@@ -80,11 +100,25 @@ class GroupTopics:
         counts = {name: len(partitions) for name, partitions in found.items() if partitions}
         racks = {TopicPartition(name, number): on for name in counts for number, on in self._finder.racks(name).items()}
         self._feed(MetadataUpdated(counts, asked, racks))
+        self.look()
+
+    def look(self) -> None:
+        """Say what is wrong with the topics that are needed; on the control thread."""
+        subscription = self._subscription
+        own = frozenset[str]() if subscription is None or subscription.is_filter else frozenset(subscription.topics)
+        refused = self._finder.refused(own | (self._needed or frozenset()))
+        if refused:
+            # A leader that may not see a topic of another member would leave it without an owner: as Kafka's, it ends.
+            hidden = {name for name, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED}
+            self._refused(refused, own | hidden)
+        gone = {name for name in own if self._finder.has_answer(name) and self._finder.partitions(name) is None}
+        for topic in self._missing_due.due(gone - refused.keys(), self._clock.now_ms()):
+            why = "it was deleted, or is not created yet"
+            self._missed(f"topic={topic}: {why}; it is read as soon as it is there")
 
     def _subscribe(self) -> None:
         assert self._subscription is not None, "there is a subscription"
         topics = self._spread.topics(self._subscription, self._finder.all_topics())
         if topics != self._subscribed:
             self._subscribed = topics
-            pattern = next(iter(self._subscription.topics)) if self._subscription.is_filter else None
-            self._feed(Subscribed(topics, pattern))
+            self._feed(Subscribed(topics, self._spread.takes(self._subscription)))

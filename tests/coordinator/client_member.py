@@ -8,6 +8,7 @@ assert member.sent(JOIN_GROUP).reason == "group is already rebalancing"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -170,9 +171,9 @@ class Member:
         self.now_ms = until_ms
         return said
 
-    def poll(self) -> list[do.Command]:
-        """The program calls."""
-        return self.hear(ev.Polled())
+    def poll(self, busy_since_ms: int | None = None, stream: str = "") -> list[do.Command]:
+        """The program waits for a record, or works on one of that stream since then."""
+        return self.hear(ev.Polled(busy_since_ms, stream))
 
     def has_open(self, api: Api[Any, Any]) -> bool:
         """Whether a request of this kind waits for its answer."""
@@ -222,8 +223,9 @@ class Member:
     # --- a group's usual course -----------------------------------------------------------------------------------
 
     def subscribe(self, *topics: str, pattern: str | None = None) -> list[do.Command]:
-        """The program wants these."""
-        return self.hear(ev.Subscribed(frozenset(topics or ("t",)), pattern))
+        """The program wants these; of a filter, what its pattern matches now."""
+        takes = None if pattern is None else lambda topic: re.fullmatch(pattern, topic) is not None
+        return self.hear(ev.Subscribed(frozenset(topics or ("t",)), takes))
 
     def metadata(self, **counts: int) -> list[do.Command]:
         """All topics that there are."""

@@ -1,6 +1,8 @@
 """Members, their programs, two brokers and bad luck, in one thread and in simulated time.
 
-    Program <-> ConsumerCoordinator == connection (in order, one request at a time) == Broker <-> GroupCoordinator
+    Program <-> ConsumerCoordinator == connections (in order, one request at a time) == Broker <-> GroupCoordinator
+
+As in ``bridge.client.network``, each JoinGroup has a connection of its own.
 
 The members are the real client machines, the brokers the real coordinator machines.  All chances come from one seeded
 source, so every run can be repeated.  After every event the rules of ``Program`` and ``World.check`` are held.
@@ -26,7 +28,7 @@ from bridge.coordinator.config import GroupConfig as BrokerConfig
 from tests.coordinator.client_member import CooperativeDealer, Dealer, coordinator
 from tests.coordinator.server_table import Table
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas import FIND_COORDINATOR
+from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP
 
 VERSIONS = {8: 9, 9: 7, 11: 9, 12: 4, 13: 5, 14: 5}
 """API -> the version that is spoken."""
@@ -36,6 +38,7 @@ DELAY_MS_MAX = 300
 POLL_EVERY_MS = 400
 SETTLE_MS = 120_000
 CALM_MS = 8000
+UNCOMMITTED = {"last-commit-failed", "hand-back-without-commit"}
 
 
 @dataclass
@@ -132,6 +135,8 @@ class Client:
         self.machine = ConsumerCoordinator(GroupConfig(given), [assignor], world.random.random, world.now_ms)
         self.program = Program()
         self.connection: int | None = None
+        self.joining: set[int] = set()
+        """Connections of JoinGroup requests that have no answer."""
         self.node = 0
         self.open: dict[int, do.Send] = {}
         self.timers: dict[TimerKind, int] = {}
@@ -139,8 +144,10 @@ class Client:
         self.asleep_until_ms = 0
         self.failure: Exception | None = None
         self.numbers = 0
-        self.stopping: dict[TopicPartition, int] = {}
-        """Where those stand that are not read any more, until somebody asks."""
+        self.stopped_at: dict[TopicPartition, int] = {}
+        """Where those stand that are not read any more, until they are given back (``Handing``)."""
+        self.said_uncommitted = False
+        """Whether the member noted that what it gives back next could not be committed."""
 
     def hear(self, event: ev.Event) -> None:
         if self.is_dead:
@@ -172,11 +179,16 @@ class Client:
                 self.world.after(deadline - self.world.now_ms, lambda: self.fire(kind, deadline))
             case do.CancelTimer(kind):
                 self.timers.pop(kind, None)
-            case do.Invoke():
+            case do.Invoke(callback=callback, partitions=partitions):
                 self.program.invoked(command)
+                at_rest = {tp: self.stopped_at.pop(tp, -1) for tp in partitions}
+                if callback is Callback.REVOKED:
+                    if not self.said_uncommitted:
+                        self.world.check_given_back(self, at_rest)
+                    self.said_uncommitted = False
                 self.world.after(self.world.delay(), lambda: self.returned(command.number))
             case do.StopFetching(partitions):
-                self.stopping |= self.program.stopped(partitions)
+                self.stopped_at |= self.program.stopped(partitions)
             case do.StartFetching(partitions):
                 self.program.started(command)
                 self.numbers += 1
@@ -204,11 +216,11 @@ class Client:
                     self.failure = error
             case do.Stopped():
                 self.program.is_stopped = True
-            case do.Note():
-                pass
+            case do.Note(what):
+                self.said_uncommitted |= what in UNCOMMITTED
 
     def collected(self) -> None:
-        positions, self.stopping = self.stopping | self.program.reading, {}
+        positions = self.stopped_at | self.program.reading
         self.hear(ev.PositionsCollected({tp: Offset(at) for tp, at in positions.items() if at >= 0}))
 
     def learn(self, topics: frozenset[str]) -> None:
@@ -236,8 +248,10 @@ class Client:
         """The connection is gone, and with it what was on its way."""
         if self.connection is None:
             return
-        self.world.drop(self.connection)
+        for connection in (self.connection, *self.joining):
+            self.world.drop(connection)
         self.connection = None
+        self.joining.clear()
         node = self.node
         for request in [request for request, send in self.open.items() if send.node is not None]:
             self.world.after(0, lambda request=request: self.fail(request, Failure.DISCONNECTED))  # type: ignore[misc]
@@ -325,6 +339,9 @@ class World:
         if connection is None:
             self.after(0, lambda: client.fail(send.request, Failure.DISCONNECTED))
             return
+        if send.api_key == JOIN_GROUP.key:
+            connection = self.new_connection(client)
+            client.joining.add(connection)
 
         def arrive() -> None:
             if connection in self._connections:
@@ -335,7 +352,10 @@ class World:
     def deliver(self, connection: int, request: int, body: Any) -> None:
         def arrive() -> None:
             if connection in self._connections:
-                self._connections[connection][0].answered(request, body)
+                if connection in client.joining:
+                    client.joining.discard(connection)
+                    self.drop(connection)
+                client.answered(request, body)
 
         client = self._connections[connection][0]
         if client in self._to_lose:
@@ -424,6 +444,15 @@ class World:
             for tp in client.program.reading:
                 assert tp not in readers, f"{tp} is read by {readers[tp]} and by {client.name}"
                 readers[tp] = client.name
+
+    def check_given_back(self, client: Client, positions: dict[TopicPartition, int]) -> None:
+        """What a member gives back is committed before, or the member says that it is not."""
+        broker = self.brokers[self.leader]
+        broker.advance()
+        asked = sorted((tp.topic, tp.partition) for tp, at in positions.items() if at > 0)
+        for tp, (offset, _, error) in (broker.table.fetch(asked) if asked else {}).items():
+            at = positions[TopicPartition(*tp)]
+            assert (error, offset) >= (0, at), f"{client.name} gives {tp} back at {at}, committed is {offset}"
 
     def check_commits(self) -> None:
         broker = self.brokers[self.leader]

@@ -348,11 +348,10 @@ def test_a_refused_sync_resets_the_generation_and_only_25_the_member_id(error: i
 def test_the_answer_to_a_join_that_lost_its_generation_meanwhile_is_not_synced() -> None:
     member = Member()
     member.join(T[:1])
-    member.wait(HEARTBEAT_MS)
     member.hear(ev.RejoinAsked("again"))
     member.returned()
     assert member.has_open(JOIN_GROUP)
-    member.answer(HEARTBEAT, HeartbeatResponse(error_code=UNKNOWN_MEMBER))
+    member.machine.reset_state_and_rejoin("dropped", keeps_member_id=False)
     member.joined(2)
     assert not member.has_open(SYNC_GROUP)
     assert not every(member.said[-3:], do.Raise)

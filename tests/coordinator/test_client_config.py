@@ -11,7 +11,9 @@ from bridge.client.config import SETTINGS, GroupConfig
 from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN, without_effect
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.config import SETTINGS as OLD
-from zkconsumer.errors import InvalidConfigException
+from zkconsumer.errors import InvalidConfigException, ZkTimeoutException
+from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
+from zkconsumer.zk.security import OPEN
 
 
 def test_the_defaults_are_kafkas_of_3_x() -> None:
@@ -71,6 +73,16 @@ def test_every_setting_has_an_attribute_of_its_name() -> None:
         assert setting.attribute == key.replace(".", "_")
 
 
+class NoAnswer(FakeZkStore):
+    """A ZooKeeper that does not answer."""
+
+    def __init__(self, connect: str, session_timeout_ms: int) -> None:
+        super().__init__(FakeZooKeeper(), "", session_timeout_ms, OPEN.login)
+
+    def start(self, timeout_ms: int) -> None:
+        raise ZkTimeoutException("no answer")
+
+
 # --- the old consumer's settings ----------------------------------------------------------------------------------
 
 NEEDED = {"group.id": "g", "bootstrap.servers": "b:9092"}
@@ -89,7 +101,8 @@ def test_a_coordinators_member_needs_brokers_and_no_zookeeper() -> None:
 
 def test_a_zookeeper_that_stands_there_is_read_as_ever() -> None:
     given = {**NEEDED, "zookeeper.connect": "zk:2181/kafka"}
-    assert CoordinatorConsumerConfig.from_properties(given) == ConsumerConfig.from_properties(given)
+    made, old = CoordinatorConsumerConfig.from_properties(given), ConsumerConfig.from_properties(given)
+    assert {key: made.values[key] for key in OLD} == dict(old.values)
     with pytest.raises(InvalidConfigException, match=r"zookeeper\.connect=zk:x"):
         CoordinatorConsumerConfig.from_properties({**NEEDED, "zookeeper.connect": "zk:x"})
 
@@ -99,6 +112,21 @@ def test_a_member_that_zookeeper_keeps_needs_it_as_ever() -> None:
         ConsumerConfig.from_properties(NEEDED)
     with pytest.raises(InvalidConfigException, match="make a ConsumerConfig for a member that ZooKeeper keeps"):
         ZookeeperConsumerConnector(CoordinatorConsumerConfig.from_properties(NEEDED))
+
+
+def test_a_member_that_zookeeper_keeps_names_what_only_a_coordinators_group_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {**NEEDED, "zookeeper.connect": "zk:2181", "session.timeout.ms": 9_000, "max.poll.records": 5}
+    config = CoordinatorConsumerConfig(given)
+    with pytest.raises(ZkTimeoutException):
+        ZookeeperConsumerConnector(config.with_overrides({"zookeeper.connection.timeout.ms": 1}), store=NoAnswer)
+    lines = {line.split()[1]: line for line in caplog.messages if line.startswith("setting-ignored ")}
+    assert lines.keys() == {"key=session.timeout.ms", "key=max.poll.records"}
+    assert "ZooKeeper keeps this group" in lines["key=session.timeout.ms"]
+    strategy = config.with_overrides({"partition.assignment.strategy": "sticky"})
+    with pytest.raises(InvalidConfigException, match="divided by range or by roundrobin"):
+        ZookeeperConsumerConnector(strategy, store=NoAnswer)
 
 
 def test_every_old_setting_is_taken_or_not() -> None:

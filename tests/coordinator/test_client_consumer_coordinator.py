@@ -471,6 +471,39 @@ def test_a_share_of_a_subscription_of_before_is_not_taken_and_joined_again(membe
     assert member.machine.assigned == frozenset(U[:1])
 
 
+@pytest.mark.parametrize("pattern", [None, "t|v"])
+def test_a_share_with_a_topic_that_no_stream_reads_is_not_taken_and_in_the_end_an_error(pattern: str | None) -> None:
+    """The leader's assignor is wrong.  Before, such a partition of a filter's member was owned and never read."""
+    member = Member()
+    member.subscribe("t", pattern=pattern)
+    member.find()
+    for generation in (1, 2):
+        member.joined(generation)
+        said = member.synced([T[0], U[0]])
+        assert not callbacks(said)
+        assert every(said, do.Note)[0].fields == (("generation", generation), ("topics", ["u"]))
+        assert member.machine.assigned == frozenset()
+        assert next_join(member) == "received assignment does not match the current subscription"
+    member.joined(3)
+    error = only(member.synced([T[0], U[0]]), do.Raise).error
+    assert isinstance(error, AssignorFailed)
+    assert "the topics ['u'], to which it does not subscribe, 3 times in a row" in str(error)
+    assert member.machine.assigned == frozenset()
+
+
+def test_shares_that_do_not_match_are_counted_anew_after_one_that_does(member: Member) -> None:
+    member.subscribe("t")
+    member.find()
+    for generation in range(1, 10, 2):
+        member.joined(generation)
+        member.synced(U[:1])
+        member.rejoin(T[:1], generation=generation + 1)
+        member.beat(27)
+        while member.calls:
+            member.returned()
+    assert not every(member.said, do.Raise)
+
+
 # --- giving back and taking up --------------------------------------------------------------------------------------
 
 

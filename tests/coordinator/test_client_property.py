@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.client import events as ev
 from tests.coordinator.client_world import World
+from tests.fix_seeds import Seeds
 
 FAULTS = ("start", "kill", "close", "reset", "lose", "sleep", "turn away", "rejoin", "grow", "move", "nothing")
 
@@ -80,9 +82,22 @@ def test_members_always_come_to_share_everything(**life: Any) -> None:
     live_through(**life)
 
 
+def live_from(seed: int) -> None:
+    """As ``LIVES``, all of it drawn from one seed."""
+    chance = Random(seed)
+    count = chance.randint(0, 12)
+    faults = [(chance.choice(FAULTS), chance.randint(0, 9), chance.randint(1, 6000)) for _ in range(count)]
+    live_through(seed, chance.random() < 0.5, chance.randint(2, 4), chance.randint(0, 2), chance.random() < 0.5, faults)
+
+
+SEEDS = Seeds("coordinator-client")
+
+
+def test_members_share_everything_in_the_same_lives_and_in_those_that_failed_once() -> None:
+    SEEDS.live(SEEDS.first(10), live_from)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(**LIVES)
-def test_they_do_so_in_thousands_of_lives(**life: Any) -> None:
-    live_through(**life)
+def test_they_do_so_in_thousands_of_lives() -> None:
+    SEEDS.live(SEEDS.new(3_000), live_from)

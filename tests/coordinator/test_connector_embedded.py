@@ -13,9 +13,14 @@ from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.connector import group_config_of
 from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException, UnsupportedVersionException
+from bridge.client.events import Offset
 from bridge.client.taken_settings import AS_EVERYWHERE, TAKEN
 from bridge.testing.embedded_broker import EmbeddedBroker
+from tests.broker.fix_talk import Talk
+from tests.fix_world import run_in_thread
+from tests.generate_docs import kafkas_keys
 from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition, Whitelist
+from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
     AuthenticationException,
@@ -27,8 +32,11 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.metadata import fetch_topics
+from zkconsumer.settings import Fate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
+from zkconsumer.wire.schemas import LEAVE_GROUP
+from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
 
 QUICK = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 100, "retry.backoff.ms": 20}
 
@@ -72,7 +80,7 @@ def config_of(broker: EmbeddedBroker, **how: Any) -> ConsumerConfig:
 
 
 def wait_until(check: Callable[[], object], what: str) -> None:
-    waiting.wait_until(check, what, timeout_ms=10_000)
+    waiting.wait_until(check, what, timeout_ms=30_000)
 
 
 def fill(broker: EmbeddedBroker, each: int = 5, topic: str = "t", partitions: int = 4) -> None:
@@ -248,6 +256,43 @@ def test_a_listener_is_told_in_turns_and_may_commit_what_it_gives_back(broker: E
     assert listener.calls[2] == ("release", {"t": {0, 1, 2, 3}})
 
 
+class LossListener(Listener):
+    """Also notified of what is lost."""
+
+    def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
+        self.calls.append(("lost", partitions))
+
+
+def test_what_a_member_had_when_its_group_dropped_it_is_reported_as_lost_before_the_next_calls(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    listener = LossListener()
+    connector = make()
+    connector.set_consumer_rebalance_listener(listener)
+    connector.create_message_streams({"t": 1})
+    wait_until(lambda: len(listener.calls) == 2, "its share")
+    listener.calls.clear()
+    member_id = connector._member.membership.machine.generation.member_id
+    with Talk(broker.addresses()[0]) as talk:
+        talk.ask(LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id=member_id))
+    wait_until(lambda: len(listener.calls) == 3, "it is in the group again")
+    assert listener.calls == [("lost", {"t": {0, 1, 2, 3}}), ("release", {}), ("start", {"t": [0, 1, 2, 3]})]
+    connector.close()
+    assert len(listener.calls) == 3, "a close makes no call"
+
+
+def test_a_member_that_is_fenced_has_lost_what_it_had(make: Make) -> None:
+    listener = LossListener()
+    first = make({"group.instance.id": "one"})
+    first.set_consumer_rebalance_listener(listener)
+    first.create_message_streams({"t": 1})
+    wait_until(lambda: len(listener.calls) == 2, "its share")
+    make({"group.instance.id": "one"}).create_message_streams({"t": 1})
+    wait_until(lambda: first._member.failure is not None, "it is fenced")
+    first.close()
+    assert listener.calls[2:] == [("lost", {"t": {0, 1, 2, 3}})], "also when the close follows at once"
+
+
 def test_a_cooperative_member_goes_on_with_what_stays(broker: EmbeddedBroker, make: Make) -> None:
     first = make(assignors=[CooperativeStickyAssignor()])
     first.create_message_streams({"t": 1})
@@ -285,6 +330,19 @@ def test_a_commit_is_refused_for_what_is_not_ours(broker: EmbeddedBroker, make: 
     connector.commit_offsets({TopicPartition("t", 0): 3}, retry_on_failure=False)
     with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
         connector.commit_offsets({TopicPartition("other", 0): 3}, retry_on_failure=False)
+
+
+def test_a_claim_of_a_spark_query_is_committed_only_for_what_it_holds(broker: EmbeddedBroker, make: Make) -> None:
+    """``is_held`` is asked where the group is decided: the query may have lost a partition since it asked."""
+    connector = make(auto_commit_enable=False)
+    connector.create_message_streams({"t": 1})
+    held, lost, other = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)
+    membership: Any = connector._member.membership
+    offsets = dict.fromkeys((held, lost, other), Offset(3))
+    refused, unknown = membership.commit_once(offsets, lambda tp: tp != lost, 10_000)
+    assert (refused.keys(), unknown) == ({lost, other}, set())
+    committed = membership.committed([held, lost], 10_000)
+    assert committed == {held: Offset(3, -1, ""), lost: None}
 
 
 def test_nothing_is_handed_out_once_two_thirds_of_a_session_are_over_without_an_answer(
@@ -408,3 +466,128 @@ def test_metrics_and_health_are_those_of_any_connector(broker: EmbeddedBroker, m
     wait_until(lambda: not connector._member.lease.holds, "the lease is over")
     connector._looker.begin_look()
     assert any("the group's coordinator has not answered" in why for why in connector._looker.health(2_000).problems)
+
+
+# --- what is set and has no effect --------------------------------------------------------------------------------
+
+def ignored_lines(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
+    """The keys that ``setting-ignored`` names, each with its line; no key is named twice."""
+    lines = [line for record in caplog.records if (line := record.getMessage()).startswith("setting-ignored ")]
+    keys = [line.split()[1].removeprefix("key=") for line in lines]
+    assert len(set(keys)) == len(keys), "a warning each"
+    return dict(zip(keys, lines, strict=True))
+
+
+def test_each_key_of_a_modern_file_without_effect_is_one_warning_and_none_names_zookeeper(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    modern = {
+        key: value for key, value in kafkas_keys().items()
+        if CoordinatorConsumerConfig.outcome_of(key, value).fate is Fate.NAMED
+    }  # fmt: skip
+    config = CoordinatorConsumerConfig({**modern, "group.id": "g", "bootstrap.servers": broker.bootstrap})
+    with CoordinatorConsumerConnector(config, QUICK):
+        named = ignored_lines(caplog)
+    assert named.keys() == modern.keys()
+    assert not [line for line in named.values() if "zookeeper" in line.lower()]
+
+
+def test_a_file_of_zookeepers_member_has_its_warnings_in_the_words_of_a_coordinators(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = {
+        "group.id": "g", "zookeeper.connect": "nowhere:2181", "bootstrap.servers": broker.bootstrap,
+        "zookeeper.session.timeout.ms": "6000", "max.poll.records": "5", "dual.commit.enabled": "true",
+        "reconnect.backoff.ms": "5",
+    }  # fmt: skip
+    with CoordinatorConsumerConnector(ConsumerConfig(old), QUICK):
+        named = ignored_lines(caplog)
+    assert named.keys() == old.keys() - {"group.id", "zookeeper.connect", "bootstrap.servers"}
+    assert "the offsets of such a group are in Kafka" in named["dual.commit.enabled"]
+    assert "queued.max.message.chunks" in named["max.poll.records"]
+    with pytest.raises(InvalidConfigException, match=r"enable\.auto\.commit: ConsumerConfig has set aside"):
+        CoordinatorConsumerConnector(ConsumerConfig({**old, "enable.auto.commit": "false"}), QUICK)
+
+
+def test_the_file_of_a_modern_program_makes_a_member_that_does_not_commit_by_itself(broker: EmbeddedBroker) -> None:
+    fill(broker)
+    modern = {
+        "group.id": "g", "bootstrap.servers": broker.bootstrap, "enable.auto.commit": "false",
+        "auto.offset.reset": "earliest", "session.timeout.ms": "3000", "heartbeat.interval.ms": "100",
+        "isolation.level": "read_uncommitted", "partition.assignment.strategy": "CooperativeStickyAssignor,range",
+        "max.partition.fetch.bytes": "100000", "consumer.timeout.ms": "100",
+    }  # fmt: skip
+    for _ in range(2):
+        with CoordinatorConsumerConnector(CoordinatorConsumerConfig(modern)) as connector:
+            [stream] = connector.create_message_streams({"t": 1})["t"]
+            assert sorted(read_until(stream, 20)) == everything(), "nothing was committed"
+            assert connector.group_config.session_timeout_ms == 3_000
+
+
+# --- max.poll.interval.ms -----------------------------------------------------------------------------------------
+
+
+def first_record(stream: KafkaStream[Any, Any]) -> Any:
+    """The first record of the stream; the program has it in hand from here on."""
+    found: list[Any] = []
+
+    def has_come() -> bool:
+        with suppress(ConsumerTimeoutException):
+            found.append(next(iter(stream)))
+        return bool(found)
+
+    wait_until(has_come, "a record")
+    return found[0]
+
+
+def test_a_program_that_works_on_one_record_for_too_long_loses_its_partitions_until_it_asks_on(
+    broker: EmbeddedBroker, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(broker)
+    first = make({"max.poll.interval.ms": 1_500}, auto_commit_enable=False)
+    # Two streams: one of them is stuck, and the other one asks for records all the time.
+    stuck, other = first.create_message_streams({"t": 2})["t"]
+    record = first_record(stuck)
+    second = make({"max.poll.interval.ms": 60_000}, auto_commit_enable=False)
+    [stream] = second.create_message_streams({"t": 1})["t"]
+
+    def has_all() -> bool:
+        read(other)
+        return len(second.assignment) == 4
+
+    wait_until(has_all, "the other member has everything")
+    assert first.assignment == {}
+    assert first.counters["poll_timeout_expired"] == 1
+    [line] = [each.getMessage() for each in caplog.records if each.getMessage().startswith("poll-timeout-expired")]
+    assert f"stream='{stuck.thread}'" in line
+    assert "max.poll.interval.ms=1500" in line
+    with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
+        first.commit_offsets({TopicPartition("t", record.partition): record.offset + 1}, retry_on_failure=False)
+    assert (record.partition, record.offset) in read_until(stream, 20), "what was not committed comes again"
+
+    def is_back() -> bool:
+        read(stuck)
+        read(other)
+        return len(first.assignment) == len(second.assignment) == 2
+
+    wait_until(is_back, "it joined again when its program asked for the next record")
+    assert second.counters.get("poll_timeout_expired", 0) == 0
+
+
+def test_a_program_that_waits_for_a_record_is_no_program_that_is_stuck(broker: EmbeddedBroker, make: Make) -> None:
+    limit_ms = 1_000
+    connector = make({"max.poll.interval.ms": limit_ms}, consumer_timeout_ms=-1)
+    [stream] = connector.create_message_streams({"t": 1})["t"]
+    broker.append("t", 0, [b"first"])
+
+    def reads_on() -> int:
+        # The first record is in hand until the second call, which waits.
+        return next(iter(stream)).offset + next(iter(stream)).offset
+
+    came = run_in_thread(reads_on)
+    over_ms = SYSTEM_CLOCK.now_ms() + 4 * limit_ms
+    wait_until(lambda: SYSTEM_CLOCK.now_ms() > over_ms, "several times the limit")
+    broker.append("t", 0, [b"second"])
+    assert came() == 1
+    assert connector.counters.get("poll_timeout_expired", 0) == 0
+    assert connector.counters["joined"] == 1

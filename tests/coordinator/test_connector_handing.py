@@ -11,12 +11,13 @@ import pytest
 from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.commands import Callback
-from bridge.client.handing import Handing, Limits, Wait
+from bridge.client.handing import LOST, Handing, Limits, Wait
 from bridge.client.spread import Spread
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.stores import Source
 from zkconsumer.core.view import STATIC, Subscription
+from zkconsumer.errors import TopicAuthorizationException
 from zkconsumer.types import TopicPartition
 
 LIMITS = Limits(drain_ms=2_000, listener_ms=5_000, positions_ms=100, new_from_beginning=True)
@@ -46,6 +47,7 @@ class World:
             self.said.append,
             self._wait,
             self._share_held,
+            self._say,
         )
         self.handing.holder = self  # type: ignore[assignment]
         self.handing.subscription = Subscription(STATIC, {"t": threads})
@@ -67,7 +69,7 @@ class World:
         self.said.append(command)
 
     start_fetching = drain = give_up_drain = drop = move_thread = _say
-    before_releasing = before_starting = _say
+    before_releasing = before_starting = lost = _say
 
     def collect_positions(self) -> None:
         self.said.append("collect")
@@ -118,6 +120,21 @@ def test_positions_that_cannot_be_told_are_asked_for_again_after_a_pause() -> No
     [again] = world.taken()
     assert again.partitions == tps(0)
     assert again.number != asked.number
+
+
+def test_what_the_coordinator_refuses_for_good_is_not_asked_again_and_the_program_gets_it() -> None:
+    world = World()
+    world.handing.start_fetching(cmd.StartFetching(tps(0), 1))
+    [asked] = world.taken()
+    error = TopicAuthorizationException("the leader gave us what we may not read")
+    assert world.handing.fetched(cmd.FetchDone(asked.number, {}, error))
+    assert world.taken() == [error]
+    assert world.waits == {}
+    world.handing.start_fetching(cmd.StartFetching(tps(1), 2))
+    [asked] = world.taken()
+    world.handing.stop_fetching(cmd.StopFetching(tps(0, 1)))
+    world.handing.fetched(cmd.FetchDone(asked.number, {}, error))
+    assert world.taken() == [], "it is not ours any more"
 
 
 def test_nothing_is_committed_or_given_back_before_all_that_leaves_is_at_rest() -> None:
@@ -216,9 +233,64 @@ def test_a_close_does_not_call_the_listener() -> None:
     world.listener = object()
     world.own({0: 0})
     world.taken()
-    world.handing.is_closing = True
+    world.handing.close()
     world.handing.invoke(cmd.Invoke(1, Callback.REVOKED, tps(0)))
     assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(1)]
+
+
+def started(*numbers: int) -> World:
+    """A member whose listener was called about the start of these."""
+    world = World()
+    world.listener = object()
+    world.handing.invoke(cmd.Invoke(1, Callback.ASSIGNED, tps(*numbers)))
+    for _ in range(2):
+        world.handing.listener_returned()
+    world.own(dict.fromkeys(numbers, 0))
+    world.taken()
+    return world
+
+
+def test_the_listener_is_called_about_what_is_lost_and_not_waited_for() -> None:
+    world = started(0, 1, 2)
+    world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
+    assert world.taken() == [do.Drop(ordered(0, 1), LOST), do.CallLost(ordered(0, 1)), cev.CallbackDone(2)]
+    world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(1, 2)))
+    assert world.taken() == [do.Drop(ordered(2), LOST), do.CallLost(ordered(2)), cev.CallbackDone(3)], "each once"
+
+
+def test_what_is_lost_before_it_is_read_is_reported_as_well() -> None:
+    world = World()
+    world.listener = object()
+    world.handing.invoke(cmd.Invoke(1, Callback.ASSIGNED, tps(0, 1)))
+    world.handing.listener_returned()
+    world.taken()
+    world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0)))
+    assert world.taken() == [do.CallLost(ordered(0)), cev.CallbackDone(2)], "the call about its start is under way"
+    world.handing.listener_returned()
+    world.handing.start_fetching(cmd.StartFetching(tps(1), 1))
+    world.taken()
+    world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(1)))
+    assert world.taken() == [do.CallLost(ordered(1)), cev.CallbackDone(3)], "where it begins is not known yet"
+
+
+def test_what_the_listener_gave_back_is_not_reported_as_lost() -> None:
+    world = started(0, 1)
+    world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0)))
+    world.handing.listener_returned()
+    world.taken()
+    world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(0, 1)))
+    assert world.taken() == [do.Drop(ordered(1), LOST), do.CallLost(ordered(1)), cev.CallbackDone(3)]
+
+
+def test_a_close_reports_no_loss_and_an_end_by_an_error_reports_everything() -> None:
+    world = started(0, 1)
+    world.handing.close()
+    world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
+    assert world.taken() == [do.Drop(ordered(0, 1), LOST), cev.CallbackDone(2)]
+    world = started(0, 1)
+    world.handing.end()
+    world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0, 1)))
+    assert world.taken() == [do.CallLost(ordered(0, 1)), do.Drop(ordered(0, 1), "released"), cev.CallbackDone(2)]
 
 
 def test_what_falls_to_another_stream_is_brought_to_rest_and_then_moved() -> None:

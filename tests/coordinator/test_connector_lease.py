@@ -21,7 +21,8 @@ EXTENDED = SENT_AT_MS + 2_000
 def lease_after(api_key: int, code: int, version: int) -> int:
     clock = ManualClock()
     lease = Lease(clock)
-    machine = SimpleNamespace(handle=lambda event, now_ms: [])
+    heartbeat = SimpleNamespace(poll_timeout_expired=lambda now_ms: False)
+    machine = SimpleNamespace(handle=lambda event, now_ms: [], heartbeat=heartbeat)
     control = ClientControl(cast("Any", machine), SESSION_MS, lease, clock)
     control._concerned = cast("Any", SimpleNamespace(answered=lambda answer: None))
     body = SimpleNamespace(error_code=code)

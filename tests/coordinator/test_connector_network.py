@@ -18,16 +18,18 @@ from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.any_broker import AnyBroker
 from zkconsumer.kafka.connection import ConnectionFailed, Pending, Reason
 from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.sandbox import waiting
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.schemas import API_VERSIONS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP
 from zkconsumer.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest, HeartbeatResponse
-from zkconsumer.wire.schemas.join_group import JoinGroupRequest
+from zkconsumer.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
 
 HERE = BrokerAddress(7, "broker", 9092)
-WAIT_S = 10
+WAIT_S = 30
+"""Only what does not happen takes so long."""
 
 RANGES = {API_VERSIONS.key: (0, 3), FIND_COORDINATOR.key: (0, 3), HEARTBEAT.key: (0, 4), JOIN_GROUP.key: (0, 9)}
 
@@ -42,10 +44,12 @@ class FakeBroker:
             FIND_COORDINATOR.key: lambda version: FindCoordinatorResponse(node_id=7, host="broker", port=9092),
         }
         self.seen: list[tuple[str, int]] = []
+        self.made: list[FakeConnection] = []
         self.is_down = False
 
     def connect(self, host: str, port: int, **how: Any) -> FakeConnection:
-        return FakeConnection(self, host, port)
+        self.made.append(FakeConnection(self, host, port))
+        return self.made[-1]
 
     def answer(self, api: Any, version: int) -> Any:
         if api is API_VERSIONS:
@@ -65,10 +69,10 @@ class FakeConnection:
         self._broker = broker
         self._waiting: deque[tuple[Pending[Any], Any]] = deque()
         self._changed = threading.Condition()
-        self._is_closed = False
+        self.is_closed = False
 
     def _check(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise ConnectorClosed("closed")
         if self._broker.is_down:
             raise ConnectionFailed(self.host, self.port, Reason.CLOSED, "gone")
@@ -101,7 +105,7 @@ class FakeConnection:
 
     def close(self) -> None:
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             self._changed.notify_all()
 
 
@@ -187,20 +191,53 @@ def test_a_join_that_is_not_answered_yet_does_not_keep_others_from_being_sent(
     network.perform(Connect(Node(7, HERE)))
     network.perform(join(1))
     network.perform(heartbeat(2))
-    deadline_ms = SYSTEM_CLOCK.now_ms() + WAIT_S * 1_000
-    while len(broker.seen) < 2 and SYSTEM_CLOCK.now_ms() < deadline_ms:
-        threading.Event().wait(0.01)
-    assert [name for name, _ in broker.seen] == ["JoinGroup", "Heartbeat"]
+    assert told.next().request == 2
+    network.perform(heartbeat(3))
+    assert told.next().request == 3
+    assert [name for name, _ in broker.seen] == ["JoinGroup", "Heartbeat", "Heartbeat"]
     assert told.is_silent
+
+
+def test_a_join_group_has_its_own_connection_which_is_closed_with_its_answer(
+    network: Network, told: Told, broker: FakeBroker
+) -> None:
+    """Brokers close idle connections (``connections.max.idle.ms``), and between two rebalances this one would be."""
+    network.perform(Connect(Node(7, HERE)))
+    broker.answers[JOIN_GROUP.key] = lambda version: JoinGroupResponse(
+        generation_id=1, member_id="m", leader="m", members=[], protocol_name="range"
+    )
+    for request in (1, 2):
+        network.perform(join(request))
+        network.perform(heartbeat(10 + request))
+        assert {told.next().request, told.next().request} == {request, 10 + request}
+    main, *joining = broker.made
+    waiting.wait_until(lambda: all(one.is_closed for one in joining), "they are closed", timeout_ms=WAIT_S * 1_000)
+    assert len(joining) == 2
+    assert not main.is_closed
+
+
+def send_join_and_heartbeat(network: Network, broker: FakeBroker) -> None:
+    """JoinGroup (1) and Heartbeat (2) are sent, and the broker answers neither."""
+    del broker.answers[HEARTBEAT.key]
+    network.perform(Connect(Node(7, HERE)))
+    network.perform(join(1))
+    network.perform(heartbeat(2))
+    waiting.wait_until(lambda: len(broker.seen) == 2, "both were sent", timeout_ms=WAIT_S * 1_000)
+
+
+def test_a_disconnect_ends_the_connection_of_a_join_group_too(
+    network: Network, told: Told, broker: FakeBroker
+) -> None:
+    send_join_and_heartbeat(network, broker)
+    network.perform(Disconnect(7))
+    assert [told.next(), told.next()] == [Failed(1, Failure.DISCONNECTED), Failed(2, Failure.DISCONNECTED)]
+    assert [one.is_closed for one in broker.made] == [True, True]
 
 
 def test_a_connection_that_breaks_fails_what_is_on_its_way_and_is_said_to_be_gone(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
-    network.perform(Connect(Node(7, HERE)))
-    network.perform(join(1))
-    network.perform(heartbeat(2))
-    threading.Event().wait(0.1)
+    send_join_and_heartbeat(network, broker)
     broker.is_down = True
     assert told.next() == Failed(1, Failure.DISCONNECTED)
     assert told.next() == Failed(2, Failure.DISCONNECTED)
@@ -218,7 +255,10 @@ def test_one_that_is_closed_on_command_says_only_what_failed(network: Network, t
     assert told.is_silent
 
 
-def test_a_request_without_an_answer_in_time_ends_the_connection(network: Network, told: Told) -> None:
+def test_a_request_without_an_answer_in_time_ends_the_connection(
+    network: Network, told: Told, broker: FakeBroker
+) -> None:
+    del broker.answers[HEARTBEAT.key]
     network.perform(Connect(Node(7, HERE)))
     network.perform(join(1, timeout_ms=150))
     network.perform(heartbeat(2))

@@ -12,6 +12,7 @@ from bridge.coordinator.events import Elected, Loaded, ShutDown, TopicsDeleted
 from bridge.coordinator.group_metadata import GroupState
 from tests.coordinator.server_invariants import Checker
 from tests.coordinator.server_table import Member, Table
+from tests.fix_seeds import Seeds
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember
 
@@ -151,9 +152,24 @@ class Chaos:
         self.chance.choice(often if self.chance.random() < 0.93 else seldom)()
 
 
-@pytest.mark.parametrize("release", COLUMNS)
-@pytest.mark.parametrize("seed", range(SEEDS))
+SEEDS_OF = {release: Seeds(f"coordinator-requests-{release}") for release in COLUMNS}
+
+
+@pytest.mark.parametrize(
+    ("seed", "release"), [(seed, release) for release in COLUMNS for seed in SEEDS_OF[release].first(SEEDS)]
+)
 def test_anything_may_be_asked_and_everything_is_answered(seed: int, release: str) -> None:
+    SEEDS_OF[release].live([seed], lambda seed: ask_anything(seed, release))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("release", COLUMNS)
+def test_anything_more_may_be_asked_and_everything_is_answered(release: str) -> None:
+    SEEDS_OF[release].live(SEEDS_OF[release].new(NIGHTLY_SEEDS), lambda seed: ask_anything(seed, release))
+
+
+def ask_anything(seed: int, release: str) -> None:
     chaos = Chaos(seed, release)
     table, checker = chaos.table, Checker()
     for _ in range(STEPS):
@@ -168,13 +184,6 @@ def test_anything_may_be_asked_and_everything_is_answered(seed: int, release: st
     assert [token for token in chaos.sent if not table.is_answered(token)] == []
     assert table.timers == {}
     assert {note.what for note in table.notes} >= {"group_rebalances", "partition_loaded"}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(SEEDS, NIGHTLY_SEEDS))
-def test_anything_more_may_be_asked_and_everything_is_answered(seed: int) -> None:
-    for release in COLUMNS:
-        test_anything_may_be_asked_and_everything_is_answered(seed, release)
 
 
 def test_in_all_that_every_state_is_reached() -> None:

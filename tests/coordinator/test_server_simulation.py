@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from bridge.coordinator.group_metadata import STABLE
-from tests.coordinator.server_invariants import Violation, require
+from tests.coordinator.server_invariants import require
 from tests.coordinator.server_member import PARTITIONS, SESSION_MS, Process
 from tests.coordinator.server_world import World
+from tests.fix_seeds import Seeds
 
 FAULTS_MS = 30_000
 CALM_MS = 60_000
 SEEDS = 200
 NIGHTLY_SEEDS = 4_000
-IN_ONE_TEST = 20
+IN_PARTS = 10
+"""Tests that share the seeds, so that several workers can have some."""
 
 
 def run(seed: int, release: str = "3.9.1") -> World:
@@ -76,21 +78,21 @@ def _settled(world: World, alive: list[Process]) -> None:
     require(not waiting, f"I6: {waiting} wait for an answer")
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, IN_ONE_TEST))
+SEEDS_OF_WORLDS = Seeds("coordinator-world")
+
+
+@pytest.mark.parametrize("first", range(IN_PARTS))
 def test_a_thousand_things_happen_and_what_must_hold_holds(first: int) -> None:
-    _run_all(first)
+    SEEDS_OF_WORLDS.live(SEEDS_OF_WORLDS.first(SEEDS)[first::IN_PARTS], live)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("first", range(SEEDS, NIGHTLY_SEEDS, IN_ONE_TEST))
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("first", range(10 * IN_PARTS))
 def test_many_more_thousand_things_happen_and_what_must_hold_holds(first: int) -> None:
-    _run_all(first)
+    SEEDS_OF_WORLDS.live(SEEDS_OF_WORLDS.new(NIGHTLY_SEEDS)[first :: 10 * IN_PARTS], live)
 
 
-def _run_all(first: int) -> None:
-    for seed in range(first, first + IN_ONE_TEST):
-        try:
-            world = run(seed, ("3.9.1", "4.1.1")[seed % 2])
-        except Violation as violation:
-            raise AssertionError(f"seed {seed}: {violation}") from violation
-        assert world.events > 100
+def live(seed: int) -> None:
+    world = run(seed, ("3.9.1", "4.1.1")[seed % 2])
+    assert world.events > 100

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from zkconsumer.config_tables.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
 from zkconsumer.settings import (
     JAVA_BLANKS,
+    NO_USER,
     Origin,
     Setting,
     SettingsTable,
     boolean,
+    hide_user,
     integer,
     optional_text,
     secret,
@@ -41,6 +43,8 @@ def check_bootstrap(given: str) -> str:
     """Broker addresses, without blanks and empty places."""
     servers = [server.strip(JAVA_BLANKS) for server in given.split(",")]
     servers = [server for server in servers if server]
+    if "@" in given:
+        raise ValueError(NO_USER)
     if not servers:
         raise ValueError("it names no broker; leave the key out if brokers are to be found through ZooKeeper")
     for server in servers:
@@ -117,6 +121,7 @@ class BrokerSettings(SettingsTable):
         "brokers and topics are those below `zookeeper.connect`.",
         check_bootstrap, "HOST:PORT[,HOST:PORT…]",
     )  # fmt: skip
+    bootstrap_servers.hide = hide_user
     metadata_max_age_ms = integer(
         "metadata.max.age.ms", 30_000,
         "How often Kafka is asked for new topics and partitions; only with `bootstrap.servers`. (300000 in the newer "
@@ -172,7 +177,7 @@ class BrokerSettings(SettingsTable):
 
     sasl_mechanism = _words(
         "sasl.mechanism", MECHANISMS, None,
-        "How we prove who we are, with `SASL_PLAINTEXT` and `SASL_SSL`. GSSAPI needs the extra `zkconsumer[gssapi]`; "
+        "How we prove who we are, with `SASL_PLAINTEXT` and `SASL_SSL`. GSSAPI needs the package `gssapi`; "
         "OAUTHBEARER a function `oauth_token` that the program gives to the connector.",
     )  # fmt: skip
     sasl_username = optional_text(

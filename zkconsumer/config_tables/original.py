@@ -15,6 +15,7 @@ from zkconsumer.settings import (
     check_group,
     check_name,
     choice,
+    hide_user,
     integer,
     optional_text,
     text,
@@ -68,6 +69,7 @@ class OriginalSettings(SettingsTable):
         "The ZooKeeper servers, and the chroot of the Kafka cluster behind the last of them.",
         check_connect, "HOST:PORT[,HOST:PORT…][/CHROOT]",
     )
+    zookeeper_connect.hide = hide_user
     zookeeper_session_timeout_ms = integer(
         "zookeeper.session.timeout.ms", 6000,
         "How long ZooKeeper waits for a silent member before it gives its partitions to the others; asked for, the "

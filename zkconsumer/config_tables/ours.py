@@ -34,7 +34,8 @@ class OwnSettings(SettingsTable):
     )
     rebalance_debounce_ms = integer(
         "rebalance.debounce.ms", 50,
-        "How long after the first change of the group it is read again, so that many changes cost one reading.",
+        "A change of the group after a quiet time is read at once; the changes of this time after it cost one more "
+        "reading, at its end.",
         unit="ms",
     )
     rebalance_listener_timeout_ms = integer(

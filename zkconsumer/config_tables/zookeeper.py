@@ -9,23 +9,42 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from zkconsumer.settings import Origin, SettingsTable, boolean, optional_text, secret, text
+from zkconsumer.settings import HIDDEN, Origin, SettingsTable, boolean, optional_text, secret, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AUTH_FORMS = "digest:FILE, sasl-digest-md5:FILE, sasl-gssapi or sasl-gssapi:PRINCIPAL"
 _AUTH = re.compile(r"(?:digest|sasl-digest-md5):.+|sasl-gssapi(?::.+)?")
+_WITH_FILE = ("digest", "sasl-digest-md5")
+_USER_AND_PASSWORD = re.compile(r"[^/:]*:")
+"""What ZooKeeper's own form has after the scheme (``addauth digest user:password``).  A file whose name has a colon is
+written with its directory, ``./a:b``."""
 _TLS_KEYS = ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.password")
 
 
 def _check_auth(given: str) -> str:
+    scheme, colon, rest = given.partition(":")
+    if scheme in _WITH_FILE and _USER_AND_PASSWORD.match(rest):
+        raise ValueError(
+            "this setting takes the name of a file, and has user and password: write them into a file, one line "
+            "user:password, that only the user of this program may read (chmod 600), and set the file"
+        )
     if _AUTH.fullmatch(given) is None:
-        scheme = given.partition(":")[0]
-        if scheme in ("digest", "sasl-digest-md5") or re.fullmatch(r"[a-z0-9-]+", scheme) is None:
+        if scheme in _WITH_FILE or re.fullmatch(r"[a-z0-9-]+", scheme) is None:
             raise ValueError("the file that holds user:password is not named")
-        raise ValueError(f"{scheme!r} is no way to log in at ZooKeeper here")
+        # Without a colon it may be a password.
+        what = repr(scheme) if colon else "this"
+        raise ValueError(f"{what} is no way to log in at ZooKeeper here")
     return given
+
+
+def _hide_password(given: str) -> str:
+    """The name of a file and a principal are shown; what may be a password is not."""
+    scheme, colon, rest = given.partition(":")
+    if _AUTH.fullmatch(given) is not None and not (scheme in _WITH_FILE and _USER_AND_PASSWORD.match(rest)):
+        return given
+    return f"{scheme}:{HIDDEN}" if colon and re.fullmatch(r"[a-z0-9-]+", scheme) else HIDDEN
 
 
 def _check_store_type(given: str) -> str:
@@ -50,9 +69,11 @@ class ZooKeeperLogin(SettingsTable):
     zookeeper_auth = optional_text(
         "zookeeper.auth",
         "How to log in at ZooKeeper, in the place of the JAAS section `Client`. FILE holds one line, `user:password`, "
-        "and should be readable for its user alone. `digest` is ZooKeeper's own scheme; original members use SASL.",
+        "and should be readable for its user alone; user and password in the place of FILE are refused. `digest` is "
+        "ZooKeeper's own scheme; original members use SASL.",
         _check_auth, AUTH_FORMS,
     )  # fmt: skip
+    zookeeper_auth.hide = _hide_password
 
 
 class ZooKeeperSecurity(SettingsTable):

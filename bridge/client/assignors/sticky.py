@@ -54,7 +54,7 @@ class StickyAssignor:
         self,
         partitions: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
-        racks: PartitionRacks | None = None,
+        racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
         """See ``ConsumerPartitionAssignor``."""
         shares, _ = _assign(partitions, subscriptions, racks, claims_of_previous)
@@ -82,7 +82,7 @@ class CooperativeStickyAssignor:
         self,
         partitions: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
-        racks: PartitionRacks | None = None,
+        racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
         """See ``ConsumerPartitionAssignor``; what moves from a member that has it still is in nobody's share."""
         shares, moving = _assign(partitions, subscriptions, racks, claims_of_owned)

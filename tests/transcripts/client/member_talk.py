@@ -81,8 +81,9 @@ class MemberTalk:
         known = {topic: int(count) for topic, count in _pairs(counts)}
         return self.member.hear(ev.MetadataUpdated(known, frozenset(known)))
 
-    def _hear_polled(self, _: list[str]) -> list[do.Command]:
-        return self.member.poll()
+    def _hear_polled(self, words: list[str]) -> list[do.Command]:
+        given = dict(_pairs(words))
+        return self.member.poll(int(given["busy-since"]) if given else None, given.get("stream", ""))
 
     def _hear_found(self, words: list[str]) -> list[do.Command]:
         given = dict(_pairs(words))
