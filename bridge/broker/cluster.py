@@ -55,6 +55,8 @@ class Cluster:
         self.fetches = DelayedFetches(scheduler)
         self.disk_trouble = DiskTrouble(topics.folder)
         self.on_topics: Callable[[], None] = lambda: None
+        self.is_registered: Callable[[str], bool] = lambda topic: True
+        """Whether a topic is in ZooKeeper; true for each topic where the broker has no ZooKeeper."""
         self.on_group_answer: Callable[[Call, Any, Any], None] = lambda call, body, answer: None
         """Told of each answer of a group coordinator before it goes out: the call, what it asked, the answer."""
         self.offsets_partitions = offsets_partitions

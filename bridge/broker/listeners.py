@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from zkconsumer.errors import UsageError
+from zkconsumer.settings import hide_user
 from zkconsumer.types import BrokerAddress
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -16,9 +17,9 @@ WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that are every address of the machine, and that no client could be told."""
 
 _LISTENER = re.compile(
-    r"(?:(?P<name>[A-Za-z0-9_]+)=)?(?P<protocol>[A-Z_]+)://\[?(?P<host>[^\]/]*)\]?:(?P<port>[0-9]{1,5})"
+    r"(?:(?P<name>[A-Za-z0-9_]+)=)?(?P<protocol>[A-Z_]+)://\[?(?P<host>[^\]/@]*)\]?:(?P<port>[0-9]{1,5})"
 )
-_ADVERTISED = re.compile(r"(?P<name>[A-Za-z0-9_]+)://\[?(?P<host>[^\]/]+)\]?:(?P<port>[0-9]{1,5})")
+_ADVERTISED = re.compile(r"(?P<name>[A-Za-z0-9_]+)://\[?(?P<host>[^\]/@]+)\]?:(?P<port>[0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ def read_listener(text: str) -> Listener:
     found = _LISTENER.fullmatch(text)
     if found is None or found["protocol"] not in PROTOCOLS or int(found["port"]) > PORT_MAX:
         raise UsageError(
-            f"{text!r} is no listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a protocol of "
-            f"{', '.join(PROTOCOLS)}"
+            f"{hide_user(text)!r} is no listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a "
+            f"protocol of {', '.join(PROTOCOLS)}"
         )
     return Listener(found["name"] or found["protocol"], found["protocol"], found["host"], int(found["port"]))
 
@@ -73,7 +74,7 @@ def with_advertised(listeners: list[Listener], texts: list[str]) -> list[Listene
         found = _ADVERTISED.fullmatch(text)
         if found is None or found["name"] not in told or not 0 < int(found["port"]) <= PORT_MAX:
             raise UsageError(
-                f"{text!r} is no address of a listener: write NAME://HOST:PORT; there are {', '.join(told)}"
+                f"{hide_user(text)!r} is no address of a listener: write NAME://HOST:PORT; there are {', '.join(told)}"
             )
         told[found["name"]] = replace(
             told[found["name"]], advertised_host=found["host"], advertised_port=int(found["port"])

@@ -67,14 +67,17 @@ class Node:
         return None if found is None else len(found.partitions)
 
     def offsets_partitions(self) -> int | None:
-        """How many partitions the offsets topic has; None: it is being made now."""
+        """How many partitions the offsets topic has; None: it is being made now.
+
+        A topic is made when ZooKeeper has it, as in Kafka up to 3.9: tools look for it there before they read offsets.
+        """
         count = self.partitions_of(OFFSETS_TOPIC)
         if count is None:
             try:
                 self.cluster.create_offsets_topic()
             except OSError as error:
                 _log.error("offsets_topic_not_made error=%s", error)
-        return count
+        return count if self.cluster.is_registered(OFFSETS_TOPIC) else None
 
     def coordinator_of(self, partition: int, listener: str) -> BrokerAddress | None:
         """Who leads a partition of the offsets topic."""

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from bridge.broker.accepting import Acceptor, DescriptorShortage
 from bridge.broker.assembly import assemble
 from bridge.broker.cluster import Cluster
 from bridge.broker.connection import BrokerConnection
 from bridge.broker.incoming import Budget
 from bridge.broker.login import Login
-from bridge.broker.ports import BACKLOG, Port, bind_ports, close_ports
+from bridge.broker.ports import Port, bind_ports, close_ports
 from bridge.broker.settings import BrokerSettings
 from bridge.broker.timers import LoopScheduler
 from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
@@ -163,6 +164,7 @@ class BrokerServer:
             cluster.offsets_in_zookeeper = door.offsets
             self._zookeeper = door
             cluster.on_topics = door.write_topics
+            cluster.is_registered = door.is_registered
         self._ports = bind_ports(cluster.nodes.values(), settings.listeners)
 
     def _let_go(self) -> None:
@@ -186,18 +188,22 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         budget = Budget(self.cluster.config.queued_max_request_bytes)
-        servers = [await self._listen(port, budget) for port in self._ports]
+        shortage = DescriptorShortage()
+        acceptors = [self._acceptor(port, budget, shortage) for port in self._ports]
+        for acceptor in acceptors:
+            acceptor.start()
         self.cluster.start()
         self._is_serving = True
         self._is_ready.set()
         while not stop.is_set():
             self._look_at_connections()
+            shortage.look(loop.time())
             try:
                 await asyncio.wait_for(self._stopping.wait(), LOOK_MS / 1000)
             except TimeoutError:
                 continue
-        for server in servers:
-            server.close()
+        for acceptor in acceptors:
+            acceptor.close()
         self.cluster.shut_down()
         for connection in list(self._connections):
             connection.close()
@@ -208,15 +214,16 @@ class BrokerServer:
             connection.abort()
         await asyncio.sleep(0)
 
-    async def _listen(self, port: Port, budget: Budget) -> asyncio.Server:
+    def _acceptor(self, port: Port, budget: Budget, shortage: DescriptorShortage) -> Acceptor:
         listener = port.listener
         users = self.settings.users if listener.has_sasl else None
-        return await asyncio.get_running_loop().create_server(
+        return Acceptor(
+            port.socket,
             lambda: BrokerConnection(port.node, listener.name, Login(users), budget, self._connections),
-            sock=port.socket,
-            backlog=BACKLOG,
-            ssl=self._tls if listener.has_tls else None,
-            ssl_handshake_timeout=TLS_HANDSHAKE_S if listener.has_tls else None,
+            lambda: len(self._connections),
+            shortage,
+            self._tls if listener.has_tls else None,
+            TLS_HANDSHAKE_S,
         )
 
     def _look_at_connections(self) -> None:

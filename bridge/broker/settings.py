@@ -14,6 +14,7 @@ from bridge.broker.releases import NEWEST, release_named
 from bridge.broker.tls_handshakes import ToldHandshake
 from bridge.coordinator.calls import Authorizer
 from zkconsumer.errors import InvalidConfigException, UsageError
+from zkconsumer.settings import check_connect, hide_user
 
 NODES_MAX = 100
 
@@ -102,6 +103,13 @@ class BrokerSettings:
         if self.tls is not None and not any(listener.has_tls for listener in self.listeners):
             raise UsageError("there is a certificate, and no listener speaks TLS: take one SSL://HOST:PORT")
         check_ports(self.listeners, self.nodes)
+        if self.zookeeper is not None:
+            try:
+                check_connect(self.zookeeper)
+            except ValueError as error:
+                raise UsageError(
+                    f"--zookeeper={hide_user(self.zookeeper)}: {error}; set it to HOST:PORT[,HOST:PORT…][/CHROOT]"
+                ) from None
         for key, value in self.properties.items():
             if not isinstance(value, str):
                 raise UsageError(f"{key} is {value!r}: properties are text, as in server.properties")

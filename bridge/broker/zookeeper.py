@@ -66,6 +66,8 @@ class ZooKeeperDoor:
         self._to_broker = to_broker
         self.offsets = ZooKeeperOffsets(self._submit, cluster.scheduler)
         self._written: dict[str, bytes] = {}
+        self._made: set[str] = set()
+        """The paths that ZooKeeper has had; they stay when the session ends."""
         self._is_writing = False
         self._is_stale = False
         self._is_closed = False
@@ -188,6 +190,10 @@ class ZooKeeperDoor:
 
         self._submit([GetMany(tuple(changed))], found)
 
+    def is_registered(self, topic: str) -> bool:
+        """Whether ZooKeeper has had the topic."""
+        return paths.topic(topic) in self._made
+
     def _wrote(self, wanted: dict[str, bytes], requests: list[Request], results: list[Result]) -> None:
         self._is_writing = False
         failed = [
@@ -200,6 +206,7 @@ class ZooKeeperDoor:
             _log.warning("topics_not_written error=%s", failed[0])
             return
         self._written = wanted
+        self._made |= wanted.keys()
         if self._is_stale:
             self.write_topics()
 

@@ -38,7 +38,8 @@ from zkconsumer.wire.schemas.sync_group import SyncGroupAssignment, SyncGroupReq
 
 R = TypeVar("R")
 
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = 30_000
+"""For an answer: only one that does not come takes so long."""
 SUBSCRIPTION = bytes.fromhex("00000000000100017400000000")
 """ConsumerProtocol v0: topic ``t``, no user data."""
 

@@ -72,7 +72,7 @@ def test_fifty_partitions_without_a_group_are_no_news(caplog: pytest.LogCaptureF
 
     with EmbeddedBroker() as broker:
         broker.call(lambda cluster: cluster.create_offsets_topic())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while len(loaded()) < 50 and time.monotonic() < deadline:
             time.sleep(0.01)
     assert loaded() == [logging.DEBUG] * 50

@@ -103,7 +103,7 @@ class Raw:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline, "this did not happen in time"
         time.sleep(0.01)

@@ -21,6 +21,7 @@ __all__ = ["store", "zookeeper"]
 AT = TopicPartition("t", 0)
 PATH = paths.offset("g", AT)
 UNKNOWN_SERVER_ERROR = -1
+COORDINATOR_NOT_AVAILABLE = 15
 
 
 def _reads_the_offset(request: Request) -> bool:
@@ -55,6 +56,19 @@ def test_zookeeper_that_is_silent_is_no_zookeeper_without_offsets(
         zookeeper.hold("requests")
         assert talk.committed("g", "t", 0, version=0) == (-1, UNKNOWN_SERVER_ERROR)
         zookeeper.release("requests")
+
+
+def test_a_coordinator_is_available_when_zookeeper_has_the_offsets_topic(
+    zookeeper: FakeZooKeeper, store: Store
+) -> None:
+    """Up to Kafka 3.9 the topic is made there first; tools read no offsets before they find it."""
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+        zookeeper.hold("requests")
+        for _ in range(3):
+            assert talk.find_coordinator("g", version=0).error_code == COORDINATOR_NOT_AVAILABLE
+        zookeeper.release("requests")
+        until(lambda: not talk.find_coordinator("g", version=0).error_code)
+        assert zookeeper.data(paths.topic("__consumer_offsets")) is not None
 
 
 def test_a_commit_that_another_one_was_faster_to_create_is_written_all_the_same(

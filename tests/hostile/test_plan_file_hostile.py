@@ -45,8 +45,8 @@ def test_what_is_no_plan_at_all(bad: bytes) -> None:
     assert refused(HEAD, [bad, *ROWS[1:]])
 
 
-OPTIONAL = ("kafka_cluster", "zookeeper_cluster")
-"""Not every server says of which cluster it is."""
+OPTIONAL = ("kafka_cluster", "zookeeper_cluster", "convention_before")
+"""Not every server says of which cluster it is, and not every group has moved before."""
 
 
 @pytest.mark.parametrize("name", HEAD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import struct
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,10 +29,18 @@ from zkconsumer.wire.frames import (
     encode_response,
     frame_size,
 )
-from zkconsumer.wire.primitives import ITEMS_MAX, MalformedMessage
+from zkconsumer.wire.kinds import Array
+from zkconsumer.wire.primitives import (
+    ITEMS_MAX,
+    OBJECT_BYTES_FREE,
+    OBJECT_BYTES_PER_BYTE,
+    MalformedMessage,
+    Reader,
+)
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
-from zkconsumer.wire.schemas.metadata import MetadataRequest
+from zkconsumer.wire.schemas.metadata import MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic
+from zkconsumer.wire.schemas.table import Nested, fields
 
 TIMEOUT_MS = 5_000
 SHORT_MS = 100
@@ -109,6 +118,74 @@ def test_more_elements_than_any_cluster_has() -> None:
     data = bytes.fromhex("00000001 00000001 0000 00000001 00000000 0000") + offsets.to_bytes(4, "big")
     error = refused(LIST_OFFSETS, 0, data + bytes(8 * offsets))
     assert f"more than {ITEMS_MAX} elements" in error.why
+
+
+def answer_of_topics(count: int, topic: bytes) -> bytes:
+    """A Metadata v0 answer without brokers whose topics are all the same bytes."""
+    return struct.pack(">iii", 1, 0, count) + topic * count
+
+
+def memory_of(decode: Callable[[], object]) -> int:
+    """The most bytes that are allocated at a time meanwhile."""
+    tracemalloc.start()
+    try:
+        kept = decode()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        del kept
+        tracemalloc.stop()
+
+
+def test_an_answer_of_many_small_elements_is_refused_before_any_is_made() -> None:
+    """15 MiB of topics without name or partition were 290 MiB of objects."""
+    data = answer_of_topics(1_999_990, bytes(8))
+    refused(METADATA, 0, data)
+    assert memory_of(lambda: refused(METADATA, 0, data)) < 1_000_000
+
+
+def test_what_is_decoded_takes_at_most_twice_the_memory_of_a_plain_answer_for_its_bytes() -> None:
+    """Plain: topics with 20 partitions of one replica, the smallest that brokers send."""
+    rows = [MetadataPartition(partition_index=at, leader_id=1, replica_nodes=[1], isr_nodes=[1]) for at in range(20)]
+    topics = [MetadataTopic(name=f"topic-{number}", partitions=rows) for number in range(2_000)]
+    plain = encode_response(METADATA, 0, 1, MetadataResponse(brokers=[], topics=topics))[SIZE_BYTES:]
+    most = (OBJECT_BYTES_FREE + 12 * OBJECT_BYTES_PER_BYTE) // 200
+    for topic in (bytes(8), b"\0\0\0\5abcde\0\0\0\0"):
+        small = answer_of_topics(most, topic)
+        of_small = memory_of(lambda data=small: decode_response(METADATA, 0, data)) / len(small)  # type: ignore[misc]
+        assert of_small < 2 * memory_of(lambda: decode_response(METADATA, 0, plain)) / len(plain)
+
+
+def test_the_largest_cluster_is_read() -> None:
+    rows = [
+        MetadataPartition(partition_index=at, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2, 3])
+        for at in range(100)
+    ]
+    topics = [MetadataTopic(name=f"topic-{number}", partitions=rows) for number in range(2_000)]
+    for version in (0, 9):
+        frame = encode_response(METADATA, version, 1, MetadataResponse(brokers=[], topics=topics))
+        assert len(decode_response(METADATA, version, frame[SIZE_BYTES:])[1].topics) == 2_000
+
+
+@every_version
+def test_what_an_empty_element_takes_is_estimated_well(api: Api[Any, Any], version: int) -> None:
+    """The decoder refuses by this estimate."""
+    if api.is_flexible(version):
+        return
+    for kind in _elements(api.response, version):
+        read = kind.reader("", version, False, False)
+        reader = Reader(bytes(200 * kind.bytes_min(version, False)))
+        read(reader)
+        taken = memory_of(lambda read=read, reader=reader: [read(reader) for _ in range(199)]) / 199  # type: ignore[misc]
+        assert taken <= 1.3 * kind.object_bytes + 16, kind.cls
+
+
+def _elements(cls: type, version: int) -> Iterator[Nested]:
+    """The kinds of messages that arrays of this message, and of those in it, hold."""
+    for field in fields(cls):
+        kind = field.column.kind
+        if isinstance(kind, Array) and isinstance(kind.item, Nested) and version in field.column.versions:
+            yield kind.item
+            yield from _elements(kind.item.cls, version)
 
 
 def test_trailing_bytes() -> None:

@@ -52,13 +52,17 @@ _ZSTD_SKIPPABLE = 0x184D2A50
 _ZSTD_BLOCK_BYTES_MAX = 128 * 1024
 
 
+class ExpandsTooFar(InvalidMessageException):
+    """Compressed bytes stand for more bytes, or for more records and headers, than the caller allows."""
+
+
 def decompress(codec: int, data: bytes | memoryview, magic: int, limit: int) -> bytes:
     """The bytes that ``data``, the payload of a record set's entry of format ``magic`` (0, 1, 2), stands for.
 
     At most ``limit`` bytes come out, and no buffer much larger than that is made on the way.
 
-    Raises ``InvalidMessageException`` when the bytes are not what the codec writes or expand beyond ``limit``, and
-    ``UnsupportedCodec`` for a codec that does not exist, or not in that format.
+    Raises ``InvalidMessageException`` when the bytes are not what the codec writes, its kind ``ExpandsTooFar`` when
+    they expand beyond ``limit``, and ``UnsupportedCodec`` for a codec that does not exist, or not in that format.
     """
     payload = bytes(data)
     _refuse_unknown(codec, magic)
@@ -69,13 +73,13 @@ def decompress(codec: int, data: bytes | memoryview, magic: int, limit: int) -> 
             expanded = _unsnappy(payload, limit)
         elif codec == LZ4:
             frame = _lz4_with_right_checksum(payload, magic)
-            expanded = _bounded(cramjam.lz4, frame, _lz4_bound(frame), limit)
+            expanded = _bounded(LZ4, cramjam.lz4, frame, _lz4_bound(frame), limit)
         elif codec == ZSTD:
-            expanded = _bounded(cramjam.zstd, payload, _zstd_bound(payload), limit)
+            expanded = _bounded(ZSTD, cramjam.zstd, payload, _zstd_bound(payload), limit)
         else:
             expanded = payload
     except (zlib.error, cramjam.DecompressionError) as error:
-        raise InvalidMessageException(f"{NAMES[codec]}: {error} (at most {limit} bytes are let out)") from error
+        raise InvalidMessageException(f"{NAMES[codec]}: {error}") from error
     except IndexError as error:
         raise InvalidMessageException(f"{NAMES[codec]}: the data ends too early") from error
     if len(expanded) > limit:
@@ -109,15 +113,20 @@ def _refuse_unknown(codec: int, magic: int) -> None:
         raise UnsupportedCodec(f"codec {codec} (zstd) does not exist in message format {magic}")
 
 
-def _too_large(codec: int, limit: int) -> InvalidMessageException:
-    return InvalidMessageException(f"{NAMES[codec]}: expands to more than {limit} bytes")
+def _too_large(codec: int, limit: int) -> ExpandsTooFar:
+    return ExpandsTooFar(f"{NAMES[codec]}: expands to more than {limit} bytes")
 
 
-def _bounded(decoder: ModuleType, payload: bytes, bound: int, limit: int) -> bytes:
+def _bounded(codec: int, decoder: ModuleType, payload: bytes, bound: int, limit: int) -> bytes:
     if bound <= limit:
         return bytes(decoder.decompress(payload))
     room = bytearray(limit)
-    size: int = decoder.decompress_into(payload, room)
+    try:
+        size: int = decoder.decompress_into(payload, room)
+    except cramjam.DecompressionError as error:
+        # The decoder does not say whether the room is too small or the bytes are damaged; the block headers say that
+        # more than the limit may come out.
+        raise ExpandsTooFar(f"{NAMES[codec]}: {error} (at most {limit} bytes are let out)") from error
     return bytes(memoryview(room)[:size])
 
 

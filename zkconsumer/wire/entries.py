@@ -60,6 +60,18 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+@dataclass(slots=True)
+class Allowance:
+    """What compressed entries may still come to, all entries of one request together.  It counts down.
+
+    ``expanded_bytes``: bytes after decompression; 0 after a decompression that failed, since its work was done.
+    ``items``: records, and headers of records; below 0: too many.
+    """
+
+    expanded_bytes: int
+    items: int
+
+
 class Entry(NamedTuple):
     """A complete shallow entry: its bytes are ``[position:end]`` of the record set.
 

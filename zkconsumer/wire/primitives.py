@@ -22,6 +22,17 @@ ITEMS_MAX = 2_000_000
 A cluster of 200,000 partitions with three replicas each answers Metadata with 1.4 million.
 """
 
+OBJECT_BYTES_FREE = 32 * 1024 * 1024
+OBJECT_BYTES_PER_BYTE = 12
+OBJECT_BYTES_MAX = 128 * 1024 * 1024
+"""Memory for the objects of one message: at most ``OBJECT_BYTES_FREE``, and ``OBJECT_BYTES_PER_BYTE`` times the bytes
+of its frame, and never more than ``OBJECT_BYTES_MAX``.
+
+An element without content takes 6 to 10 bytes on the wire and about 150 as an object.  What brokers send takes 8 to 11
+times its bytes: a partition of a Metadata answer has 26 bytes or more and about 300 as an object.  A Metadata answer
+with 200,000 partitions, which is what a large cluster has, takes half of ``OBJECT_BYTES_MAX``.
+"""
+
 _UVARINT_BYTES_MAX = 5
 _UVARINT_MAX = 0xFFFF_FFFF
 
@@ -58,13 +69,14 @@ class Fault(Exception):
 class Reader:
     """A cursor over one message.  ``end`` moves in while a tagged field is read, so that it cannot read past itself."""
 
-    __slots__ = ("data", "end", "items_left", "pos")
+    __slots__ = ("data", "end", "items_left", "object_bytes_left", "pos")
 
     def __init__(self, data: Buffer, pos: int = 0) -> None:
         self.data = memoryview(data)
         self.pos = pos
         self.end = len(self.data)
         self.items_left = ITEMS_MAX
+        self.object_bytes_left = min(OBJECT_BYTES_MAX, OBJECT_BYTES_FREE + OBJECT_BYTES_PER_BYTE * self.end)
 
     def uvarint(self, field: str) -> int:
         """An unsigned variable-length number of at most 32 bits (KIP-482)."""
@@ -97,8 +109,11 @@ class Reader:
         self.pos = start + size
         return start
 
-    def count(self, field: str, items: int, item_bytes_min: int) -> None:
-        """Check an element count against the bytes that are left, before anything is made for it."""
+    def count(self, field: str, items: int, item_bytes_min: int, item_object_bytes: int = 0) -> None:
+        """Check an element count against the bytes and the memory that are left, before anything is made for it.
+
+        ``item_object_bytes``: memory of one element without its content.
+        """
         if items * item_bytes_min > self.end - self.pos:
             raise Fault(
                 field,
@@ -108,6 +123,14 @@ class Reader:
         self.items_left -= items
         if self.items_left < 0:
             raise Fault(field, self.pos, f"more than {ITEMS_MAX} elements in one message")
+        self.object_bytes_left -= items * item_object_bytes
+        if self.object_bytes_left < 0:
+            raise Fault(
+                field,
+                self.pos,
+                f"{items} elements of at least {item_object_bytes} bytes of memory announced, which is more than "
+                f"{OBJECT_BYTES_PER_BYTE} times the message",
+            )
 
     def done(self) -> None:
         """Nothing may follow the last field."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zkconsumer.types import Tally
-from zkconsumer.wire.entries import Record, walk
+from zkconsumer.wire.entries import Allowance, Record, walk
 from zkconsumer.wire.records_legacy import read_entry
 from zkconsumer.wire.records_v2 import read_batch
 
@@ -74,12 +74,16 @@ def iter_records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     tally: Tally | None = None,
+    allowance: Allowance | None = None,
 ) -> Iterator[Record]:
     """The records of ``record_set`` with at least ``start_offset``, in strictly increasing order of offset.
 
     Lazy: an entry is checked and decompressed when its first record is asked for, and what stands before a bad
     entry has been handed out when the error comes.  Control batches are left out, a cut-off tail is ignored.  With
     ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.
+
+    ``allowance``: what compressed batches (format 2) are charged to, for a caller that bounds several record sets
+    together; ``ExpandsTooFar``, a kind of ``InvalidMessageException``, when it does not suffice.
 
     ``tally`` is raised after some dozen records, and by the rest of an entry when it is finished, or the iterator
     dropped in the middle of it: to count each record would cost each record.
@@ -94,7 +98,7 @@ def iter_records(
     tally = Tally() if tally is None else tally
     for entry in walk(flat):
         if entry.magic == 2:
-            yield from read_batch(flat, entry, start_offset, check_crcs, decompressed_bytes_max, tally)
+            yield from read_batch(flat, entry, start_offset, check_crcs, decompressed_bytes_max, tally, allowance)
         else:
             yield from read_entry(flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max, tally)
         offset_before = entry.last_offset

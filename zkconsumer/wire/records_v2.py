@@ -23,7 +23,7 @@ import google_crc32c
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
 from zkconsumer.wire import compression
-from zkconsumer.wire.entries import Entry, Record, bad_entry, corrupt
+from zkconsumer.wire.entries import Allowance, Entry, Record, bad_entry, corrupt
 
 TALLY_STEP = 64
 """After how many records of a batch they are counted: one by one would cost each of them."""
@@ -50,8 +50,11 @@ def read_batch(
     check_crcs: bool,
     decompressed_bytes_max: int,
     tally: Tally,
+    allowance: Allowance | None = None,
 ) -> Iterator[Record]:
     """The records of one batch that are at ``start_offset`` or after it; none of a control batch.
+
+    ``allowance``: what a compressed batch is charged to; ``ExpandsTooFar`` when it does not suffice.
 
     Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
     """
@@ -66,10 +69,24 @@ def read_batch(
     if attributes & _CONTROL or count == 0 or entry.last_offset < start_offset:
         return
     body, position = covered, _COVERED_HEADER.size
-    if attributes & _CODEC_MASK:
+    if not attributes & _CODEC_MASK:
+        allowance = None
+    elif allowance is None:
         body, position = _decompress(attributes & _CODEC_MASK, covered, entry, decompressed_bytes_max), 0
+    else:
+        allowance.items -= count
+        _refuse_above(allowance, entry)
+        limit = min(decompressed_bytes_max, allowance.expanded_bytes)
+        allowance.expanded_bytes = 0
+        body, position = _decompress(attributes & _CODEC_MASK, covered, entry, limit), 0
+        allowance.expanded_bytes = limit - len(body)
     append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
-    yield from _records(body, position, count, entry, base_timestamp, append_time, start_offset, tally)
+    yield from _records(body, position, count, entry, base_timestamp, append_time, start_offset, tally, allowance)
+
+
+def _refuse_above(allowance: Allowance, entry: Entry) -> None:
+    if allowance.items < 0:
+        raise bad_entry(compression.ExpandsTooFar, entry, "a compressed batch holds too many records and headers")
 
 
 def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max: int) -> bytes:
@@ -88,6 +105,7 @@ def _records(
     append_time: int | None,
     start_offset: int,
     tally: Tally,
+    allowance: Allowance | None,
 ) -> Iterator[Record]:
     """The hot loop.  Varints of one and two bytes are read in place (keys are short: of one): a call costs more
     than the rest of a field.
@@ -100,9 +118,12 @@ def _records(
     last_offset = entry.last_offset
     offset_before = base_offset - 1
     timestamp_type = 0 if append_time is None else 1
-    _read, unread, counted = -1, 0, 0
+    begin, place = 0, tally.place
+    if place is not None and place.at is not None and place.at[0] == entry.position:
+        _, position, begin, offset_before = place.at
+    _read, unread, counted = begin - 1, 0, begin
     try:
-        for first in range(0, count, TALLY_STEP):
+        for first in range(begin, count, TALLY_STEP):
             for _read in range(first, min(first + TALLY_STEP, count)):
                 size = body[position]
                 position += 1
@@ -164,6 +185,9 @@ def _records(
                 headers: tuple[tuple[str, bytes | None], ...] = ()
                 if size:
                     headers, position = _headers(body, position, size, entry)
+                    if allowance is not None:
+                        allowance.items -= len(headers)
+                        _refuse_above(allowance, entry)
                 if position != record_end:
                     raise corrupt(entry, f"the fields of the record with offset {offset} do not fill it")
                 if append_time is not None:
@@ -173,6 +197,8 @@ def _records(
                 yield Record(offset, timestamp, timestamp_type, key, value, headers)
             tally.count += _read + 1 - unread - counted
             counted = _read + 1 - unread
+            if place is not None:
+                place.at = entry.position, position, _read + 1, offset_before
     except IndexError as error:
         unread += 1
         raise corrupt(entry, f"a record after offset {offset_before} is cut off") from error

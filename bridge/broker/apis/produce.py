@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bridge.broker.connection import HANG_UP
-from bridge.broker.log.produced import BATCHES_ONLY_FROM, Refused, check, is_one_batch
+from bridge.broker.log.produced import BATCHES_ONLY_FROM, Refused, check, is_one_batch, new_allowance
 from bridge.broker.topics import INTERNAL
 from bridge.coordinator.calls import NO_TRANSACTIONS, Operation
 from zkconsumer.kafka.error_codes import (
@@ -30,6 +30,7 @@ from zkconsumer.wire.schemas.produce import (
 if TYPE_CHECKING:
     from bridge.broker.node import Node
     from bridge.coordinator.calls import Call
+    from zkconsumer.wire.entries import Allowance
 
 TOPIC_IDS_FROM = 13
 ACKS = (-1, 0, 1)
@@ -49,12 +50,13 @@ def handle_produce(node: Node, call: Call) -> None:
             return
     topics = []
     errors = 0
+    allowance = new_allowance()
     for topic in call.body.topic_data:
         name: str | None = topic.name
         if call.version >= TOPIC_IDS_FROM:
             found = node.cluster.topics.by_id(topic.topic_id)
             name = None if found is None else found.name
-        rows = [_stored(node, call, name, sent) for sent in topic.partition_data]
+        rows = [_stored(node, call, name, sent, allowance) for sent in topic.partition_data]
         errors += sum(row.error_code != NONE.code for row in rows)
         topics.append(ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     if call.body.acks == 0:
@@ -63,7 +65,9 @@ def handle_produce(node: Node, call: Call) -> None:
         call.reply(ProduceResponse(responses=topics))
 
 
-def _stored(node: Node, call: Call, topic: str | None, sent: ProducePartition) -> ProducePartitionResponse:
+def _stored(
+    node: Node, call: Call, topic: str | None, sent: ProducePartition, allowance: Allowance
+) -> ProducePartitionResponse:
     if topic is None:
         return _refused(sent, UNKNOWN_TOPIC_ID)
     if call.body.acks not in ACKS:
@@ -78,7 +82,7 @@ def _stored(node: Node, call: Call, topic: str | None, sent: ProducePartition) -
     if isinstance(partition, ErrorCode):
         return _refused(sent, partition)
     log = partition.log
-    checked = check(sent.records or b"", call.version, log.settings.rules)
+    checked = check(sent.records or b"", call.version, log.settings.rules, allowance)
     if isinstance(checked, Refused):
         return _refused(sent, checked.code, checked.words)
     try:

@@ -7,6 +7,11 @@ checksums do not cover the offset.  Everything else is written anew: a wrapper o
 absolute), and what came in an older format than the log's.
 
 What a producer says of offsets is not believed: those of 0.9 and before number every message 0, and are right to.
+
+The size of an entry is checked before its checksum and before anything is decompressed, as Kafka does
+(``UnifiedLog.analyzeAndValidateRecords``).  What the compressed entries of one request come to is bounded by an
+``Allowance``: some kilobytes can stand for millions of messages, and the broker has one thread for all its clients.
+What goes beyond is answered 10: a Java producer then splits its batch and sends the halves (1.0, KIP-126).
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from bridge.broker.log.batches import (
     TRANSACTIONAL,
     StoredBatch,
     describe,
+    is_sound,
 )
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
@@ -35,7 +41,18 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import ENTRY_PREFIX_BYTES, MAGIC_POSITION, Entry, Record, codec_of, read_head, walk
+from zkconsumer.wire.compression import ExpandsTooFar
+from zkconsumer.wire.entries import (
+    ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    Allowance,
+    Entry,
+    Record,
+    codec_of,
+    corrupt,
+    read_head,
+    walk,
+)
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.records_legacy import open_wrapper
 
@@ -45,8 +62,18 @@ BATCHES_ONLY_FROM = 3
 ZSTD_FROM = 7
 """The Produce version from which zstd may be sent (2.1, KIP-110)."""
 
-DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""What one entry may expand to: a hundred times the largest batch that is taken."""
+EXPANDED_BYTES_MAX = 64 * 1024 * 1024
+"""What the compressed entries of one request may expand to: 64 times the default of ``message.max.bytes``.  To
+decompress and check so much takes some tenths of a second."""
+
+EXPANDED_ITEMS_MAX = 50_000
+"""Records, and headers of records, in the compressed entries of one request.  Each takes about ten microseconds; a
+producer of librdkafka sends at most 10,000 records in a batch unless ``batch.num.messages`` is set."""
+
+
+def new_allowance() -> Allowance:
+    """What the compressed entries of one Produce request may come to."""
+    return Allowance(EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +126,15 @@ class Sent:
         return sum(len(entry.records) for entry in self.entries)
 
 
-def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) -> Sent | Refused:
-    """Look at everything before anything is stored: checksums, structure, counts, formats, keys, sizes.
+def check(
+    record_set: bytes | memoryview, produce_version: int, rules: Rules, allowance: Allowance | None = None
+) -> Sent | Refused:
+    """Look at everything before anything is stored: sizes, checksums, structure, counts, formats, keys.
 
     Before version 3 a message that is cut off at the end is passed over, and nothing at all may be sent.
+    ``allowance``: what is left for the request that this record set is part of; None: it is alone.
     """
+    allowance = new_allowance() if allowance is None else allowance
     entries = []
     end = 0
     head = read_head(record_set)
@@ -112,12 +143,19 @@ def check(record_set: bytes | memoryview, produce_version: int, rules: Rules) ->
     try:
         data = _renumbered(bytes(record_set))
         for entry in walk(data):
-            sent = _opened(data, entry)
+            size = entry.end - entry.position
+            if size > rules.message_bytes_max:
+                words = f"{size} bytes; the topic takes {rules.message_bytes_max} (max.message.bytes)"
+                return Refused(MESSAGE_TOO_LARGE, words)
+            sent = _opened(data, entry, allowance)
             refused = _entry_refused(entry, sent, produce_version, rules)
             if refused is not None:
                 return refused
             entries.append(sent)
             end = entry.end
+    except ExpandsTooFar as error:
+        words = f"{error}; the compressed entries of one request may hold {_ALLOWED}: send smaller batches"
+        return Refused(MESSAGE_TOO_LARGE, words)
     except (InvalidMessageException, UnsupportedCodec) as error:
         return Refused(CORRUPT_MESSAGE, str(error))
     if produce_version >= BATCHES_ONLY_FROM:
@@ -136,13 +174,23 @@ def is_one_batch(record_set: bytes | memoryview) -> bool:
     return record_set[MAGIC_POSITION] == 2
 
 
-def _renumbered(message_set: bytes) -> bytes:
-    """The entries numbered from 0 on; what is no entry is left as it is, and the walk says what is wrong with it."""
+_ALLOWED = f"{EXPANDED_ITEMS_MAX} records and headers in {EXPANDED_BYTES_MAX} bytes"
+
+
+def _renumbered(message_set: bytes, allowance: Allowance | None = None) -> bytes:
+    """The entries numbered from 0 on; what is no entry is left as it is, and the walk says what is wrong with it.
+
+    ``allowance``: what each entry is charged to; ``ExpandsTooFar``.
+    """
     numbered = bytearray(message_set)
     position = offset = 0
     while (head := read_head(message_set[position : position + _HEAD_BYTES])) is not None:
         if head.bytes_total <= ENTRY_PREFIX_BYTES or position + head.bytes_total > len(message_set):
             break
+        if allowance is not None:
+            allowance.items -= 1
+            if allowance.items < 0:
+                raise ExpandsTooFar("a compressed message holds too many messages")
         (sent_offset,) = OFFSET.unpack_from(message_set, position)
         OFFSET.pack_into(numbered, position, offset)
         offset += min(max(1, head.next_offset - sent_offset), _OFFSETS_MAX)
@@ -157,22 +205,25 @@ _OFFSETS_MAX = 2**31
 """What one batch can cover at most."""
 
 
-def _opened(data: bytes, entry: Entry) -> SentEntry:
+def _opened(data: bytes, entry: Entry, allowance: Allowance) -> SentEntry:
     codec = codec_of(data, entry)
     batch = describe(data, entry)
     piece = data[entry.position : entry.end]
     if entry.magic == 2 or codec == compression.NONE:
-        records = tuple(iter_records(piece, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX))
-        return SentEntry(piece, batch, codec, records, True)
-    inner, _ = open_wrapper(data, entry, True, DECOMPRESSED_BYTES_MAX)
-    numbered = _renumbered(inner)
-    messages: list[Record] = []
+        return SentEntry(piece, batch, codec, tuple(iter_records(piece, allowance=allowance)), True)
+    if not is_sound(data, entry):
+        raise corrupt(entry, "the checksum does not match")
+    # Only from here on is there work to charge: what was damaged on its way must not cost the other entries theirs.
+    limit, allowance.expanded_bytes = allowance.expanded_bytes, 0
+    inner, _ = open_wrapper(data, entry, False, limit)
+    allowance.expanded_bytes = limit - len(inner)
+    numbered = _renumbered(inner, allowance)
     end = 0
     for message in walk(numbered):
         if message.magic > entry.magic or codec_of(numbered, message) != compression.NONE:
             raise InvalidMessageException(f"a wrapper of format {entry.magic} holds what is no plain message of it")
-        messages += iter_records(numbered[message.position : message.end])
         end = message.end
+    messages = list(iter_records(numbered))
     if end != len(numbered):
         raise InvalidMessageException("the message set inside a wrapper is cut off")
     return SentEntry(piece, batch, codec, tuple(messages), entry.magic == 1 and numbered == inner)
@@ -180,9 +231,6 @@ def _opened(data: bytes, entry: Entry) -> SentEntry:
 
 def _entry_refused(entry: Entry, sent: SentEntry, produce_version: int, rules: Rules) -> Refused | None:
     batch, records = sent.batch, sent.records
-    if len(sent.data) > rules.message_bytes_max:
-        words = f"{len(sent.data)} bytes; the topic takes {rules.message_bytes_max} (max.message.bytes)"
-        return Refused(MESSAGE_TOO_LARGE, words)
     if entry.magic > rules.magic:
         return _too_new(entry.magic, rules)
     if produce_version >= BATCHES_ONLY_FROM and entry.magic < 2:

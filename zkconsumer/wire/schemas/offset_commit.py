@@ -16,6 +16,11 @@ NO_GENERATION = -1
 BROKER_RETENTION = -1
 """``retention_time_ms``: as long as the broker is set to keep offsets."""
 
+RETENTION_FROM, RETENTION_TO = 2, 4
+"""Versions that have ``retention_time_ms``: 0.9 speaks the first, 2.0 the last.  Version 5, which came with 2.1, has no
+such field: the broker keeps offsets as long as their group has members (KIP-211).  In the older versions it honours it.
+"""
+
 
 @message
 class OffsetCommitPartition:

@@ -37,6 +37,10 @@ C = TypeVar("C")
 _METADATA_KEY = "zkconsumer.wire"
 _FOREVER = 0x7FFF
 
+_OBJECT_BYTES = 32
+_SLOT_BYTES = 8
+"""An object with slots, header of the garbage collector included, and each of its slots (64-bit CPython 3.11)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Q, R]):
@@ -170,6 +174,11 @@ class Nested:
             if version in field.column.versions and field.column.tag is None
         )
         return own + flexible
+
+    @property
+    def object_bytes(self) -> int:
+        columns = [field.column.kind for field in fields(self.cls)]
+        return _OBJECT_BYTES + sum(_SLOT_BYTES + kind.object_bytes for kind in columns)
 
     def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
         assert not nullable, "no API known here has a nullable message outside tagged fields"
