@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import SETTINGS
 from zkconsumer.connector_base import ConsumerConnector, Position, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
@@ -98,7 +99,7 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
             channel=channel_settings_of(config),
             hooks=hooks,
         )
-        super().__init__(config, consumer_id, member, clock)
+        super().__init__(config, consumer_id, member, clock, {**config.ignored, **_of_a_coordinators_group(config)})
         looker = Looker(member, lambda: look_at(member, clock), config.group_id, self._handed_out_at_ms, clock)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
@@ -108,3 +109,9 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
             return COMMIT_TIMEOUT_MS
         # The coordinator is looked for, and asked, and each may take that long.
         return COMMIT_TIMEOUT_MS + 3 * self.config.offsets_channel_socket_timeout_ms
+
+
+def _of_a_coordinators_group(config: ConsumerConfig) -> dict[str, str]:
+    """What a configuration of such a member sets and no member here reads."""
+    why = "a setting of a group that a coordinator keeps; ZooKeeper keeps this group"
+    return dict.fromkeys(sorted(config.given - SETTINGS.keys()), why)

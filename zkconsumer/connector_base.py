@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -80,7 +81,15 @@ class ConsumerConnector(Generic[M]):
     _LEFT_BEHIND: ClassVar[str]
     """What a close that could not be finished leaves behind, in words."""
 
-    def __init__(self, config: ConsumerConfig, consumer_id: str, member: M, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        member: M,
+        clock: Clock,
+        without_effect: Mapping[str, str] | None = None,
+    ) -> None:
+        """``without_effect``: what is set and has no effect here, and why; left out, what ``config`` says of it."""
         self.config = config
         self.consumer_id = consumer_id
         self._clock = clock
@@ -93,7 +102,7 @@ class ConsumerConnector(Generic[M]):
         self._member = member
         self._looker: Watched
         self._health: HealthServer | None = None
-        for key, why in config.ignored.items():
+        for key, why in (config.ignored if without_effect is None else without_effect).items():
             log.warning("setting-ignored key=%s why=%r", key, why)
 
     def _open(self, looker: Watched, timeout_ms: int) -> None:
@@ -225,9 +234,13 @@ class ConsumerConnector(Generic[M]):
         stream: KafkaStream[Any, Any] = KafkaStream(
             thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
         )
-        stream.iterator().on_poison = self._member.observing.poisoned
+        stream.iterator().delivery.on_poison = self._report_poison
         self._streams.append(stream)
         return thread, queue, stream
+
+    def _report_poison(self, tp: TopicPartition, why: str) -> None:
+        """Called on a thread of the program, where a signal handler may raise: only the control thread takes a lock."""
+        self._member.membership.inbox.call(partial(self._member.observing.poisoned, tp, why))
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):

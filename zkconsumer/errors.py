@@ -63,6 +63,10 @@ class InvalidConfigException(UsageError):
     """The configuration cannot be used; every problem is listed."""
 
 
+class UnsupportedPlatform(UsageError, ImportError):
+    """The package does not run on this system or interpreter; the text says why, and which one to use instead."""
+
+
 class UnsafeName(UsageError):
     """A group, topic, client or consumer name holds a character that a path or a request cannot carry."""
 
@@ -75,12 +79,16 @@ class InvalidTopicFilter(UsageError):
     """A topic filter is no regular expression for any Java, so no member could use it; correct the pattern."""
 
 
+class TopicAuthorizationException(UsageError):
+    """The brokers' ACLs do not let this user read a topic; allow DESCRIBE and READ on it, or log in as another user."""
+
+
+class InvalidTopicException(UsageError):
+    """The brokers do not accept the name of a topic; correct the name in the program."""
+
+
 class ForkedError(UsageError):
     """The process forked after connecting; make a connector in the child instead."""
-
-
-class IteratorFailed(UsageError):
-    """The iterator was ended by an error that is no message's; it was raised then.  Make another connector."""
 
 
 class MessageSizeTooLargeException(UsageError):

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, runtime_checkable
 
 from zkconsumer import config as _config
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.subscription import ConsumerThreadId as _ThreadId
+from zkconsumer.core.subscription import ConsumerThreadId
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
@@ -44,6 +44,7 @@ from zkconsumer.javaapi_simple import (
     GroupCoordinatorResponse,
     Message,
     MessageAndOffset,
+    MessageSetIterator,
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -59,6 +60,7 @@ from zkconsumer.javaapi_simple import (
     TopicMetadataRequest,
     TopicMetadataResponse,
 )
+from zkconsumer.kafka.delivery import DeliveringIterator, RecordDelivery
 from zkconsumer.streams import ConsumerIterator as _Iterator
 from zkconsumer.streams import KafkaStream as _Stream
 from zkconsumer.streams import MessageAndMetadata as _Message
@@ -93,6 +95,7 @@ __all__ = [
     "Message",
     "MessageAndMetadata",
     "MessageAndOffset",
+    "MessageSetIterator",
     "MessageSizeTooLargeException",
     "MessageStreamsExistException",
     "NoSuchElementException",
@@ -105,6 +108,7 @@ __all__ = [
     "OffsetResponse",
     "PartitionMetadata",
     "PartitionOffsetRequestInfo",
+    "PartitionsLostListener",
     "SimpleConsumer",
     "StringDecoder",
     "TopicAndPartition",
@@ -203,17 +207,31 @@ class MessageAndMetadata:
         return repr(self._message)
 
 
-class ConsumerIterator:
+class _Offers:
+    """Has the delivery of a stream put messages of this module into its outbox."""
+
+    def __init__(self, delivery: RecordDelivery) -> None:
+        self._delivery = delivery
+
+    def __iter__(self) -> _Offers:
+        return self
+
+    def __next__(self) -> int:
+        return self._delivery.offer(MessageAndMetadata)
+
+
+class ConsumerIterator(DeliveringIterator[MessageAndMetadata]):
     """``kafka.consumer.ConsumerIterator``."""
 
-    def __init__(self, iterator: _Iterator[Any, Any]) -> None:
-        self._iterator = iterator
+    _iterator: _Iterator[Any, Any]
+
+    def __new__(cls, iterator: _Iterator[Any, Any]) -> Self:
+        made = super().__new__(cls, iterator.delivery, _Offers(iterator.delivery))
+        made._iterator = iterator
+        return made
 
     def hasNext(self) -> bool:
         return self._iterator.has_next()
-
-    def next(self) -> MessageAndMetadata:
-        return MessageAndMetadata(next(self._iterator))
 
     def peek(self) -> MessageAndMetadata | None:
         message = self._iterator.peek()
@@ -229,11 +247,6 @@ class ConsumerIterator:
     def remove(self) -> None:
         """``UnsupportedOperationException`` in the original, and so here."""
         raise UsageError("a message cannot be removed from a stream")
-
-    def __iter__(self) -> ConsumerIterator:
-        return self
-
-    __next__ = next  # noqa: A003
 
 
 class KafkaStream:
@@ -257,30 +270,6 @@ class KafkaStream:
     __repr__ = toString
 
 
-class ConsumerThreadId:
-    """``kafka.consumer.ConsumerThreadId``: one thread of one member."""
-
-    def __init__(self, thread: _ThreadId) -> None:
-        self._thread = thread
-
-    def consumer(self) -> str:
-        return self._thread.consumer
-
-    def threadId(self) -> int:
-        return self._thread.thread_id
-
-    def toString(self) -> str:
-        return str(self._thread)
-
-    __repr__ = toString
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConsumerThreadId) and self._thread == other._thread
-
-    def __hash__(self) -> int:
-        return hash(self._thread)
-
-
 class ConsumerRebalanceListener(Protocol):
     """``kafka.javaapi.consumer.ConsumerRebalanceListener`` (0.9 and later); real sets and maps (KAFKA-2284)."""
 
@@ -293,21 +282,29 @@ class ConsumerRebalanceListener(Protocol):
         """Who has what in the group: topic -> partition -> thread."""
 
 
+@runtime_checkable
+class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
+    """A listener that is also notified of what was lost (not in the original; ``onPartitionsLost`` of Kafka 2.4)."""
+
+    def onPartitionsLost(self, partitions: dict[str, set[int]]) -> None:
+        """What is not ours any more and was not given back: topic -> partitions."""
+
+
 class _Listener:
     """A listener with the old names under the new ones."""
 
     def __init__(self, listener: ConsumerRebalanceListener) -> None:
         self._listener = listener
 
+    def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
+        if isinstance(self._listener, PartitionsLostListener):
+            self._listener.onPartitionsLost(partitions)
+
     def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
         self._listener.beforeReleasingPartitions(partitions)
 
-    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, _ThreadId]]) -> None:
-        told = {
-            topic: {number: ConsumerThreadId(thread) for number, thread in row.items()}
-            for topic, row in assignment.items()
-        }
-        self._listener.beforeStartingFetchers(consumer_id, told)
+    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, ConsumerThreadId]]) -> None:
+        self._listener.beforeStartingFetchers(consumer_id, assignment)
 
 
 class ConsumerConnector:

@@ -16,13 +16,14 @@ ZooKeeper, as in the original's Java classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from zkconsumer import simple_consumer as _simple
 from zkconsumer import simple_requests as _requests
-from zkconsumer.errors import NoSuchElementException, UsageError
+from zkconsumer.errors import InvalidMessageException, NoSuchElementException, UnsupportedCodec, UsageError
 from zkconsumer.kafka.connection import BlockingConnection, Connect
+from zkconsumer.kafka.delivery import MapOf
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata as _OffsetAndMetadata
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
@@ -333,27 +334,73 @@ class MessageAndOffset:
         return self._record.offset + 1
 
 
-class MessageSetIterator:
-    """An iterator as Java has them, and as Python has them."""
+class _Ahead:
+    """The next message of a message set, read ahead; iterating over it gives the index of the message in ``messages``.
 
-    def __init__(self, records: Iterator[Record]) -> None:
-        self._records = records
-        self._ahead: list[Record] = []
+    An exception of a signal handler may come at any bytecode.  ``messages`` holds one message until the program has it.
+    ``_is_reading`` is set while the set is decoded: found set, the decoder (a generator) was interrupted, and is made
+    again behind ``_given``, the offset of the message that ``has_next`` found last.
+    """
 
-    def hasNext(self) -> bool:
-        if not self._ahead:
-            self._ahead.extend(record for record in (next(self._records, None),) if record is not None)
-        return bool(self._ahead)
+    def __init__(self, messages: Iterable[Record]) -> None:
+        self.messages: list[MessageAndOffset] = []
+        self._set = messages
+        self._records: Iterator[Record] | None = None
+        self._is_reading = False
+        self._given = -1
 
-    def next(self) -> MessageAndOffset:
-        if not self.hasNext():
-            raise NoSuchElementException("the message set has no more messages")
-        return MessageAndOffset(self._ahead.pop())
-
-    def __iter__(self) -> MessageSetIterator:
+    def __iter__(self) -> _Ahead:
         return self
 
-    __next__ = next  # noqa: A003
+    def __next__(self) -> int:
+        if not self.has_next():
+            raise NoSuchElementException("the message set has no more messages")
+        return -1
+
+    def has_next(self) -> bool:
+        if not self.messages:
+            self._read()
+        if not self.messages:
+            return False
+        self._given = self.messages[0].offset()
+        self._is_reading = False
+        return True
+
+    def _read(self) -> None:
+        if self._records is None or self._is_reading:
+            given = self._given
+            self._records = (record for record in self._set if record.offset > given)
+        self._is_reading = True
+        try:
+            record = next(self._records, None)
+        except (InvalidMessageException, UnsupportedCodec):
+            self._is_reading = False
+            raise
+        if record is None:
+            self._is_reading = False
+        else:
+            self.messages.append(MessageAndOffset(record))
+
+
+class MessageSetIterator(MapOf[MessageAndOffset]):
+    """An iterator as Java has them, and as Python has them.  ``__next__`` runs in C: ``messages.pop(-1)``."""
+
+    _ahead: _Ahead
+
+    def __new__(cls, messages: Iterable[Record]) -> Self:
+        ahead = _Ahead(messages)
+        made = super().__new__(cls, ahead.messages.pop, ahead)
+        made._ahead = ahead
+        return made
+
+    def hasNext(self) -> bool:
+        return self._ahead.has_next()
+
+    def next(self) -> MessageAndOffset:
+        next(self._ahead)
+        message = self._ahead.messages[0]
+        del self._ahead.messages[0]  # not a call, so CPython handles no signal between this and the return
+        return message
 
 
 class ByteBufferMessageSet:
@@ -363,7 +410,7 @@ class ByteBufferMessageSet:
         self._messages = messages
 
     def iterator(self) -> MessageSetIterator:
-        return MessageSetIterator(iter(self._messages))
+        return MessageSetIterator(self._messages)
 
     __iter__ = iterator
 

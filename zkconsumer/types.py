@@ -87,13 +87,31 @@ class Hooks:
         """The group logged this at WARNING or above: the event names of the log lines, for whatever has no hook."""
 
 
-class Tally:
-    """A count that one thread raises without a lock, and that others read."""
+class Place:
+    """How far the records of one record set were read; a second reading of the same record set continues there.
 
-    __slots__ = ("count",)
+    ``at``: the position of a batch in the record set, and of the next record in the batch's body; how many of its
+    records come before; the offset of the last of those.  None: begin at the beginning.
+    """
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at: tuple[int, int, int, int] | None = None
+
+
+class Tally:
+    """A count that one thread raises without a lock, and that others read.
+
+    ``place``: where the reader of a record set notes how far it is, for a reader that may be interrupted; a new one for
+    each record set.  None: it notes nothing.
+    """
+
+    __slots__ = ("count", "place")
 
     def __init__(self) -> None:
         self.count = 0
+        self.place: Place | None = None
 
 
 EARLIEST_TIME = -2

@@ -174,7 +174,7 @@ def test_what_a_form_gave_is_recognised_and_no_mismatch(group: Group, form: Form
     except AssignmentRefused:
         return
     owners = {tp: str(thread) for tp, thread in assignment.owners.items()}
-    told = any(thread.consumer != me for thread in assignment.owners.values())
+    told = any(thread.consumer_id != me for thread in assignment.owners.values())
     assert (form in recognise_form(owners, context)) is told
     assert explain_mismatch(owners, assignment, context) == ""
 

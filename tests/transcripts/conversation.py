@@ -270,6 +270,9 @@ class Conversation:
     def _hear_closed(self, _: str) -> ev.Event:
         return ev.SessionClosed()
 
+    def _hear_ended(self, rest: str) -> ev.Event:
+        return ev.Ended(rest)
+
     def _hear_answered(self, rest: str) -> ev.Event:
         given = dict(_pairs(rest.split()))
         return ev.SessionAnswered(int(given.get("session", self._last_session)), int(given.get("sent", self.now_ms)))
@@ -306,7 +309,7 @@ class Conversation:
         return ev.Deregistered(self._answered(do.Deregister).ticket, rest)
 
     def _hear_group_changed(self, rest: str) -> ev.Event:
-        return ev.GroupChanged(rest or "ids")
+        return ev.GroupChanged(rest or "ids", is_control=rest == "control")
 
     def _hear_owners_changed(self, rest: str) -> ev.Event:
         return ev.OwnersChanged(rest)
@@ -526,6 +529,8 @@ def show(command: do.Command) -> str:
             return f"call before releasing {_names(partitions) or 'nothing'}"
         case do.CallBeforeStarting(assignment=assignment):
             return "call before starting " + " ".join(f"{tp}>{thread}" for tp, thread in assignment.items())
+        case do.CallLost(partitions):
+            return f"call lost {_names(partitions)}"
         case do.CompleteCommit(call, refused):
             told = "; ".join(f"{tp}: {why}" for tp, why in refused.items())
             return f"answer commit {call}: {f'not written: {told}' if told else 'written'}"

@@ -632,6 +632,16 @@ def test_a_woken_original_member_may_put_the_stored_offset_back_for_a_while() ->
     assert long_ago.codes() == {"commit_back"}
 
 
+def test_a_commit_that_a_woken_original_member_overwrote_before_it_was_seen_was_made_all_the_same() -> None:
+    def story(*rest: int) -> Story:
+        story = Story().owner("s").wait().hand("s", 0, 1).commit(2).add(Paused, "s").wait(10_000)
+        story.over_to("a").hand("a", 2, 3).commit(4).hand("a", 4, 5).add(Continued, "s").commit(2, by="s")
+        return story.hand("a", *rest).wait().over_to("b").hand("b", 2, 3, 4, 5, *rest)
+
+    assert story().codes() == set()
+    assert offsets(story(6).finding("duplicated")) == [6], "read after that write: it needs a commit of its own"
+
+
 def test_what_a_woken_original_member_put_back_the_next_owner_may_repeat_and_not_one_more() -> None:
     def story() -> Story:
         story = Story().owner("s").wait().hand("s", 0, 1).commit(2).add(Paused, "s").wait(10_000)

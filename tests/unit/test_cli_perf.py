@@ -135,15 +135,14 @@ class SteppingClock:
 
 def test_too_few_messages_end_the_run_and_the_waiting_does_not_count(world: FakeWorld, configs: list[Any]) -> None:
     fill(world, 10)
-    began = time.monotonic()
-    done = perf("--timeout", "300")
-    assert time.monotonic() - began < 10
+    done = perf("--timeout", "3000")
     assert done.exit_code == 0
-    assert "20 of 100 messages: none came for 300 ms" in done.stderr
+    assert "20 of 100 messages: none came for 3000 ms" in done.stderr
     matched = re.fullmatch(rf"({TIME}), ({TIME}), {NUMBERS}", done.stdout.splitlines()[1])
     assert matched is not None
     seconds = [int(matched[n][-6:-4]) + int(matched[n][-3:]) / 1000 for n in (1, 2)]
-    assert (seconds[1] - seconds[0]) % 60 < 0.3
+    # The bound is the waiting itself: reading 20 messages takes some milliseconds, or a second on a busy machine.
+    assert (seconds[1] - seconds[0]) % 60 < 3
 
 
 def test_nothing_to_read_has_rates_of_zero(configs: list[Any]) -> None:

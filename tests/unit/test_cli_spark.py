@@ -173,7 +173,7 @@ def test_sources_of_one_query_that_disagree(run: Callable[..., Result], folder: 
     folder.done(2, kafka({0: 45}), kafka({0: 46}))
     result = run()
     assert result.exit_code == 2
-    assert "several sources read clicks/0, up to different offsets; say which one with --source (0, 1)" in result.stderr
+    assert "several sources read clicks/0, up to different offsets; name one of them as source (0, 1)" in result.stderr
     assert [row[3] for row in decisions(run("--source", "1"))] == ["46"]
     assert "has no offsets of Kafka of source 2; those that have: 0, 1" in run("--source", "2").stderr
 
@@ -196,7 +196,7 @@ def test_a_query_that_claims_needs_no_help_forward(
 ) -> None:
     result = run("--execute")
     assert result.exit_code == 0
-    start_again = "claimed and not done: start the query again, or give --rewind"
+    start_again = "claimed and not done: start the query again, or set the claim back (rewind)"
     assert decisions(result) == [("40", "30", "30-40", "-", start_again), ("50", "30", "30-45", "-", start_again)]
     crashed.done(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}))
     put(world, {1: 20})
@@ -308,7 +308,7 @@ def test_an_owner_without_a_registration_is_in_the_way_too(
     ("words", "why"),
     [
         (("--rewind", "--store", "kafka"), "claims of this group are made in zookeeper"),
-        (("--allow-members", "--store", "both"), "Kafka takes no offsets under members"),
+        (("--allow-members", "--store", "both"), "Kafka takes no offsets while a group has members"),
         (("--offset-convention", "last-consumed", "--store", "both"), "offsets in Kafka are always the next ones"),
         (("--rewind",), 'of format("kafka"), which claims nothing'),
     ],
@@ -410,7 +410,7 @@ def test_a_claim_that_was_begun_in_kafka_is_given_back_too(
 def test_behind_a_move_zookeeper_is_not_set_back(run: Callable[..., Result], moved: CheckpointFolder) -> None:
     result = run("--rewind", "--execute")
     assert result.exit_code == 2
-    assert "claims of this group are made in kafka: --rewind sets back kafka, or both" in result.stderr
+    assert "claims of this group are made in kafka: rewind goes with store kafka, or both" in result.stderr
 
 
 def test_behind_a_move_claims_are_shown_beside_what_kafka_says(

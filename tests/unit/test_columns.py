@@ -22,6 +22,7 @@ from bridge.spark import arrow, batches, byte_fields, columns, messages, spans
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns, scan
 from tests.fix_decoder import decoder  # noqa: F401
+from tests.fix_work import calls_of
 
 HEADERS = (("a", b"1"), ("b", None), ("", b""))
 KEYS = [b"key", None, b"", b"k" * 70]
@@ -236,3 +237,99 @@ def test_an_offset_beyond_64_bits_is_refused() -> None:
     record_set = pack(">qi", 2**63 - 10, len(rest)) + rest
     with pytest.raises(InvalidMessageException):
         list(read_columns(record_set))
+
+
+# --- what a producer may write costs a reader no more than other bytes ----------------------------------------------
+
+CALLS_MAX = 3_000
+"""Function calls for a record set, however many records and headers it has: nothing is done for each of them."""
+
+
+def message(offset: int, attributes: int, value: bytes | None = None, magic: int = 1) -> bytes:
+    """A message without a key, with any attributes."""
+    times = pack(">q", offset) if magic else b""
+    sized = pack(">i", -1) if value is None else pack(">i", len(value)) + value
+    body = bytes([magic, attributes]) + times + pack(">i", -1) + sized
+    return pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+def with_headers(offset: int, headers: bytes, count: int) -> bytes:
+    """A batch of one record without key and value, with these headers."""
+    body = b"\0\0\0\1\1" + varint(count) + headers
+    body = varint(len(body)) + body
+    covered = pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + body
+    return pack(">qiibI", offset, 9 + len(covered), -1, 2, google_crc32c.value(covered)) + covered
+
+
+@pytest.mark.usefixtures("only_fast")
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_whose_attributes_differ_are_read_together(magic: int) -> None:
+    """Only the codec counts; an unused bit, and the type of the timestamp, may differ from message to message."""
+    record_set = b"".join(message(at, [0, 0x10, 0x08, 0xF8][at % 4], magic=magic) for at in range(5_000))
+    assert len(scan(record_set).parts) == 1
+    assert rows(record_set) == list(iter_records(record_set))
+    calls_of(lambda: list(read_columns(record_set)), CALLS_MAX)
+
+
+@pytest.mark.usefixtures("only_fast")
+@pytest.mark.parametrize("plain", [1, 2, columns.RUN_MIN - 1])
+@pytest.mark.parametrize(("magic", "append"), [(0, 0), (1, 0), (1, 0x08)])
+def test_compressed_messages_among_others_are_read_together(plain: int, magic: int, append: int) -> None:
+    """One producer compresses, another does not."""
+
+    def compressed(at: int) -> bytes:
+        inner = message(at if magic == 0 else 0, 0, magic=magic)
+        return message(at, compression.GZIP | append, compression.compress(compression.GZIP, inner, magic), magic)
+
+    record_set = b"".join(
+        message(at, append, magic=magic) if at % (plain + 1) else compressed(at) for at in range(600)
+    )
+    assert len(scan(record_set).parts) <= 2
+    assert rows(record_set) == list(iter_records(record_set))
+    assert rows(record_set, 100, 301) == [r for r in iter_records(record_set) if 100 <= r.offset < 301]
+
+
+@pytest.mark.usefixtures("only_fast")
+def test_a_long_run_among_compressed_messages_stays_a_run() -> None:
+    inner = compression.compress(compression.GZIP, message(0, 0), 1)
+    record_set = b"".join(message(at, 1, inner) if at in (0, 50) else message(at, 0) for at in range(100))
+    assert len(scan(record_set).parts) == 4
+    assert rows(record_set) == list(iter_records(record_set))
+
+
+def test_a_damaged_message_among_compressed_ones_is_found() -> None:
+    inner = compression.compress(compression.GZIP, message(0, 0), 1)
+    pieces = [message(at, 1, inner) if at % 2 else message(at, 0) for at in range(20)]
+    pieces[10] = pieces[10][:-1] + b"\0"
+    with pytest.raises(InvalidMessageException, match="offset 10"):
+        rows(b"".join(pieces))
+
+
+@pytest.mark.usefixtures("only_fast")
+@pytest.mark.parametrize("headers", [1, batches.STEPS_MAX, batches.STEPS_MAX + 1, 1_000, 20_000])
+def test_as_many_headers_as_a_record_may_have_are_read_together(headers: int) -> None:
+    """100,000 headers took a step of numpy each."""
+    some = [b"\0\1", b"\2a\0", b"\4ab\2c", b"\0" + varint(100) + bytes(100), varint(100) + b"n" * 100 + b"\1"]
+    written = b"".join(some[at % len(some)] for at in range(headers))
+    record_set = b"".join(
+        with_headers(at, written, headers) if at % 2 else with_headers(at, b"", 0) for at in range(4)
+    )
+    assert rows(record_set) == list(iter_records(record_set))
+    calls_of(lambda: list(read_columns(record_set, with_headers=True)), CALLS_MAX)
+
+
+@pytest.mark.parametrize("headers", [3, 1_000])
+@pytest.mark.parametrize("change", [b"\1", b"\2", varint(-2), varint(1 << 40), varint(1 << 62), b"\xff" * 11])
+def test_headers_that_do_not_fit_their_record_are_refused(headers: int, change: bytes) -> None:
+    """The last name has another length than it says, or none."""
+    record_set = with_headers(0, b"\0\1" * (headers - 1) + change + b"\1", headers)
+    with pytest.raises(InvalidMessageException):
+        list(iter_records(record_set))
+    with pytest.raises(InvalidMessageException):
+        rows(record_set)
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_more_or_fewer_headers_than_a_record_has_are_refused(off: int) -> None:
+    with pytest.raises(InvalidMessageException):
+        rows(with_headers(0, b"\0\1" * 1_000, 1_000 + off))

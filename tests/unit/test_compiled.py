@@ -208,7 +208,7 @@ def test_damaged_messages_are_refused_by_both_or_read_alike(magic: int) -> None:
             else:
                 assert (one == other).all()
     assert refused > DAMAGED_ROUNDS // 2
-    wrong = messages.Messages(magic, 0, run.starts, run.ends + len(sound), run.offsets)
+    wrong = messages.Messages(magic, run.starts, run.ends + len(sound), run.offsets)
     assert messages._rows(sound, wrong, False) is None
 
 

@@ -383,6 +383,30 @@ def test_an_unknown_keyword_names_the_nearest_attribute() -> None:
         config(enable_auto_commit=False)
 
 
+def test_a_dictionary_of_keys_makes_one_as_a_file_does() -> None:
+    made = ConsumerConfig({**NEEDED, "auto.offset.reset": "smallest", "external.color": "blue"})
+    assert made == ConsumerConfig.from_properties({**NEEDED, "auto.offset.reset": "smallest"})
+    assert set(made.ignored) == {"external.color"}
+    assert ConsumerConfig(NEEDED, auto_offset_reset="smallest") == made
+    assert ConsumerConfig(NEEDED, group_id="g").group_id == "g"
+
+
+def test_a_dictionary_and_keywords_that_disagree_are_an_error() -> None:
+    with pytest.raises(InvalidConfigException, match=r"group\.id and group_id say the same .* disagree \(g and h\)"):
+        ConsumerConfig(NEEDED, group_id="h")
+    with pytest.raises(InvalidConfigException) as refused:
+        ConsumerConfig({**NEEDED, "sasl.password": "hush"}, sasl_password="hush-hush")
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["consumer.properties", Path("consumer.properties"), "sasl.password=hush", ["a"], 7])
+def test_what_is_no_dictionary_says_how_a_configuration_is_made(given: Any) -> None:
+    with pytest.raises(InvalidConfigException) as refused:
+        ConsumerConfig(given)
+    assert 'ConsumerConfig.from_properties("consumer.properties")' in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
 def test_the_error_is_the_users_and_has_the_originals_name() -> None:
     assert issubclass(InvalidConfigException, UsageError)
 

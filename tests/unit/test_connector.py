@@ -158,13 +158,13 @@ def assert_nothing_comes(stream: Stream, connector: ZookeeperConsumerConnector, 
 
 def has_next_soon(stream: Stream) -> bool:
     iterator = stream.iterator()
-    before, iterator._timeout_ms = iterator._timeout_ms, 20
+    before, iterator.delivery.timeout_ms = iterator.delivery.timeout_ms, 20
     try:
         return iterator.has_next()
     except ConsumerTimeoutException:
         return False
     finally:
-        iterator._timeout_ms = before
+        iterator.delivery.timeout_ms = before
 
 
 def test_basic_a_times_out_twice_in_a_row_without_data(world: FakeWorld, connect: MakeConnector) -> None:

@@ -22,7 +22,17 @@ from bridge.client import errors as group_errors
 from bridge.client.config import SETTINGS as MODERN
 from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
 from bridge.migration.authority import format_run
-from bridge.migration.control import ABORT, JOURNAL, LEAVE, MEMBERS, RUN, accepted_piece, acl_piece, plan_piece
+from bridge.migration.control import (
+    ABORT,
+    JOURNAL,
+    LEAVE,
+    MEMBERS,
+    RUN,
+    accepted_piece,
+    acl_piece,
+    plan_piece,
+    returned_piece,
+)
 from bridge.migration.fences.mark import Mark, format_mark
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from bridge.spark.claims.records import Claim, Record, format_record
@@ -36,6 +46,7 @@ from tests.generate_docs import (
     WHO_ACTS,
     LogLine,
     counted_names,
+    kafkas_keys,
     logged_lines,
     loggers,
     noted_lines,
@@ -46,6 +57,7 @@ from tests.generate_docs import (
 from zkconsumer import errors as own_errors
 from zkconsumer.cli import main
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.foreign_keys import keys_of_the_new_consumer
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import Control, Registration, format_control, format_offset, format_owner, format_registration
@@ -222,8 +234,9 @@ TABLES_OF_KEYS = (REFERENCE / "config.md", REFERENCE / "development-broker.md")
 
 @pytest.mark.parametrize("page", [page for page in pages() if page not in TABLES_OF_KEYS], ids=page_id)
 def test_every_setting_that_a_page_names_is_known(page: Path) -> None:
-    known = known_keys()
-    first_words = {key.partition(".")[0] for key in known} - {"kafka"}
+    ours = known_keys()
+    known = ours | kafkas_keys().keys() | set(keys_of_the_new_consumer())
+    first_words = {key.partition(".")[0] for key in ours} - {"kafka"}
     for code in code_in(page.read_text("utf-8")):
         key = code.partition("=")[0].strip()
         looks_like_one = re.fullmatch(r"[a-z]+(\.[a-z]+)+", key) and key.partition(".")[0] in first_words
@@ -421,7 +434,9 @@ def test_the_counters_are_those_of_the_code() -> None:
     assert sorted(shown) == sorted(counted_names(sources_that_log()))
 
 
-CONTROL_CHILDREN = (plan_piece(0), accepted_piece(0), acl_piece(0), JOURNAL, RUN, ABORT, LEAVE, MEMBERS)
+CONTROL_CHILDREN = (
+    plan_piece(0), accepted_piece(0), acl_piece(0), returned_piece(0), JOURNAL, RUN, ABORT, LEAVE, MEMBERS
+)  # fmt: skip
 
 
 def test_the_znodes_are_those_of_the_code() -> None:

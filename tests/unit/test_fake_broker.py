@@ -21,6 +21,7 @@ from zkconsumer.testing.fake_faults import (
     Hold,
     NullRecords,
     PartitionError,
+    SlowTieredStorage,
 )
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import TopicPartition
@@ -501,6 +502,19 @@ def test_a_null_record_set(cluster: FakeCluster) -> None:
     cluster.inject(NullRecords(T0, 76))
     row = fetched(connected(cluster), 0, asking(wait_ms=LONG_POLL_MS))
     assert (row.error_code, row.records) == (76, None)
+
+
+@pytest.mark.parametrize("version", [0, 5, 12])
+def test_slow_tiered_storage_answers_without_a_record_and_with_the_true_high_watermark(version: int) -> None:
+    cluster = FakeCluster(1)
+    cluster.create_topic("t", 1)
+    cluster.append("t", 0, [b"a", b"b"])
+    slow = cluster.inject(SlowTieredStorage(T0), times=None)
+    row = fetched(connected(cluster), version, asking())
+    assert (row.error_code, row.high_watermark, bytes(row.records or b"")) == (0, 2, b"")
+    assert fetched(connected(cluster), version, asking(3)).error_code == 1, "the offset is looked at first"
+    cluster.lift(slow)
+    assert values(fetched(connected(cluster), version, asking())) == [(0, b"a"), (1, b"b")]
 
 
 def test_corrupt_bytes(cluster: FakeCluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from zkconsumer.errors import (
     ThreadDied,
     WorldError,
 )
-from zkconsumer.kafka import fetcher_thread
+from zkconsumer.kafka import fetcher_manager, fetcher_thread
 from zkconsumer.kafka.any_broker import AnyBroker
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
@@ -43,8 +44,11 @@ from zkconsumer.testing.fake_faults import (
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compression
+from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.entries import Record
 from zkconsumer.wire.hashing import java_hash
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
+from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
 
 TOPIC = "clicks"
 NAME = "g1_a"
@@ -314,6 +318,81 @@ def test_a_fetcher_without_partitions_ends(cluster: FakeCluster, bench: MakeBenc
     wait_until(lambda: f"ConsumerFetcherThread-{NAME}-0-0" not in live_threads(), "broker 0 has nothing left to read")
 
 
+def metrics_of(made: Bench) -> dict[str, dict[str, float]]:
+    """How many requests and answers of each broker are shown, by host; the totals have no address."""
+    found: dict[str, dict[str, float]] = {}
+    for sample in made.manager._registry.samples():
+        found.setdefault(sample.labels.get("brokerHost", "all"), {})[sample.row.name] = sample.values["Count"]
+    return found
+
+
+OF_A_BROKER = {
+    "RequestsPerSec", "BytesPerSec", "FetchRequestRateAndTimeMs", "FetchResponseSize",
+    "FetchRequestThrottleRateAndTimeMs",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", ["leader moves", "broker is gone"])
+def test_the_metrics_of_a_broker_go_with_its_last_fetcher_thread(
+    cluster: FakeCluster, bench: MakeBench, why: str
+) -> None:
+    made = bench(cluster, num_fetchers=3)
+    gone, stays = (address.host for address in cluster.addresses)
+    made.start(0, 1, 2, 3)
+    for number in range(4):
+        append(cluster, number, 1)
+    made.take(4)
+    assert set(metrics_of(made)[gone]) == set(metrics_of(made)[stays]) == OF_A_BROKER
+    cluster.move_leader(TOPIC, 0, 1)
+    wait_until(lambda: len([name for name in live_threads() if name.endswith("-0")]) == 1, "one of its threads ends")
+    assert gone in metrics_of(made), "the other one reads on"
+    if why == "broker is gone":
+        cluster.stop_broker(0)
+    cluster.move_leader(TOPIC, 2, 1)
+    append(cluster, 2, 1)
+    made.take(1)
+    wait_until(lambda: gone not in metrics_of(made), "nothing is read from that broker any more")
+    shown = metrics_of(made)
+    assert set(shown) == {"all", stays}
+    assert shown["all"]["FetchResponseSize"] > shown[stays]["FetchResponseSize"], "the totals are of all brokers"
+
+
+def test_the_metrics_of_a_broker_that_comes_back_begin_at_0(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    host = cluster.addresses[0].host
+    made.start(0, 1)
+    for _ in range(5):
+        append(cluster, 0, 1)
+        made.take(1)
+    assert metrics_of(made)[host]["BytesPerSec"] > 0
+    before = metrics_of(made)[host]["RequestsPerSec"]
+    cluster.move_leader(TOPIC, 0, 1)
+    wait_until(lambda: host not in metrics_of(made), "nothing is read from that broker any more")
+    cluster.move_leader(TOPIC, 0, 0)
+    wait_until(lambda: host in metrics_of(made), "it is read again")
+    assert metrics_of(made)[host]["RequestsPerSec"] < before
+
+
+def test_the_metrics_of_a_broker_go_when_a_rebalance_leaves_it_nothing(
+    cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No leader is looked for then."""
+    monkeypatch.setattr(fetcher_manager, "IDLE_LOOK_MS", 20)
+    made = bench(cluster)
+    gone, stays = (address.host for address in cluster.addresses)
+    leaves, _ = made.start(0, 1)
+    for number in range(2):
+        append(cluster, number, 1)
+    made.take(2)
+    leaves.is_live = False
+    made.manager.wake()
+    wait_until(lambda: gone not in metrics_of(made), "nothing is read from that broker any more")
+    assert set(metrics_of(made)) == {"all", stays}
+    assert f"ConsumerFetcherThread-{NAME}-0-0" not in live_threads()
+    append(cluster, 1, 1)
+    assert made.take(1) == {1: [1]}
+
+
 def test_no_broker_registered_is_one_warning_and_the_looking_goes_on(
     cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -459,6 +538,49 @@ def test_a_corrupt_record_set_of_one_partition_does_not_stop_the_others(
     assert "corrupt record set at fetch offset 0" in line
     cluster.lift(corrupt)
     assert made.take(2) == {0: [0, 1]}, "nothing was passed over"
+
+
+@pytest.mark.parametrize("behind", [1, 2], ids=["ends where the fetch begins", "ends before it"])
+def test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again(
+    behind: int,
+    cluster: FakeCluster,
+    bench: MakeBench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Taken, it would be asked for again at once and without end, and each answer would fill the queue."""
+    made = bench(cluster)
+    append(cluster, 0, 5)
+    older = build_record_set([Record(3 - behind, 0, 0, None, b"old")], 2)
+    answers = [older, older]
+    real = fetcher_thread.ConsumerFetcherThread._take
+
+    def take_older(fetcher: Any, info: PartitionTopicInfo, part: FetchPartitionResponse, *rest: Any) -> None:
+        real(fetcher, info, replace(part, records=answers.pop()) if answers else part, *rest)
+
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", take_older)
+    made.start(0, offset=3)
+    chunk = made.queues[0].take(DEADLINE_MS)
+    assert isinstance(chunk, FetchedDataChunk)
+    assert answers == []
+    assert chunk.next_offset == 5, "no chunk was made of the answers before"
+    assert f"the record set ends at {4 - behind}, before the fetch offset" in caplog.text
+
+
+def test_an_answer_for_an_offset_that_was_left_meanwhile_is_dropped(cluster: FakeCluster, bench: MakeBench) -> None:
+    """The program went past a message, which moves the position, while a fetch was under way.
+
+    The answer that comes then says that the old position is out of range, and the policy (largest) would go to the end.
+    """
+    append(cluster, 0, 3)
+    held = cluster.inject(Hold(), api=FETCH)
+    made = bench(cluster)
+    [info] = made.start(0, offset=100)
+    wait_until(lambda: held.hits, "offset 100 is asked for")
+    info.reset(0)
+    cluster.lift(held)
+    assert made.take(3) == {0: [0, 1, 2]}
+    assert made.resets == []
 
 
 def test_an_error_of_one_partition_does_not_stop_the_others(cluster: FakeCluster, bench: MakeBench) -> None:

@@ -11,6 +11,7 @@ from tests.java_regex_tables import INVALID, PAGE, examples, recorded
 from zkconsumer.core.java_characters import GROUP_DEPTH_MAX
 from zkconsumer.core.java_regex import read
 from zkconsumer.core.position_sets import NAME_CHARS_MAX, STEPS_MAX, full_match, steps_max
+from zkconsumer.core.regex_tree import NODES_MAX
 from zkconsumer.core.topic_filter import PATTERN_CHARS_MAX, PatternNotEvaluable, Whitelist, normalise
 from zkconsumer.errors import InvalidTopicFilter
 
@@ -57,7 +58,7 @@ def test_the_page_says_what_becomes_of_each_construct(example: str, said: str) -
 
 def test_the_page_has_every_limit() -> None:
     said = set(map(int, re.findall(r"\d+", PAGE.read_text().split("## Time")[1])))
-    assert {STEPS_MAX, NAME_CHARS_MAX, PATTERN_CHARS_MAX, GROUP_DEPTH_MAX} <= said
+    assert {NODES_MAX, STEPS_MAX, NAME_CHARS_MAX, PATTERN_CHARS_MAX, GROUP_DEPTH_MAX} <= said
 
 
 # --- the two engines ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ PROPS = {
     "group.id": "g1",
     "zookeeper.connect": ADDRESS,
     "auto.offset.reset": "smallest",
-    "consumer.timeout.ms": "300",
+    "consumer.timeout.ms": "1000",
     "auto.commit.enable": "false",
 }
 

@@ -269,14 +269,15 @@ def test_an_automatic_commit_is_tried_once(
 
 
 @both_ways
-def test_a_rebalance_commits_once_and_then_gives_back(
+def test_a_rebalance_commits_at_the_change_and_at_the_release_and_tries_neither_again(
     refusing: FakeWorld, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
+    """The release commits once more what the coordinator refused when the change was seen."""
     first = committed_once(connect, stores)
     second = connect(**stores)
     stream_of(second)
     wait_until(lambda: len(second.assignment) == 1, "the second member has its share", 2 * DEADLINE_MS)
-    assert asked(refusing.cluster, OFFSET_COMMIT) <= 1
+    assert asked(refusing.cluster, OFFSET_COMMIT) <= 2
     assert len(first.assignment) == 1
 
 
@@ -376,7 +377,7 @@ def test_a_coordinator_that_never_answers_does_not_hold_partitions_that_others_w
 ) -> None:
     first = connect(**stores, rebalance_offsets_timeout_ms=100)
     stream = stream_of(first)
-    take(stream, 10)
+    take(stream, 22)  # of 20 a partition: some of each are consumed, whichever is fetched first
     world.cluster.inject(Hold(), api=OFFSET_COMMIT, times=None)
     second = connect()
     stream_of(second)
@@ -384,7 +385,8 @@ def test_a_coordinator_that_never_answers_does_not_hold_partitions_that_others_w
     assert first.counters["kafka_release_timeouts"] == 1
     assert "kafka-release-timeout" in caplog.text
     if stores is BOTH:
-        assert set(world.offsets(GROUP, "t")) == {tp.partition for tp in second.assignment}
+        # The commit at the change may have written the partition that stays, too.
+        assert {tp.partition for tp in second.assignment} <= set(world.offsets(GROUP, "t"))
 
 
 @both_ways
@@ -437,10 +439,10 @@ def test_brokers_of_0_8_1_are_named_instead_of_asked_for_ever(make_world: MakeWo
 def test_a_group_of_two_loses_and_repeats_nothing_in_a_clean_rebalance(
     world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
-    first = connect(**stores, consumer_timeout_ms=300)
+    first = connect(**stores, consumer_timeout_ms=1_000)
     stream = stream_of(first)
     seen = [(message.partition, message.offset) for message in take(stream, 15)]
-    second = connect(**stores, consumer_timeout_ms=300)
+    second = connect(**stores, consumer_timeout_ms=1_000)
     others = run_in_thread(lambda: stream_of(second))
     seen += [(message.partition, message.offset) for message in take_all(stream)]
     seen += [(message.partition, message.offset) for message in take_all(others())]

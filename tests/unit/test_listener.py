@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import MakeConnector, our_threads, run_in_thread, take, wait_until
+from tests.fix_world import DEADLINE_MS, MakeConnector, our_threads, run_in_thread, take, wait_until
 from zkconsumer import javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.core import commands as do
 from zkconsumer.core.subscription import ConsumerThreadId
-from zkconsumer.errors import ConnectorClosed, MessageStreamsExistException, UsageError
+from zkconsumer.errors import ConnectorClosed, MessageStreamsExistException, OffsetsNotCommitted, UsageError
+from zkconsumer.runtime import membership
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
 
 TOPIC, GROUP = "topic1", "group1"
 QUICK = {"rebalance_backoff_ms": 50, "rebalance_debounce_ms": 5}
@@ -99,7 +102,8 @@ def test_the_java_names(world: FakeWorld, connect: MakeConnector) -> None:
     thread = assignment[TOPIC][0]
     assert (released, consumer) == ({}, "group1_consumer1")
     assert (thread.consumer(), thread.threadId(), thread.toString()) == ("group1_consumer1", 0, "group1_consumer1-0")
-    assert thread == javaapi.ConsumerThreadId(ConsumerThreadId("group1_consumer1", 0))
+    assert javaapi.ConsumerThreadId is ConsumerThreadId
+    assert thread == ConsumerThreadId("group1_consumer1", 0)
     with pytest.raises(MessageStreamsExistException):
         connector.setConsumerRebalanceListener(Listener())
     with pytest.raises(UsageError, match="beforeReleasingPartitions"):
@@ -170,6 +174,7 @@ def test_a_commit_of_everything_in_the_call_covers_what_leaves(world: FakeWorld,
 
 
 def test_the_automatic_commit_of_what_leaves_comes_after_the_call(world: FakeWorld, connect: MakeConnector) -> None:
+    """What is consumed is committed when the change is seen, as in the Scala consumer; the rest after the call."""
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 1, [b"a", b"b", b"c"])
     seen: list[Any] = []
@@ -177,10 +182,13 @@ def test_the_automatic_commit_of_what_leaves_comes_after_the_call(world: FakeWor
     connector = listening(connect, recorder)
     [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
     assert len(take(stream, 3)) == 3
+    other = connect(group_id=GROUP, consumer_id="consumer2")
+    joining = run_in_thread(lambda: other.create_message_streams({TOPIC: 1}))
+    wait_until(lambda: world.offsets(GROUP, TOPIC) == {0: 0, 1: 2}, "what is consumed is committed")
     reading = run_in_thread(lambda: stream.iterator().has_next())
-    connect(group_id=GROUP, consumer_id="consumer2").create_message_streams({TOPIC: 1})
+    assert joining()
     wait_until(lambda: len(seen) == 4, "it is told of the release and of the start")
-    assert seen == [{}, {}, {}, {1: 3}]
+    assert seen == [{}, {}, {0: 0, 1: 2}, {0: 0, 1: 3}]
     world.cluster.append(TOPIC, 0, [b"d"])
     assert reading()
 
@@ -246,7 +254,7 @@ def test_a_listener_may_close_its_connector(world: FakeWorld, connect: MakeConne
     connector = listening(connect, recorder, rebalance_listener_timeout_ms=60_000)
     connector.create_message_streams({TOPIC: 1})
     connect(group_id=GROUP, consumer_id="consumer2", **QUICK).create_message_streams({TOPIC: 1})
-    assert closed.wait(5)
+    assert closed.wait(30)
     both = dict.fromkeys((0, 1), "group1_consumer2-0")
     wait_until(lambda: world.owners(GROUP, TOPIC) == both, "everything was given back")
     assert len(recorder.calls) == 3
@@ -272,7 +280,7 @@ def test_a_close_waits_for_the_listener_that_is_being_called(
     stream.iterator().come_back()
     neighbour = connect(group_id=GROUP, consumer_id="consumer2", **QUICK)
     joining = run_in_thread(lambda: neighbour.create_message_streams({TOPIC: 1}))
-    assert is_called.wait(5)
+    assert is_called.wait(30)
     closing = run_in_thread(connector.close)
     wait_until(lambda: connector._member.group.is_leaving, "the close has begun")
     assert world.owners(GROUP, TOPIC)[1] == "group1_consumer1-0"
@@ -334,7 +342,157 @@ def test_the_assignment_is_that_of_the_whole_group_or_under_range_of_own_topics(
     listening(connect, recorder, **settings).create_message_streams({"mine": 1})
     told: Assignment = recorder.calls[1][1]
     assert set(told) == topics
-    consumers = {thread.consumer for row in told.values() for thread in row.values()}
+    consumers = {thread.consumer_id for row in told.values() for thread in row.values()}
     assert consumers == {"group1_consumer1", "group1_other"}
     told["mine"].clear()
     assert recorder.calls[1][1]["mine"] == {}, "the maps are the listener's own"
+
+
+# --- what is lost -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class LossRecorder(Recorder):
+    """Also notified of what is lost; ``lose`` is what it does then."""
+
+    lose: Callable[[dict[str, set[int]]], Any] = lambda _: None
+
+    def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
+        self.calls.append(("lost", partitions))
+        self.lose(partitions)
+
+
+def test_what_was_held_when_the_session_expired_is_reported_as_lost_before_the_next_calls(
+    world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 2)
+    refused: list[Exception] = []
+
+    def lose(_: dict[str, set[int]]) -> None:
+        try:
+            connector.commit_offsets({TopicPartition(TOPIC, 0): 1}, retry_on_failure=False)
+        except OffsetsNotCommitted as error:
+            refused.append(error)
+
+    recorder = LossRecorder(lose=lose)
+    connector = listening(connect, recorder)
+    connector.create_message_streams({TOPIC: 1})
+    recorder.calls.clear()
+    world.zookeeper.expire(world.store_of(connector))
+    wait_until(lambda: len(recorder.calls) == 3, "the loss is reported, and the new share")
+    assert recorder.calls[:2] == [("lost", {TOPIC: {0, 1}}), {}]
+    assert threads(recorder.calls[2][1]) == {0: "group1_consumer1-0", 1: "group1_consumer1-0"}
+    assert len(refused) == 1, "a commit of what is lost is refused"
+    connector.close()
+    assert len(recorder.calls) == 3, "a close reports no loss"
+
+
+def test_a_partition_whose_owner_node_vanishes_is_reported_as_lost(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    recorder = LossRecorder()
+    connector = listening(connect, recorder)
+    connector.create_message_streams({TOPIC: 1})
+    connect(group_id=GROUP, consumer_id="consumer2", **QUICK).create_message_streams({TOPIC: 1})
+    wait_until(lambda: len(connector.assignment) == 1, "one each: the owners are watched")
+    recorder.calls.clear()
+    world.zookeeper.remove(paths.owner(GROUP, TopicPartition(TOPIC, 0)))
+    wait_until(lambda: len(recorder.calls) == 3, "the loss is reported, and that it is ours again")
+    assert recorder.calls[:2] == [("lost", {TOPIC: {0}}), {}]
+
+
+def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    let_go = threading.Event()
+    recorder = LossRecorder(lose=lambda _: let_go.wait(30))
+    connector = listening(connect, recorder, rebalance_listener_timeout_ms=60_000)
+    connector.create_message_streams({TOPIC: 1})
+    recorder.calls.clear()
+    calls = connector._member.listener
+    world.zookeeper.expire(world.store_of(connector))
+    wait_until(lambda: recorder.calls, "the loss is reported")
+    for number in (3, 4):
+        calls.lost(do.CallLost((TopicPartition("later", number),)))
+    let_go.set()
+    wait_until(lambda: len(recorder.calls) == 4, "the other calls come when it has returned")
+    assert recorder.calls[0] == ("lost", {TOPIC: {0, 1}})
+    assert ("lost", {"later": {3, 4}}) in recorder.calls
+
+
+def test_an_error_in_the_call_about_a_loss_stops_nothing(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic(TOPIC, 2)
+
+    def lose(_: dict[str, set[int]]) -> None:
+        raise SystemExit("no")
+
+    recorder = LossRecorder(lose=lose)
+    connector = listening(connect, recorder)
+    connector.create_message_streams({TOPIC: 1})
+    world.zookeeper.expire(world.store_of(connector))
+    wait_until(lambda: len(recorder.calls) == 5, "the rebalance goes on")
+    [record] = [record for record in caplog.records if record.getMessage().startswith("listener-raised")]
+    assert "call=on_partitions_lost" in record.getMessage()
+    assert record.exc_info
+
+
+def test_a_member_that_an_error_ends_has_lost_what_it_had(world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 2)
+    recorder = LossRecorder()
+    connector = listening(connect, recorder)
+    connector.create_message_streams({TOPIC: 1})
+    recorder.calls.clear()
+    connector._member.membership.thread_died("a-thread", ValueError("bad luck"))
+    wait_until(lambda: recorder.calls == [("lost", {TOPIC: {0, 1}})], "the loss is reported")
+    wait_until(lambda: world.owners(GROUP, TOPIC) == {}, "and others may have it")
+    connector.close()
+    assert len(recorder.calls) == 1
+
+
+def test_the_loss_is_reported_also_when_the_program_closes_at_once(
+    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a program does whose ``with`` block the error leaves."""
+    monkeypatch.setattr(membership, "CLOSE_STEP_MS", DEADLINE_MS)
+    world.create_topic(TOPIC, 2)
+    recorder = LossRecorder()
+    connector = listening(connect, recorder)
+    connector.create_message_streams({TOPIC: 1})
+    recorder.calls.clear()
+    let_go = threading.Event()
+    connector._member.control.call(lambda: let_go.wait(DEADLINE_MS / 1000))
+    connector._member.membership.thread_died("a-thread", ValueError("bad luck"))
+    closing = run_in_thread(connector.close)
+    wait_until(connector._closing.is_set, "the close has begun")
+    let_go.wait(0.2)  # a close that does not wait for the control thread closes the listener now
+    let_go.set()
+    closing()
+    assert recorder.calls == [("lost", {TOPIC: {0, 1}})]
+
+
+@pytest.mark.parametrize("is_for_losses", [True, False])
+def test_the_java_name_of_the_call_about_a_loss(
+    is_for_losses: bool, world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC, 1)
+    heard: list[Any] = []
+
+    class Listener:
+        def beforeReleasingPartitions(self, partitions: Any) -> None:
+            heard.append("release")
+
+        def beforeStartingFetchers(self, consumer: str, assignment: Any) -> None:
+            heard.append("start")
+
+    class LossListener(Listener):
+        def onPartitionsLost(self, partitions: Any) -> None:
+            heard.append(partitions)
+
+    connector = connect(group_id=GROUP, consumer_id="consumer1", **QUICK)
+    old = javaapi.ConsumerConnector(connector)
+    old.setConsumerRebalanceListener(LossListener() if is_for_losses else Listener())
+    old.createMessageStreams({TOPIC: 1})
+    world.zookeeper.expire(world.store_of(connector))
+    both = ["release", "start"]
+    expected = [*both, {TOPIC: {0}}, *both] if is_for_losses else [*both, *both]
+    wait_until(lambda: heard == expected, "the new session has its share")

@@ -19,7 +19,7 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.observe import metric_names as names
 from zkconsumer.observe.dump import write_metrics
-from zkconsumer.observe.metric_names import ROWS, Kind
+from zkconsumer.observe.metric_names import ROWS, MetricKind
 from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, Timer
 from zkconsumer.observe.prometheus import ConnectorCollector
 from zkconsumer.runtime.metrics import KNOWN_MS, MemberMetrics
@@ -121,8 +121,8 @@ def test_every_row_has_a_name_of_its_own() -> None:
     prometheus = [row.prometheus for row in ROWS if row.prometheus]
     assert len(set(prometheus)) == len(prometheus)
     for row in ROWS:
-        assert row.prometheus.endswith("_total") == (row.kind is Kind.METER and bool(row.prometheus)), row
-        assert row.prometheus.endswith("_seconds") == (row.kind is Kind.TIMER and bool(row.prometheus)), row
+        assert row.prometheus.endswith("_total") == (row.kind is MetricKind.METER and bool(row.prometheus)), row
+        assert row.prometheus.endswith("_seconds") == (row.kind is MetricKind.TIMER and bool(row.prometheus)), row
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -195,7 +195,7 @@ class Standing:
         self.infos.append(info)
         return info
 
-    def value(self, row: names.Row, *labels: str) -> float:
+    def value(self, row: names.MetricRow, *labels: str) -> float:
         found = {tuple(s.labels.values())[1:]: s.values["Value"] for s in self.registry.samples() if s.row is row}
         return found[labels]
 

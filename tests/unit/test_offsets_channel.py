@@ -428,6 +428,20 @@ def test_a_job_that_is_cancelled_ends_whatever_it_waits_for_and_tells_nobody(
     assert box == []
 
 
+def test_the_answer_of_a_job_that_is_cancelled_when_it_has_come_is_told_to_nobody(make: Callable[..., Talk]) -> None:
+    """The session ended meanwhile: the answer is about an ownership that is over."""
+    talk = make()
+    told: list[str] = []
+
+    def answered(job: Job) -> Callable[[], None]:
+        talk.channel.cancel(job)
+        return lambda: told.append("the answer")
+
+    talk.channel._enqueue(Job(talk.channel, answered, SYSTEM_CLOCK.now_ms() + PATIENT_MS))
+    talk.fetch()
+    assert told == []
+
+
 def test_a_job_that_waits_its_turn_can_be_cancelled(make: Callable[..., Talk]) -> None:
     talk = make(socket_timeout_ms=60_000)
     held = talk.cluster.inject(Hold(), api=OFFSET_FETCH, times=None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -20,21 +22,31 @@ from zkconsumer.kafka.sasl import SaslSettings
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import CloseConnection, CorruptRecords, Delay, NullRecords, PartitionError
+from zkconsumer.testing.fake_faults import (
+    CloseConnection,
+    CorruptRecords,
+    Delay,
+    NullRecords,
+    PartitionError,
+    SlowTieredStorage,
+)
+from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.schemas import FETCH, METADATA
+from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS, METADATA
 
 pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
 
 from bridge.spark import range_reader
 from bridge.spark.cluster import Address, Cluster, Clusters
 from bridge.spark.columns import Columns
+from bridge.spark.positions import parse_skip_offsets
 from bridge.spark.range_reader import read_range
-from bridge.spark.ranges import DataLost, OffsetRange, ReadSettings
+from bridge.spark.ranges import DataLost, FetchStalled, OffsetRange, ReadSettings, SkipOffsets, without_skipped
 
 TP = TopicPartition("clicks", 0)
 QUICK = ReadSettings(fetch_bytes=4096, request_timeout_ms=2_000, give_up_ms=5_000)
@@ -71,6 +83,19 @@ class World:
 
     def offsets(self, first: int, end: int, settings: ReadSettings = QUICK) -> list[int]:
         return [offset for piece in self.pieces(first, end, settings) for offset in piece.offset.tolist()]
+
+
+def skips_of(text: str) -> SkipOffsets:
+    """The option that an error names, read as a user pastes it."""
+    [option] = re.findall(r"""\.option\("skipOffsets", '(\S+)'\)""", text)
+    return parse_skip_offsets(option)
+
+
+def read_without(world: World, first: int, end: int, skips: SkipOffsets) -> list[int]:
+    """What the tasks of this range read when the query has the option."""
+    kept, _ = without_skipped(OffsetRange(TP, first, end), skips)
+    settings = replace(QUICK, skip_offsets=skips)
+    return [offset for each in kept for offset in world.offsets(each.first, each.end, settings)]
 
 
 @pytest.mark.parametrize("release", list(RELEASES))
@@ -196,29 +221,187 @@ def test_a_size_that_the_log_does_not_hold_is_damage() -> None:
         world.offsets(0, 1)
 
 
-def test_gaps_of_compaction_are_passed_over(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(range_reader, "GAP_PATIENCE_MS", 0)
-    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 10)
-    world = World(brokers=1)
-    kept = [0, 1, 5, 40, 41, 90]
-    for offset in kept:
-        world.fake.append_records(TP.topic, 0, [Record(offset, 5, 0, b"k", b"v")])
-    world.fake.append_raw(TP.topic, 0, b"", 100)
-    assert world.offsets(0, 100) == kept
-    assert world.offsets(6, 40) == []
-    assert world.offsets(91, 100) == [], "nothing behind it is left, up to the end of the range"
-    assert set(caplog.messages) == {"offsets-without-records partition=clicks/0 first=91 end=100"}
+# --- offsets without a record ---------------------------------------------------------------------------------------
+
+
+KEPT = [0, 1, 5, 40, 41, 90]
+"""What compaction leaves of offsets 0 to 99 in the tests below."""
+
+
+def compacted(release: str, codec: int, by: int = 1) -> World:
+    """A log that holds ``KEPT``, ``by`` records in each entry."""
+    world = World(release, brokers=1)
+    for first in range(0, len(KEPT), by):
+        entry = [Record(offset, -1, -1, b"k", b"v") for offset in KEPT[first : first + by]]
+        world.fake.append_records(TP.topic, 0, entry, codec)
+    return world
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
+def test_gaps_of_compaction_are_passed_over_where_a_later_entry_follows(release: str, codec: int, by: int) -> None:
+    """Formats 0 to 2.  The offset of a compressed message is its last one, and the gap may be inside of it."""
+    world = compacted(release, codec, by)
+    for first in range(91):
+        for end in (first + 1, (first + 91) // 2 + 1, 91):
+            assert world.offsets(first, end) == [offset for offset in KEPT if first <= offset < end]
     assert world.pauses == 0
 
 
-@pytest.mark.parametrize("answers", [1, 3])
-def test_an_answer_without_records_alone_is_no_gap(answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiered storage that is slow looks like that."""
-    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 10)
+def test_the_entry_after_the_range_proves_that_its_end_is_empty_and_comes_in_the_same_answer() -> None:
+    world = compacted("3.9.1", 0)
+    assert world.offsets(6, 40) == []
+    assert [s.body.topics[0].partitions[0].fetch_offset for s in world.fake.requests if s.api is FETCH] == [6]
+
+
+def test_an_entry_that_is_cut_off_proves_nothing_and_is_fetched_whole() -> None:
+    """Brokers before 0.10.1 cut an entry at the size of the fetch."""
+    world = World("0.8.2.2", brokers=1)
+    world.fill(10)
+    world.fake.append_records(TP.topic, 0, [Record(50, -1, -1, None, b"x" * 300_000)])
+    assert world.offsets(10, 40) == []
+    sizes = [s.body.topics[0].partitions[0].partition_max_bytes for s in world.fake.requests if s.api is FETCH]
+    assert sizes[0] < 300_000 < sizes[1], "the gap was passed over when the entry was whole"
+
+
+def test_a_batch_keeps_its_last_offset_when_compaction_takes_its_last_records() -> None:
     world = World(brokers=1)
     world.fill(10)
-    world.fake.inject(NullRecords(TP, 0), api=FETCH, times=answers)
+    half = build_record_set([Record(12, 5, 0, b"k", b"v")], 2, base_offset=10, last_offset=19)
+    world.fake.append_raw(TP.topic, 0, half, 20)
+    assert world.offsets(0, 20) == [*range(10), 12]
+    assert world.offsets(15, 20) == []
+    empty = build_record_set([], 2, base_offset=25, last_offset=29)
+    world.fake.append_raw(TP.topic, 0, empty, 30)
+    assert world.offsets(13, 30) == [], "an empty batch, which keeps a producer's state, is an entry as well"
+    assert world.pauses == 0
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "passes-losses-over"])
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.11.0.3", "3.9.1"])
+def test_answers_without_a_record_never_prove_a_gap(
+    release: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiered storage that is slow for longer than a task waits: the records exist, so the task fails."""
+    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
+    world = World(release, brokers=1)
+    world.fill(1_000)
+    slow = world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=None)
+    with pytest.raises(FetchStalled) as raised:
+        world.offsets(20, 1_000, replace(QUICK, fail_on_data_loss=fails))
+    assert str(raised.value).startswith(f"clicks/0: no record came from offset 20 on for {QUICK.give_up_ms} ms: ")
+    assert """.option("skipOffsets", '{"clicks":{"0":[[20,1000]]}}')""" in str(raised.value)
+    assert "nor does it with failOnDataLoss=false" in str(raised.value)
+    assert world.lost == []
+    assert QUICK.give_up_ms // PATIENCE_MS <= world.pauses <= QUICK.give_up_ms // PATIENCE_MS + 1
+    world.fake.lift(slow)
+    assert world.offsets(20, 1_000) == list(range(20, 1_000))
+
+
+class PassingClock(ManualClock):
+    """Half a second passes between two looks at it, as while a broker waits for its storage."""
+
+    def now_ms(self) -> int:
+        self.move(500)
+        return super().now_ms()
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "passes-losses-over"])
+def test_a_range_of_records_that_exist_is_not_dropped_with_the_settings_as_shipped(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
+    world = World(brokers=1)
+    world.fill(1_000)
+    world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=None)
+    pieces = read_range(
+        world.cluster, OffsetRange(TP, 0, 1_000), ReadSettings(fail_on_data_loss=fails), world.pause,
+        on_lost=world.lost.append, clock=PassingClock(),
+    )  # fmt: skip
+    with pytest.raises(FetchStalled, match="no record came from offset 0 on for 120000 ms"):
+        list(pieces)
+    assert world.lost == []
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+def test_storage_that_is_slow_for_some_answers_is_waited_for(answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
+    world = World(brokers=1)
+    world.fill(10)
+    world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=answers)
     assert world.offsets(0, 10) == list(range(10))
+    assert world.pauses == answers
+
+
+def test_storage_that_becomes_slow_in_the_middle_of_a_range_fails_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
+    world = World(brokers=1)
+    world.fill(400)
+    pieces = iter(world.pieces(0, 400))
+    seen = next(pieces).offset.tolist()
+    world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=None)
+    with pytest.raises(FetchStalled) as raised:
+        for piece in pieces:
+            seen += piece.offset.tolist()
+    assert seen == list(range(raised.value.rest.first))
+    assert raised.value.rest == OffsetRange(TP, len(seen), 400)
+
+
+def test_a_gap_at_the_end_of_a_log_cannot_be_proved_and_the_option_leaves_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No later entry exists: the error names the option, which ``without_skipped`` carries out."""
+    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
+    world = compacted("3.9.1", 0)
+    world.fake.append_raw(TP.topic, 0, b"", 100)
+    with pytest.raises(FetchStalled) as raised:
+        world.offsets(41, 100)
+    skips = skips_of(str(raised.value))
+    assert skips == {TP: ((91, 100),)}
+    assert read_without(world, 0, 100, skips) == KEPT
+
+
+def test_a_log_start_offset_that_is_later_proves_a_loss_and_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka answers error 1 there; another implementation of its protocol need not."""
+    world = World(brokers=1)
+    world.fill(100)
+    world.fake.delete_before(TP.topic, 0, 30)
+    monkeypatch.setattr(FakeLog, "holds", lambda self, offset: True)
+    with pytest.raises(DataLost, match="offsets 10 to 29 were to be read, but the log holds 30 to 99"):
+        world.offsets(10, 60)
+    world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=1)
+    assert world.offsets(10, 60, replace(QUICK, fail_on_data_loss=False)) == list(range(30, 60))
+    assert world.lost == [OffsetRange(TP, 10, 30)]
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "passes-losses-over"])
+def test_an_offset_that_is_refused_although_the_log_holds_it_is_not_lost(fails: bool) -> None:
+    """A broker whose metadata of tiered segments is not there yet answers OFFSET_OUT_OF_RANGE."""
+    world = World(brokers=1)
+    world.fill(100)
+    refused = world.fake.inject(PartitionError(TP, 1), api=FETCH, times=None)
+    with pytest.raises(FetchStalled, match=r"OFFSET_OUT_OF_RANGE.*its log ends at 100"):
+        world.offsets(10, 60, replace(QUICK, fail_on_data_loss=fails))
+    assert world.lost == []
+    world.fake.lift(refused)
+    assert world.offsets(10, 60) == list(range(10, 60))
+
+
+def test_records_are_lost_when_list_offsets_says_so_and_not_by_a_high_watermark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new leader's high watermark can be low for a while; ListOffsets is refused then (KIP-207)."""
+    monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
+    world = World(brokers=1)
+    world.fill(40)
+    unknown = world.fake.inject(PartitionError(TP, 78), api=LIST_OFFSETS, times=None)
+    with pytest.raises(BrokerError, match="OFFSET_NOT_AVAILABLE"):
+        world.offsets(40, 100, replace(QUICK, fail_on_data_loss=False))
+    assert world.lost == []
+    world.fake.lift(unknown)
+    assert world.offsets(40, 100, replace(QUICK, fail_on_data_loss=False)) == []
+    assert world.lost == [OffsetRange(TP, 40, 100)]
 
 
 def test_a_range_may_end_in_control_records() -> None:
@@ -287,12 +470,79 @@ def test_a_replica_that_catches_up_is_waited_for() -> None:
     assert world.offsets(60, 100) == list(range(60, 100))
 
 
-def test_damage_names_the_partition_and_what_can_be_done() -> None:
+def test_damage_names_the_partition_and_the_option_that_goes_on_without_it() -> None:
+    world = World(brokers=1)
+    world.fill(30)
+    world.fake.inject(CorruptRecords(TP, 80), api=FETCH)
+    with pytest.raises(InvalidMessageException, match=r"clicks/0: .*checksum.*offsets 0 to 9 .a stream: on") as raised:
+        world.offsets(0, 30)
+    assert skips_of(str(raised.value)) == {TP: ((0, 10),)}
+
+
+def read_past_damage(world: World, first: int, end: int) -> tuple[list[int], set[int]]:
+    """What a query reads whose user sets the option of each error, and what it leaves out."""
+    skips: SkipOffsets = {}
+    for _ in range(20):
+        before = skips
+        try:
+            return read_without(world, first, end, skips), {o for a, b in skips[TP] for o in range(a, b)}
+        except InvalidMessageException as error:
+            skips = skips_of(str(error))
+        assert skips != before, "the option had no effect"
+    raise AssertionError("the options lead nowhere")
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
+def test_what_the_error_of_a_damaged_log_says_leads_to_the_end_of_the_range(release: str, codec: int) -> None:
+    """Two damaged entries, gaps before and after them, ranges that begin and end inside them, and every format."""
+    world = World(release, brokers=1)
+    magic = RELEASES[release].magic
+    sound: list[int] = []
+    for first in range(0, 100, 10):
+        offsets = [first + n for n in (2, 3, 7)]
+        entry = build_record_set([Record(o, -1, -1, b"k", b"v" * 40) for o in offsets], magic, codec)
+        if first in (20, 70):
+            entry = entry[:-5] + bytes([entry[-5] ^ 0xFF]) + entry[-4:]
+            # Without compression three messages are three entries, and one of them is damaged.
+            offsets = offsets[:2] if magic < 2 and not codec else []
+        sound += offsets
+        world.fake.append_raw(TP.topic, 0, entry, first + 8)
+    for first, end in ((0, 98), (23, 98), (0, 78), (22, 75)):
+        got, left_out = read_past_damage(world, first, end)
+        assert got == [offset for offset in sound if first <= offset < end]
+        assert left_out.isdisjoint(sound), "no more than what is damaged"
+    assert world.lost == []
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2"])
+def test_one_damaged_message_inside_a_compressed_one_is_left_out_alone(release: str) -> None:
+    world = World(release, brokers=1)
+    magic = RELEASES[release].magic
+    shift = 10 if magic == 1 else 0
+    inner = bytearray(build_record_set([Record(10 + n - shift, -1, -1, b"k", b"v" * 9) for n in range(5)], magic))
+    inner[3 * len(inner) // 5 - 1] ^= 0xFF
+    world.fill(10)
+    # A message whose value is the compressed set is a wrapper, but for the codec in its attributes.
+    value = compression.compress(compression.GZIP, bytes(inner), magic)
+    wrapper = bytearray(build_record_set([Record(14, -1, -1, None, value)], magic))
+    wrapper[17] |= compression.GZIP
+    wrapper[12:16] = zlib.crc32(wrapper[16:]).to_bytes(4, "big")
+    world.fake.append_raw(TP.topic, 0, bytes(wrapper), 15)
+    world.fill(10)
+    got, left_out = read_past_damage(world, 0, 25)
+    assert (got, left_out) == ([n for n in range(25) if n != 12], {12})
+
+
+def test_damaged_sizes_and_offsets_say_that_the_end_is_not_known() -> None:
     world = World(brokers=1)
     world.fill(10)
-    world.fake.inject(CorruptRecords(TP, 80), api=FETCH)
-    with pytest.raises(InvalidMessageException, match=r"clicks/0: .*checksum.*startingOffsets"):
-        world.offsets(0, 10)
+    world.fake.append_raw(TP.topic, 0, b"\0" * 100, 20)
+    world.fill(10)
+    with pytest.raises(InvalidMessageException, match=r"It is not known how far the damage reaches") as raised:
+        world.offsets(0, 30)
+    assert skips_of(str(raised.value)) == {TP: ((10, 30),)}
+    assert read_without(world, 0, 30, {TP: ((10, 20),)}) == [*range(10), *range(20, 30)]
 
 
 def test_damage_behind_the_range_is_not_looked_at() -> None:

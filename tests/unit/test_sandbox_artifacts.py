@@ -64,6 +64,8 @@ class Tools:
             self._write(name, f"import sys; print({words!r}, file=sys.stderr)")
 
     def maven(self, *, jars: int = JARS, code: int = 0, version: str = "3.8.7") -> None:
+        if not (self.folder / "java").exists():
+            self.java()  # which Maven itself needs
         self._write("mvn", MAVEN.format(calls=str(self.calls), jars=jars, code=code, version=version))
 
     def maven_runs(self) -> int:
@@ -90,7 +92,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
 
 
 def test_without_java_the_error_says_what_to_install(tools: Tools) -> None:
-    with pytest.raises(SandboxError, match=r"no 'java' in JAVA_HOME or PATH: install one .*openjdk-17"):
+    with pytest.raises(SandboxError, match=r"no 'java' in PATH \(JAVA_HOME is not set\): install one .*openjdk-17"):
         java.find_jdk()
 
 
@@ -98,6 +100,30 @@ def test_a_runtime_without_a_compiler_is_not_enough(tools: Tools) -> None:
     tools.java()
     (tools.folder / "javac").unlink()
     with pytest.raises(SandboxError, match="no 'javac'"):
+        java.find_jdk()
+
+
+def test_a_wrong_java_home_is_named_with_the_java_on_the_path(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.java()
+    monkeypatch.setenv("JAVA_HOME", "/no/such/kit")
+    with pytest.raises(SandboxError) as raised:
+        java.find_jdk()
+    assert str(raised.value) == (
+        "JAVA_HOME is /no/such/kit, which has no bin/java; unset JAVA_HOME or set it to a Java development kit 17 or "
+        f"later; java on the PATH is {tools.folder}/java"
+    )
+    monkeypatch.delenv("JAVA_HOME")
+    assert java.find_jdk().java == f"{tools.folder}/java"
+
+
+def test_a_java_home_without_a_compiler_is_named(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.java()
+    home = tmp_path / "runtime"
+    home.mkdir()
+    (tools.folder / "javac").unlink()
+    (home / "bin").symlink_to(tools.folder)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    with pytest.raises(SandboxError, match=r"runtime, which has no bin/javac; .*; PATH has no javac either"):
         java.find_jdk()
 
 
@@ -155,7 +181,7 @@ def test_too_few_jars_are_an_error_and_never_a_set(tools: Tools) -> None:
     with pytest.raises(SandboxError, match=f"brought {JARS - 1} jars for Kafka {RELEASE} instead of {JARS}"):
         artifacts.ensure_set(RELEASE)
     assert not (cache.root() / "kafka" / RELEASE).exists()
-    assert [path.name for path in (cache.root() / "kafka").iterdir()] == [f".{RELEASE}.lock"]
+    assert [path.name for path in (cache.root() / "kafka").iterdir()] == []
 
 
 @pytest.mark.parametrize("harm", ["lost jar", "short jar", "no marker", "garbage marker", "other table"])
@@ -184,6 +210,22 @@ def test_two_processes_fetch_a_set_once(tools: Tools) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert tools.maven_runs() == 1
+
+
+def test_while_a_process_fetches_one_set_another_fetches_no_other(tools: Tools) -> None:
+    """Two Maven processes must not write to one local repository at the same time."""
+    tools.maven()
+    code = "from zkconsumer.testing.sandbox import ensure_set; print('starts', flush=True); ensure_set('0.8.2.2')"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with cache.lock(cache.folder() / ".maven.lock"):
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"starts\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        assert tools.maven_runs() == 0
+    process.communicate(timeout=60)
     assert tools.maven_runs() == 1
 
 

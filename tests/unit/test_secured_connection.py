@@ -7,7 +7,6 @@ import ssl
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,7 +229,7 @@ def test_a_handshake_is_ended_from_another_thread(protocol: str) -> None:
                 caught.append(error)
 
         worker = spawn("handshake", run, lambda *_: None)
-        assert entered.wait(5)
+        assert entered.wait(30)
         connection.close()
         assert worker.join(5_000)
         assert len(caught) == 1
@@ -304,49 +303,8 @@ def test_the_layers_below_openssl_are_the_two_versions() -> None:
 
 def test_without_its_package_gssapi_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
-    with pytest.raises(InvalidConfigException, match=re.escape("pip install 'zkconsumer[gssapi]'")):
+    with pytest.raises(InvalidConfigException, match=re.escape("pip install 'gssapi>=1.8'")):
         SecureConnect(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")))
-
-
-class GssError(Exception):
-    """What the fake package raises."""
-
-
-@pytest.fixture
-def kerberos(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A package ``gssapi`` with one round of tokens; ``offer`` is the broker's last word."""
-    state: dict[str, Any] = {"names": [], "offer": b"\x01\x00\x10\x00", "ticket": True}
-
-    class Context:
-        def __init__(self, name: str, usage: str) -> None:
-            assert usage == "initiate"
-            state["names"].append(name)
-            self.complete = False
-
-        def step(self, token: bytes | None) -> bytes | None:
-            if not state["ticket"]:
-                raise GssError("No Kerberos credentials available")
-            if token is None:
-                return b"AP-REQ"
-            assert token == b"AP-REP"
-            self.complete = True
-            return None
-
-        def unwrap(self, message: bytes) -> Any:
-            assert message == b"wrapped offer"
-            return SimpleNamespace(message=state["offer"])
-
-        def wrap(self, message: bytes, encrypt: bool) -> Any:
-            assert not encrypt
-            return SimpleNamespace(message=b"wrapped " + message)
-
-    package = ModuleType("gssapi")
-    package.Name = lambda text, kind: f"{kind}:{text}"  # type: ignore[attr-defined]
-    package.NameType = SimpleNamespace(hostbased_service="service")  # type: ignore[attr-defined]
-    package.SecurityContext = Context  # type: ignore[attr-defined]
-    package.exceptions = SimpleNamespace(GSSError=GssError)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "gssapi", package)
-    return state
 
 
 def test_kerberos_chooses_no_layer_and_speaks_last(kerberos: dict[str, Any]) -> None:

@@ -67,10 +67,10 @@ def watch(admin: AdminSession, monkeypatch: pytest.MonkeyPatch) -> Watch:
     ask = admin.ask
 
     def watched(on_round: Callable[[Sequence[Request]], object] | None) -> None:
-        def asked(requests: Sequence[Request]) -> list[Result]:
+        def asked(requests: Sequence[Request], session_id: int | None = None) -> list[Result]:
             if on_round is not None:
                 on_round(requests)
-            return ask(requests)
+            return ask(requests, session_id)
 
         monkeypatch.setattr(admin, "ask", asked)
 

@@ -16,7 +16,6 @@ from zkconsumer.base.lease import Lease
 from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidMessageException,
-    IteratorFailed,
     MessageSizeTooLargeException,
     NoSuchElementException,
     ThreadDied,
@@ -487,17 +486,22 @@ def test_an_unknown_codec_is_named_and_can_be_skipped(magic: int) -> None:
     assert offsets(lane, 1) == [1]
 
 
-def test_an_error_that_is_no_messages_ends_the_iterator_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_from_outside_ends_the_call_and_not_the_iterator(monkeypatch: pytest.MonkeyPatch) -> None:
     lane = Lane()
+    lane.put(lane.info(), records_of(range(3)))
+    assert offsets(lane, 1) == [0]
+    waits = lane.queue.take
 
     def interrupted(timeout_ms: int | None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lane.queue, "take", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        next(lane.iterator)
-    with pytest.raises(IteratorFailed, match="Iterator is in failed state"):
-        next(lane.iterator)
+    lane.stream.clear()
+    for call in (lane.iterator.__next__, lane.iterator.has_next, lane.iterator.peek, lane.iterator.next):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    monkeypatch.setattr(lane.queue, "take", waits)
+    assert offsets(lane, 2) == [1, 2]
 
 
 # --- several threads --------------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from tests.fix_work import calls_of
+from zkconsumer.core import java_regex, topic_filter
 from zkconsumer.core.java_characters import GROUP_DEPTH_MAX
 from zkconsumer.core.topic_filter import (
     INTERNAL_TOPICS,
@@ -303,3 +306,83 @@ def test_a_pattern_that_explodes_elsewhere_is_answered_or_refused_at_once() -> N
     answers = dict(zip(BOMBS, json.loads(done.stdout), strict=True))
     assert [pattern for pattern, answer in answers.items() if answer is True] == []
     assert list(answers.values()).count("refused") < len(BOMBS) / 2, answers
+
+
+# --- work --------------------------------------------------------------------------------------------------------
+
+CALLS_MAX = 200_000
+"""Function calls for one pattern: groups are at most 32 deep, and a tree has at most 4,000 nodes."""
+
+
+def possessive(depth: int, innermost: str = "a") -> str:
+    """A pattern whose tree refers to ``innermost`` 2**depth times."""
+    pattern = innermost
+    for _ in range(depth):
+        pattern = f"(?:x(?={pattern}))?+"
+    return pattern
+
+
+def refuse(pattern: str) -> PatternNotEvaluable:
+    with pytest.raises(PatternNotEvaluable) as refused:
+        Whitelist(pattern)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("depth", "innermost"),
+    [
+        *((depth, "a") for depth in range(12, 16)),
+        (10, "a" * 800),
+        (13, "a" * 800),
+        (15, "a" * 840),
+        (15, "[a-z]?" * 100),
+    ],
+)
+def test_possessive_repetitions_inside_one_another_are_refused_after_bounded_work(depth: int, innermost: str) -> None:
+    pattern = possessive(depth, innermost)
+    calls_of(lambda: refuse(pattern), CALLS_MAX)
+    assert "possessive repetitions with more than 4000 nodes" in refuse(pattern).what
+
+
+@pytest.mark.parametrize("depth", range(16, 40))
+def test_what_is_nested_too_deep_is_refused_after_bounded_work(depth: int) -> None:
+    calls_of(lambda: refuse(possessive(depth, "a" * (1024 - 11 * depth))), CALLS_MAX)
+
+
+def test_a_few_possessive_repetitions_inside_one_another_are_evaluated() -> None:
+    assert matches(possessive(5), "")
+    assert not matches(possessive(5), "a")
+
+
+@pytest.mark.parametrize(
+    "pattern", sorted({*BOMBS, "(?>" * 31 + "a" * 900 + ")" * 31, "((" * 15 + "a" * 900 + "){2})" * 15})
+)
+def test_every_pattern_is_read_with_bounded_work(pattern: str) -> None:
+    def decide() -> None:
+        with suppress(PatternNotEvaluable):
+            Whitelist(pattern)
+
+    calls_of(decide, CALLS_MAX)
+
+
+@pytest.mark.parametrize("pattern", [possessive(9), "(((a{999}){999}){999}){999}", "(a)\\1", "(?!x)(((a)*b)*c)*"])
+def test_a_refusal_is_kept(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the group asks for the filter of every member."""
+    first = str(refuse(pattern))
+    monkeypatch.setattr(java_regex, "read", None)
+    assert str(refuse(pattern)) == first
+
+
+def test_that_no_java_compiles_a_pattern_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidTopicFilter, match="at character 2"):
+        Whitelist("a)(kept")
+    monkeypatch.setattr(java_regex, "read", None)
+    with pytest.raises(InvalidTopicFilter, match="at character 2"):
+        Whitelist("a)(kept")
+
+
+def test_patterns_that_are_too_long_are_not_kept() -> None:
+    kept = topic_filter._refusal.cache_info().currsize
+    for letter in "abc":
+        refuse(letter * 1_000_000)
+    assert topic_filter._refusal.cache_info().currsize == kept

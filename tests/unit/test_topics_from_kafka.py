@@ -29,7 +29,8 @@ from zkconsumer.wire.schemas import METADATA
 from zkconsumer.wire.schemas.metadata import MetadataRequest
 from zkconsumer.zk import paths
 
-DEADLINE_MS = 10_000
+DEADLINE_MS = 30_000
+"""Only what does not happen takes so long."""
 TOPIC = "clicks"
 
 
@@ -392,7 +393,7 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
         answered.set()
 
     finder.want(["t"], done)
-    assert answered.wait(5)
+    assert answered.wait(30)
     assert answers == [""]
     assert finder.partitions("t") == (0,)
     finder.want(["t"], done)

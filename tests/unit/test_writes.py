@@ -13,7 +13,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths, writes
 from zkconsumer.zk.procedures import OUR_OWNER_VERSION, ROUNDS_MAX, Procedure
-from zkconsumer.zk.requests import Create, GetMany, Multi, SessionGone, SetData, paths_of
+from zkconsumer.zk.requests import Create, GetMany, Multi, SessionGone, SetData, Stat, paths_of
 
 TOPIC = "clicks"
 THREAD = "g1_a-0"
@@ -225,6 +225,16 @@ def test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours(
     known = commit(party, {FOUR[0]: 50})
     server.remove(paths.owner(GROUP, FOUR[0]))
     other.ask([Create(paths.owner(GROUP, FOUR[0]), b"g1_scala-0", ephemeral=True)], None)
+    assert outcomes(commit(party, {FOUR[0]: 60}, known)) == [Outcome.NOT_OURS]
+    assert stored(server, FOUR[0]) == [b"50"]
+
+
+def test_an_owner_node_of_our_session_that_was_set_again_is_not_ours(server: FakeZooKeeper, party: Party) -> None:
+    """Our own claim leaves data version 1.  A later version shows that the node is not the one that we claimed."""
+    party.claim(FOUR[0])
+    known = commit(party, {FOUR[0]: 50})
+    [answer] = party.ask([SetData(paths.owner(GROUP, FOUR[0]), b"g1_other-0", OUR_OWNER_VERSION)], None)
+    assert isinstance(answer, Stat)
     assert outcomes(commit(party, {FOUR[0]: 60}, known)) == [Outcome.NOT_OURS]
     assert stored(server, FOUR[0]) == [b"50"]
 

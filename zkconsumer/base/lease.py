@@ -5,42 +5,39 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
+    from zkconsumer.base.wakeup import WakeUp
 
 
 class Lease:
-    """Until when records may be handed out, in ms of the monotonic clock."""
+    """Until when records may be handed out, in ms of the monotonic clock.
+
+    Invariant: ``_wake_ups`` has one flag for each stream; it only grows, before the streams are read.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.until_ms = 0
-        self._wakes = 0
-        self._changed = threading.Condition()
+        self._wake_ups: list[WakeUp] = []
 
     def set(self, until_ms: int) -> None:
         """Move the end of the lease; called by the control thread only."""
-        with self._changed:
-            self.until_ms = until_ms
-            self._changed.notify_all()
+        self.until_ms = until_ms
+        self.wake()
 
     @property
     def holds(self) -> bool:
         """Whether a record may be handed out now."""
         return self.clock.now_ms() < self.until_ms
 
-    def wait(self, timeout_ms: int) -> bool:
-        """Wait until it holds, at most ``timeout_ms``, and not after ``wake``; whether it holds."""
-        with self._changed:
-            wakes = self._wakes
-            self._changed.wait_for(lambda: self.holds or self._wakes != wakes, timeout_ms / 1000)
-            return self.holds
+    def add_wake_up(self, wake_up: WakeUp) -> None:
+        """Set this flag from now on whenever the lease changes, and on ``wake``."""
+        self._wake_ups.append(wake_up)
 
     def wake(self) -> None:
-        """Let whoever waits look again at what else may have changed."""
-        with self._changed:
-            self._wakes += 1
-            self._changed.notify_all()
+        """End the wait of each stream, so that it checks the lease, its partition and its queue again."""
+        for wake_up in tuple(self._wake_ups):
+            wake_up.set()

@@ -156,12 +156,12 @@ class Assignment:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "mine", {tp: owner for tp, owner in self.owners.items() if owner.consumer == self.consumer_id}
+            self, "mine", {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == self.consumer_id}
         )
 
     def of(self, consumer: str) -> dict[TopicPartition, ConsumerThreadId]:
         """The part of another member."""
-        return {tp: owner for tp, owner in self.owners.items() if owner.consumer == consumer}
+        return {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == consumer}
 
 
 class PartitionAssignor(Protocol):
@@ -276,7 +276,7 @@ def score_forms(owners: Mapping[TopicPartition, str], context: AssignmentContext
     ``context.consumer_id``, of partitions that exist.  When one has just joined, pass a context without one's own
     registration, since the owners still are those of the group before.
     """
-    known = {str(thread): thread.consumer for thread in context.ring}
+    known = {str(thread): thread.consumer_id for thread in context.ring}
     telling = {
         tp: owner for tp, owner in owners.items() if known.get(owner, context.consumer_id) != context.consumer_id
     }

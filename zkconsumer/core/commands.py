@@ -308,6 +308,13 @@ class CallBeforeStarting:
     assignment: Mapping[TopicPartition, ConsumerThreadId]
 
 
+@dataclass(frozen=True, slots=True)
+class CallLost:
+    """Call the program's listener: these partitions are not ours any more, and were not given back."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
 # --- answers to the program -------------------------------------------------------------------------------------
 
 
@@ -374,6 +381,7 @@ Command: TypeAlias = (
     | CollectPositions
     | CallBeforeReleasing
     | CallBeforeStarting
+    | CallLost
     | CompleteCommit
     | AnnounceShare
     | AnnounceLeft

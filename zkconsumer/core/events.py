@@ -53,6 +53,13 @@ class SessionClosed:
     """We ended the session ourselves."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The membership ends for a reason outside of the core, and nothing more can be done in it."""
+
+    why: str
+
+
 # --- what the program asks for ----------------------------------------------------------------------------------
 
 
@@ -141,6 +148,8 @@ class GroupChanged:
     """A watch fired: members, a registration, a topic or the control znode changed."""
 
     what: str
+    is_control: bool = False
+    """It was the control znode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +361,7 @@ class Timer(Enum):
 
     PROBE = "probe"
     DEBOUNCE = "debounce"
+    COLLECT = "collect"
     OWNERS = "owners"
     RETRY = "retry"
     DRAIN = "drain"
@@ -361,6 +371,7 @@ class Timer(Enum):
     DIAGNOSE = "diagnose"
     LISTENER = "listener"
     KAFKA = "kafka"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +387,7 @@ Event: TypeAlias = (
     | SessionLost
     | SessionAnswered
     | SessionClosed
+    | Ended
     | JoinWanted
     | ShareGiven
     | ListenerSet

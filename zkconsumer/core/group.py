@@ -6,6 +6,7 @@ be done:
     stop and drain before commit, commit before release, release before claim, claim before position,
     position before fetch.
 
+When a change of the group is seen, what is consumed is committed before the group is read (``commit_on_change``).
 A rebalance listener is told of a release between drain and commit, and of a start between claim and position.
 
 The machines say what is allowed; this module says what is *next*.  After each event ``_advance`` looks at the
@@ -23,6 +24,7 @@ from zkconsumer.core import events as ev
 from zkconsumer.core import membership as mem
 from zkconsumer.core import partition as part
 from zkconsumer.core import rebalance as reb
+from zkconsumer.core.commit_on_change import CommitOnChange
 from zkconsumer.core.commits import NOT_OURS, Commits
 from zkconsumer.core.events import Outcome, Timer
 from zkconsumer.core.listener import Listener
@@ -33,6 +35,7 @@ from zkconsumer.core.partition import Partition, PartitionState
 from zkconsumer.core.positions import Positions
 from zkconsumer.core.rebalance import Rebalance, RebalanceState
 from zkconsumer.core.releases import Releases
+from zkconsumer.core.reminders import REPEAT_MS, Reminders
 from zkconsumer.core.session import Session
 from zkconsumer.core.stores import Stores
 
@@ -139,6 +142,7 @@ class Group:
         self.rebalance = Rebalance()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.commits = Commits(self.partitions, self._ticket, settings.stores)
+        self.commit_on_change = CommitOnChange(is_enabled=settings.auto_commit)
         self.newcomers = Newcomers(
             self.partitions,
             from_beginning=settings.new_from_beginning,
@@ -184,10 +188,13 @@ class Group:
         self._register_asked_ms = 0
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
+        self._changed_in_debounce = False
+        """A change was seen after the one that began the present debounce time."""
         self._tickets = self._asked_register = self._asked_read = self._asked_claim = 0
         self._unowned: set[str] = set()
         self._said_left_out: set[str] = set()
-        self._said_missing: set[str] = set()
+        self._missing: frozenset[str] = frozenset()
+        self._missing_due = Reminders()
         self._said_withdrawn: str = ""
         self._said_share: dict[TopicPartition, str] | None = None
         self._said_control: Control | None = None
@@ -210,6 +217,9 @@ class Group:
             case ev.SessionClosed():
                 self._say(*self.session.handle(event))
                 self._forget_everything("the connector is closed")
+            case ev.Ended(why):
+                self.has_failed = True
+                self._forget_everything(why)
             case ev.JoinWanted(subscription):
                 self.subscription = subscription
             case ev.ShareGiven():
@@ -222,8 +232,8 @@ class Group:
                 self._commit_wanted(event)
             case ev.Registered() | ev.RegistrationHeld() | ev.RegistrationFailed() | ev.Deregistered():
                 self._registration_answered(event)
-            case ev.GroupChanged():
-                self._group_changed()
+            case ev.GroupChanged(is_control=is_control):
+                self._group_changed(is_control=is_control)
             case ev.OwnersChanged(topic):
                 self.owners.fired(topic)
             case ev.GroupRead() | ev.GroupReadFailed():
@@ -332,7 +342,11 @@ class Group:
                 self.rebalance.handle(reb.ReleasesDone())
         if self.rebalance.state is RebalanceState.CLAIMING and not self._asked_claim:
             self._send_claims()
-        if self.rebalance.state is RebalanceState.READING and not self._asked_read:
+        is_to_read = self.rebalance.state is RebalanceState.READING and not self._asked_read
+        if is_to_read:
+            self.commit_on_change.begin()
+        self._say(*self.commit_on_change.collect(is_fetching=bool(self.fetching), is_busy=self.commits.is_busy))
+        if is_to_read and not self.commit_on_change.is_collecting:
             self._say(do.StopTimer(Timer.RETRY))
             self._read_group()
         if self.rebalance.state in (RebalanceState.HELD, RebalanceState.SHORT):
@@ -349,6 +363,7 @@ class Group:
             return
         self.owners.forget(watches_only=True)
         self._changed_since_read = True
+        self.commit_on_change.changed()
         self._say(do.Probe(event.session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
         if self.membership.state is MembershipState.WITHDRAWN:
             self.membership.handle(mem.Seek())
@@ -365,7 +380,7 @@ class Group:
     def _forget_everything(self, why: str) -> None:
         """Nothing of an ended session may be handed out, or written, in the next one."""
         self._forget_partitions(why)
-        self._say(*self.commits.forget(why), *self.positions.forget())
+        self._say(*self.commits.forget(why), *self.positions.forget(), *self.commit_on_change.forget())
         self.newcomers.forget()
         self.releases.forget()
         self.listener.forget()
@@ -387,12 +402,12 @@ class Group:
             self._announce_left(())
 
     def _forget_partitions(self, why: str) -> None:
-        gone = tuple(sorted(self.partitions))
-        for held in self.partitions.values():
+        gone = dict(self.partitions)
+        for held in gone.values():
             held.handle(part.Lost())
         self.partitions.clear()
         if gone:
-            self._say(do.Drop(gone, why))
+            self._say(do.Drop(tuple(sorted(gone)), why), *self.listener.lost(gone))
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -495,22 +510,32 @@ class Group:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    def _group_changed(self) -> None:
-        self._changed_since_read = True
+    def _group_changed(self, *, is_control: bool) -> None:
+        """Of the control znode alone no partition changes hands, and the commits decided by it would be refused."""
+        self._changed_since_read = self._changed_in_debounce = True
+        if not is_control:
+            self.commit_on_change.changed()
         self._read_again_if_changed()
 
     def _read_again_if_changed(self) -> None:
-        """A watch fires once, and in some states it cannot be acted on yet (our own leaving fires it, too)."""
+        """Read at once after a quiet time, else at the end of the debounce time: many changes cost few readings.
+
+        Others wait for what leaves us, and a Scala member that finds it owned pauses for ``rebalance.backoff.ms``.
+        A watch fires once, and in some states it cannot be acted on yet (our own leaving fires it, too).
+        """
         concerned = self.membership.state in (MembershipState.IN, MembershipState.WITHDRAWN)
         if concerned and self._changed_since_read and not self._debouncing:
-            self._debouncing = True
+            self._debouncing, self._changed_in_debounce = True, False
             self._say(do.StartTimer(Timer.DEBOUNCE, self.settings.debounce_ms))
+            if self.membership.state is MembershipState.IN:
+                self.commit_on_change.begin()
+                self._trigger()
 
     def _stop_attempt(self) -> None:
         """We are on the way out: claim nothing any more, read no position, and give everything back."""
         self.rebalance.handle(reb.Stopped())
         self.releases.unreleasable.clear()
-        self._say(*self.positions.forget())
+        self._say(*self.positions.forget(), *self.commit_on_change.forget())
         self.newcomers.forget()
         self._said_share = None
         self._unowned.clear()
@@ -570,10 +595,16 @@ class Group:
                 self._tell("WARNING", "registration-left-out", f"registration={member} why={why!r}")
         self._said_left_out = set(view.left_out)
         named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
-        missing = {topic for topic in view.missing if topic in named}
-        for topic in sorted(missing - self._said_missing):
-            self._tell("WARNING", "topic-missing", f"topic={topic}: it was deleted, or is not created yet")
-        self._said_missing = missing
+        self._missing = frozenset(topic for topic in view.missing if topic in named)
+        self._tell_missing()
+
+    def _tell_missing(self) -> None:
+        """Say which topics are missing, and say it again while they are."""
+        for topic in self._missing_due.due(self._missing, self._now_ms):
+            why = "it was deleted, or is not created yet, or the brokers' ACLs hide it"
+            self._tell("WARNING", "topic-missing", f"topic={topic}: {why}; it is read as soon as it is there")
+        if self._missing:
+            self._say(do.StartTimer(Timer.MISSING, REPEAT_MS))
 
     def _authority_is_here(self, view: GroupView) -> bool:
         control = view.control
@@ -633,6 +664,7 @@ class Group:
             wanted = self.share if self.given is None else self.given
             self._say(*self.newcomers.viewed(view, share.topics, wanted))
         self.releases.unreleasable.clear()
+        self.commit_on_change.settled()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
             self._say(
@@ -809,16 +841,15 @@ class Group:
 
     def _lose(self, partitions: Iterable[TopicPartition], why: str) -> None:
         """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""
-        lost = tuple(sorted(tp for tp in partitions if tp in self.partitions))
-        for tp in lost:
-            self.partitions.pop(tp).handle(part.Lost())
+        lost = {tp: self.partitions.pop(tp) for tp in sorted(set(partitions) & self.partitions.keys())}
+        for tp, held in lost.items():
+            held.handle(part.Lost())
             self.positions.lost(tp)
-        self._say(*self.commits.lost(lost))
+        self._say(*self.commits.lost(tuple(lost)))
         if lost:
             self._said_share = None
-            self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={lost[0]} why={why!r}")
-            self._say(do.Drop(lost, why))
-            self.listener.was_lost()
+            self._tell("WARNING", "owner-lost", f"partitions={len(lost)} first={min(lost)} why={why!r}")
+            self._say(do.Drop(tuple(lost), why), *self.listener.lost(lost))
             self._trigger()
 
     # --- the rebalance listener -----------------------------------------------------------------------------
@@ -859,8 +890,12 @@ class Group:
         self._lose(lost, "a commit found that the owner node is not ours")
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Of the interval, or of a change; only that of the interval repeats to Kafka what it has already."""
+        repeats = not self.commit_on_change.is_collecting
+        self._say(*self.commit_on_change.collected())
         if self.session.is_connected and not self.commits.is_busy:
-            self._say(*self.commits.send(positions, self._session_id, self.control_version))
+            self.commit_on_change.settled()
+            self._say(*self.commits.send(positions, self._session_id, self.control_version, repeats=repeats))
 
     def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
         held = self.partitions.get(tp)
@@ -887,9 +922,12 @@ class Group:
                 self._say(do.Probe(self._session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
             case Timer.DEBOUNCE:
                 self._debouncing = False
-                if self.membership.state is MembershipState.WITHDRAWN:
+                if self.membership.state is MembershipState.WITHDRAWN and self._changed_since_read:
                     self.membership.handle(mem.Seek())
-                self._trigger()
+                elif self._changed_in_debounce:
+                    self._read_again_if_changed()
+            case Timer.COLLECT:
+                self.commit_on_change.timed_out()
             case Timer.OWNERS if self.session.live is not None:
                 self._say(*self.owners.due(self._topics_watched, self.fetching, self._session_id))
             case Timer.RETRY:
@@ -917,6 +955,8 @@ class Group:
             case Timer.LISTENER:
                 self._say(*self.listener.timed_out())
                 self._go_on_positioning()
+            case Timer.MISSING:
+                self._tell_missing()
 
     # --- small things ---------------------------------------------------------------------------------------
 

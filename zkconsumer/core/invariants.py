@@ -58,6 +58,11 @@ def check(group: Group) -> None:
             _must(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
         if held.state is PartitionState.RELEASING:
             _must(group.listener.knows(held), "order", f"{tp} is given back before the listener was told")
+    _must(
+        not group.commit_on_change.is_collecting or (live is not None and group.settings.auto_commit),
+        "S6",
+        "positions are awaited for a commit that may not be made",
+    )
     _check_claims(group)
 
 
@@ -102,6 +107,12 @@ def check_order(commands: Sequence[Command]) -> None:
 
     What is fetched (again) may be stopped in the same breath: that is the first step of its next round.
     """
+    kinds_said = {type(command) for command in commands}
+    _must(
+        not {do.ReadGroup, do.CollectPositions} <= kinds_said,
+        "order",
+        "the group is read before the commit for which the positions are asked",
+    )
     last = len(STEPS) - 1
     reached: dict[TopicPartition, int] = {}
     for command in commands:

@@ -12,6 +12,10 @@ pattern that Java refuses, and doing that to a valid one would set us against al
 A whole match asks only *whether* a name is in the language of the pattern.  Hence greedy and lazy are the same, and
 groups need not be remembered.  A possessive repetition of something that always takes the same number of characters
 is the repetition, and behind it a place from which that does not match: ``x*+`` is ``x*(?!x)``.
+
+So a possessive repetition refers to its body twice, and n of them inside one another would refer to the innermost body
+2**n times.  The reader counts nodes as the tree grows and refuses a pattern with more than ``NODES_MAX``; groups are at
+most ``GROUP_DEPTH_MAX`` deep, so reading visits at most the product of both.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from zkconsumer.core.java_characters import GROUP_DEPTH_MAX, Characters, NotEval
 from zkconsumer.core.java_classes import LINE_ENDS
 from zkconsumer.core.java_quotes import unquoted
 from zkconsumer.core.regex_tree import (
+    NODES_MAX,
     At,
     Chars,
     Choice,
@@ -63,6 +68,8 @@ class _Reader(Characters):
     """The structure of a pattern: alternatives, repetition, groups, places."""
 
     names: set[str] = field(default_factory=set)
+    nodes: int = 0
+    """Nodes of everything that was read, each as often as the tree refers to it; never above ``NODES_MAX``."""
 
     def read(self) -> Tree:
         tree = self._alternatives()
@@ -74,6 +81,7 @@ class _Reader(Characters):
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
+        self._add_nodes(1, self.position)
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
     def _sequence(self) -> Tree:
@@ -81,10 +89,19 @@ class _Reader(Characters):
         while (c := self._peek()) not in ("", "|", ")"):
             if c in "*+?":
                 raise NotJava(self.position, f"a '{c}' with nothing in front of it to repeat")
+            start, nodes_before = self.position, self.nodes
             atom = self._atom()
             if atom is not None:
-                items.append(self._repeated(atom))
+                self._add_nodes(1, start)
+                items.append(self._repeated(atom, self.nodes - nodes_before))
+        self._add_nodes(1, self.position)
         return items[0] if len(items) == 1 else Sequence(tuple(items))
+
+    def _add_nodes(self, more: int, position: int) -> None:
+        """Count nodes.  Without a possessive repetition no pattern of 1,024 characters has so many."""
+        self.nodes += more
+        if self.nodes > NODES_MAX:
+            raise NotEvaluable(position, f"possessive repetitions with more than {NODES_MAX} nodes inside them,")
 
     # --- one atom -----------------------------------------------------------------------------------------------
 
@@ -117,7 +134,8 @@ class _Reader(Characters):
 
     # --- repetition ---------------------------------------------------------------------------------------------
 
-    def _repeated(self, atom: Tree) -> Tree:
+    def _repeated(self, atom: Tree, atom_nodes: int) -> Tree:
+        """``atom``, which has ``atom_nodes`` nodes, with the repetition that follows it, if one does."""
         start = self.position
         c = self._peek()
         if c == "" or c not in "*+?{":
@@ -133,20 +151,22 @@ class _Reader(Characters):
         else:
             least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}[c]
             self.position += 1
+        self._add_nodes(1, start)
         repeated = Repeat(atom, least, most)
         if self._take("?"):
             return repeated
         if self._take("+"):
-            return self._possessive(repeated, start)
+            return self._possessive(repeated, atom_nodes, start)
         return repeated
 
-    def _possessive(self, repeated: Repeat, start: int) -> Tree:
-        """What takes all it can and gives nothing back."""
+    def _possessive(self, repeated: Repeat, body_nodes: int, start: int) -> Tree:
+        """What takes all it can and gives nothing back; refers to its body of ``body_nodes`` nodes twice."""
         length = fixed_length(repeated.body)
         if length is None or length < 1:
             raise NotEvaluable(start, "a possessive repetition of something that has no fixed length")
         if repeated.most == repeated.least:
             return repeated
+        self._add_nodes(body_nodes + 2, start)
         no_more = Look(repeated.body, behind=False, negated=True)
         if repeated.most is None:
             return Sequence((repeated, no_more))
@@ -238,6 +258,7 @@ class _Reader(Characters):
         if fixed_length(body) is None:
             raise NotEvaluable(start, "an atomic group that has no fixed length")
         return body
+
 
 def _has_obvious_length(tree: Tree) -> bool:
     """Whether every Java sees how long this can get: characters, places and alternatives, nothing repeated."""

@@ -9,6 +9,9 @@ The order is the law: *drained before it is told of a release, told before the c
 is told of a start, told before the positions are read and fetched*.  ``QUIET`` means that it knows the group's present
 assignment, RELEASED that it was told what leaves and not yet what comes.
 
+What is lost (the session is over, an owner node is gone, the member has ended) leaves without a release.  A call says
+so, and nothing waits for its answer.
+
 It is never asked while it has not returned.  A call that takes longer than ``rebalance.listener.timeout.ms`` counts as
 answered and is *late*; until it returns nobody asks again, and what it misses meanwhile is told anew afterwards.
 """
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from zkconsumer.core import commands as do
 from zkconsumer.core.events import Timer
@@ -52,6 +55,21 @@ class ConsumerRebalanceListener(Protocol):
         """The claims are made, and nothing new is fetched yet.
 
         Topic -> partition -> thread, of the whole group; under range of the topics to which this member subscribes.
+        """
+
+
+@runtime_checkable
+class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
+    """A ``ConsumerRebalanceListener`` that is also notified of what was lost, by Java's ``onPartitionsLost`` (2.4).
+
+    Of one without this method nothing is called then.
+    """
+
+    def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
+        """These are not ours any more, and ``before_releasing_partitions`` was not called for them.
+
+        Topic -> partitions.  Another member may read them already, so a commit of them is refused: forget what is not
+        done yet.  The rebalance does not wait for this call, but the next of the other two calls does.
         """
 
 
@@ -108,6 +126,10 @@ class Listener(Machine):
         self._told: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self._telling: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self._named: tuple[TopicPartition, ...] = ()
+        self._heard: Mapping[TopicPartition, ConsumerThreadId] = {}
+        """The assignment of the last start that it was called about."""
+        self._heard_gone: set[TopicPartition] = set()
+        """What of it was named as released since, in a call that it returned from, or as lost."""
         self._running = 0
         self._is_late = self._has_missed = self._awaits_return = False
 
@@ -128,13 +150,18 @@ class Listener(Machine):
         """The program is closing: what leaves now goes without a call, as in the original."""
         for held in self._partitions.values():
             held.is_told = True
+        self._heard = {}
 
-    def was_lost(self) -> None:
-        """Partitions left without a release: when they come back the listener must hear of it."""
+    def lost(self, partitions: Mapping[TopicPartition, Partition]) -> list[Command]:
+        """These left without a release: it is called about those that it takes for ours."""
         if self.state is ListenerState.QUIET:
             self._told = None
         elif self.state is ListenerState.STARTING:
             self._telling = None
+        lost = [tp for tp, held in sorted(partitions.items()) if str(self._heard.get(tp)) == held.thread]
+        lost = [tp for tp in lost if tp not in self._heard_gone]
+        self._heard_gone.update(lost)
+        return [do.CallLost(tuple(lost))] if lost else []
 
     # --- asking -------------------------------------------------------------------------------------------------
 
@@ -162,7 +189,10 @@ class Listener(Machine):
             return []
         self.handle(StartAsked())
         self._telling = assignment
-        return self._skip() if self._is_late else self._ask(do.CallBeforeStarting(self._new_ticket(), assignment))
+        if self._is_late:
+            return self._skip()
+        self._heard, self._heard_gone = assignment, set()
+        return self._ask(do.CallBeforeStarting(self._new_ticket(), assignment))
 
     def _ask(self, command: do.CallBeforeReleasing | do.CallBeforeStarting) -> list[Command]:
         self._running = command.ticket
@@ -228,12 +258,14 @@ class Listener(Machine):
         """The session is gone; a call that is under way goes on, and is waited for before the next one."""
         self.handle(Forgotten())
         self._told = self._telling = None
+        self._heard = {}
         self._awaits_return = self._has_missed = False
 
     def _answered(self) -> None:
         if self.state is ListenerState.STARTING:
             self._told = self._telling
         for tp in self._named if self.state is ListenerState.RELEASING else ():
+            self._heard_gone.add(tp)
             if tp in self._partitions:
                 self._partitions[tp].is_told = True
         self.handle(Answered())

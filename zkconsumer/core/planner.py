@@ -161,7 +161,9 @@ class SharePlanner:
         why = explain_mismatch(view.owners, assignment, context)
         if why:
             return tuple(self._once("WARNING", "owners-differ", why))
-        untaken = [tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer != self._member]
+        untaken = [
+            tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer_id != self._member
+        ]
         if not untaken:
             return ()
         words = (
@@ -240,7 +242,7 @@ class SharePlanner:
             name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
             for name, share in forms[0].items()
         }
-        agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer, ())}
+        agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer_id, ())}
         own = certain.pop(self._member, {})
         if all(len(own) == len(form.get(self._member, ())) for form in forms):
             return Share(mine, notes=tuple(notes), topics=topics, assignment=agreed)
@@ -307,13 +309,13 @@ def _shares(assignment: Assignment) -> Shares:
     """What each member is given."""
     found: Shares = {}
     for tp, thread in assignment.owners.items():
-        found.setdefault(thread.consumer, {})[tp] = str(thread)
+        found.setdefault(thread.consumer_id, {})[tp] = str(thread)
     return found
 
 
 def _held(view: GroupView, context: AssignmentContext) -> Shares:
     """What each member of the group owns."""
-    consumers = {str(thread): thread.consumer for thread in context.ring}
+    consumers = {str(thread): thread.consumer_id for thread in context.ring}
     found: Shares = {}
     for tp, thread in (view.owners or {}).items():
         if thread in consumers:

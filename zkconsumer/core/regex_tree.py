@@ -17,6 +17,11 @@ Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
 """Code points, first and last of each range, ascending, neither touching nor overlapping."""
 
 CODE_POINT_MAX = 0x10FFFF
+
+NODES_MAX = 4_000
+"""Nodes of a tree that is evaluated.  A subtree that a tree refers to twice counts twice, because every function that
+walks a tree visits it twice.  ``position_sets.STEPS_MAX`` refuses larger trees with look-around in any case."""
+
 _NOTHING = "[^\\x{0}-\\x{10ffff}]"
 
 

@@ -231,8 +231,11 @@ class Releases:
         return not self._commit_first and any(tp in call.positions for call in self._commits.calls)
 
     def _time_kafka(self, ready: Collection[TopicPartition]) -> list[Command]:
-        """Start the clock when what is drained begins to wait for Kafka, and stop it when nothing does."""
-        waits = self._commits.is_in_kafka and any(tp not in ready for tp in self._drained())
+        """Start the clock when what is drained begins to wait for a commit to Kafka, and stop it when nothing does.
+
+        It goes on from one commit to the next: what is drained waits for the commit of the change, then for its own.
+        """
+        waits = self._stores.in_kafka and self._commits.is_busy and any(tp not in ready for tp in self._drained())
         if waits == self._is_timing_kafka:
             return []
         self._is_timing_kafka = waits

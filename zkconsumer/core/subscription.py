@@ -35,13 +35,28 @@ class ConsumerThreadId:
 
     The order is that of Java's strings, by UTF-16 code unit of the whole text, in every release: ``c-10`` comes
     before ``c-2``, and thread 1 of ``c`` before thread 0 of ``c-1``.
+
+    ``consumer()``, ``threadId()`` and ``toString()`` are the old names, for programs that are carried over: rebalance
+    listeners of both APIs get this class.
     """
 
-    consumer: str
+    consumer_id: str
     thread_id: int
 
     def __str__(self) -> str:
-        return f"{self.consumer}-{self.thread_id}"
+        return f"{self.consumer_id}-{self.thread_id}"
+
+    def consumer(self) -> str:
+        """The member (the old name of ``consumer_id``)."""
+        return self.consumer_id
+
+    def threadId(self) -> int:  # noqa: N802
+        """The thread's number (the old name of ``thread_id``)."""
+        return self.thread_id
+
+    def toString(self) -> str:  # noqa: N802
+        """The text (the old name of ``str()``)."""
+        return str(self)
 
     def __lt__(self, other: ConsumerThreadId) -> bool:
         return self.sort_key < other.sort_key

@@ -8,6 +8,7 @@ topics.  What cannot be evaluated exactly as Java does is refused here, and neve
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,6 +33,10 @@ PATTERN_CHARS_MAX = 1024
 
 _COMPILED_MAX = 64
 """Patterns that are kept compiled; RE2 may take some megabytes for one of them."""
+
+_VERDICTS_MAX = 4_096
+"""Patterns of at most ``PATTERN_CHARS_MAX`` characters for which the verdict is kept: accepted, or the reason of the
+refusal.  A member asks for the filter of every other member at every change of the group."""
 
 _MATCHED_MAX = 100_000
 """Answers that are kept: every member's filter is asked of every topic, at every change of the group."""
@@ -72,7 +77,7 @@ class TopicFilter:
 
     def __init__(self, raw: str) -> None:
         self.regex = normalise(raw)
-        _compiled(self.regex)
+        _check(self.regex)
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
         """Whether this filter takes ``topic`` (all releases; the whole name must match)."""
@@ -135,27 +140,54 @@ def _is_match(pattern: str, topic: str) -> bool:
     return _compiled(pattern)(topic)
 
 
-@lru_cache(maxsize=_COMPILED_MAX)
-def _compiled(pattern: str) -> Callable[[str], bool]:
-    """A test for a whole name; raises what ``TopicFilter`` raises."""
+def _check(pattern: str) -> None:
+    """Raises what ``TopicFilter`` raises; a new exception each time, so that no traceback is kept."""
+    # Before the cache, whose keys are the patterns: a registration may hold a megabyte.
     if len(pattern) > PATTERN_CHARS_MAX:
         raise PatternNotEvaluable(pattern, PATTERN_CHARS_MAX, f"it is longer than {PATTERN_CHARS_MAX} characters")
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        tree = java_regex.read(pattern)
-        if has_look(tree):
-            return _by_position_sets(pattern, tree)
-        program: Any = re2.compile(to_re2(tree), options)
-    except NotJava as e:
+    refusal = _refusal(pattern)
+    if refusal is None:
+        return
+    if refusal.is_invalid:
         hint = " (all topics are '.*')" if pattern == "*" else ""
         raise InvalidTopicFilter(
-            f"{_shown(pattern)} is an invalid regex{hint}. There is {e.what} at character {e.position + 1}"
-        ) from e
+            f"{_shown(pattern)} is an invalid regex{hint}. There is {refusal.what} at character {refusal.position + 1}"
+        )
+    raise PatternNotEvaluable(pattern, refusal.position, refusal.what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a pattern is not evaluated.  ``is_invalid``: no Java compiles it.  ``position``: characters from 0."""
+
+    is_invalid: bool
+    position: int
+    what: str
+
+
+@lru_cache(maxsize=_VERDICTS_MAX)
+def _refusal(pattern: str) -> _Refusal | None:
+    """Why this pattern of at most ``PATTERN_CHARS_MAX`` characters is refused; None: it can be evaluated."""
+    try:
+        _compiled(pattern)
+    except NotJava as e:
+        return _Refusal(True, e.position, e.what)
     except NotEvaluable as e:
-        raise PatternNotEvaluable(pattern, e.position, e.what) from e
+        return _Refusal(False, e.position, e.what)
     except re2.error as e:
-        raise PatternNotEvaluable(pattern, 0, f"it is too large for the matcher ({e})") from e
+        return _Refusal(False, 0, f"it is too large for the matcher ({e})")
+    return None
+
+
+@lru_cache(maxsize=_COMPILED_MAX)
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    """A test for a whole name.  Raises ``NotJava``, ``NotEvaluable`` and ``re2.error``."""
+    options = re2.Options()
+    options.log_errors = False
+    tree = java_regex.read(pattern)
+    if has_look(tree):
+        return _by_position_sets(tree)
+    program: Any = re2.compile(to_re2(tree), options)
     full_match = program.fullmatch
 
     def matches(topic: str) -> bool:
@@ -164,11 +196,10 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def _by_position_sets(pattern: str, tree: Tree) -> Callable[[str], bool]:
-    """For what RE2 does not know."""
+def _by_position_sets(tree: Tree) -> Callable[[str], bool]:
+    """For what RE2 does not know.  Raises ``NotEvaluable``."""
     if steps_max(tree) > STEPS_MAX:
-        raise PatternNotEvaluable(pattern, 0, "it looks around, and could take too many steps to match")
-
+        raise NotEvaluable(0, "it looks around, and could take too many steps to match")
     return partial(full_match, tree)
 
 

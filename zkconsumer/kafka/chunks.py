@@ -10,11 +10,14 @@ every chunk of it is void; when it comes back there is a new info, so no old chu
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.wakeup import WakeUp
 from zkconsumer.core.stores import Source
 from zkconsumer.types import Tally
 
@@ -39,7 +42,9 @@ class PartitionTopicInfo:
 
     ``in_hand`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.  The one
     writes ``in_hand`` and then reads ``is_live``; the other writes ``is_live`` and then reads ``in_hand``: whatever
-    the order of the four, a record is not handed out, or the control thread knows that it was.
+    the order of the four, a record is not handed out, or the control thread knows that it was.  This holds where what
+    a thread writes is seen by the other threads in the order of the writes, as under the GIL; ``zkconsumer.platforms``
+    refuses interpreters without it.
 
     In the same way a reset, on a fetcher's thread, cannot be undone by a program that was just coming back: what was
     consumed is written together with the reset that it belongs to, and counts only while that is the last one.
@@ -123,13 +128,13 @@ class PartitionTopicInfo:
         return False
 
     def put_back(self) -> None:
-        """The record was not handed out after all."""
+        """The record was not handed out after all.  May be called twice."""
         self.in_hand = NOTHING_IN_HAND
         if self.on_back is not None:
             self.on_back(self)
 
     def come_back(self, consumed_offset: int, resets: int) -> None:
-        """The program asked for more: it is done with the record in hand."""
+        """The program asked for more: it is done with the record in hand.  May be called twice with the same values."""
         self.move_past(consumed_offset, resets)
         self.put_back()
 
@@ -173,7 +178,8 @@ class FetchedDataChunk:
     @property
     def is_void(self) -> bool:
         """Whether its partition has left, or was moved by the reset policy, since it was fetched."""
-        return not self.info.is_live or self.resets != self.info.resets
+        info = self.info
+        return not info.is_live or self.resets != info._origin[0]
 
     def behind(self, position: int) -> FetchedDataChunk:
         """The same without its first bytes, which are whole entries."""
@@ -190,14 +196,29 @@ class ShutdownMarker:
 
 
 class ChunkQueue:
-    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes."""
+    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes.
+
+    The thread that iterates the stream takes no lock (``take``, ``finish``): an exception of a signal handler may come
+    at any bytecode, and a lock that it left taken would stop the fetchers.  All others change ``_chunks`` under
+    ``_lock``.  Each operation on the deque is one call of C, so a chunk that is removed while another thread replaces
+    the deque may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
+
+    ``reading``: the chunk that was taken and is not finished.  It is set before the chunk leaves ``_chunks``, so a
+    chunk of a live partition is always in one of the two.
+
+    ``in_hand_since_ms``: when the iterating thread handed the program the record that it works on, of whatever
+    partition; None while it has none.  One attribute, so that another thread sees it whole.
+    """
 
     def __init__(self, chunks_max: int) -> None:
         self.chunks_max = chunks_max
         self.on_room: Callable[[], None] | None = None
+        self.wake_up = WakeUp()
+        self.reading: FetchedDataChunk | None = None
+        self.in_hand_since_ms: int | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -214,59 +235,76 @@ class ChunkQueue:
 
     def offer(self, chunk: FetchedDataChunk) -> bool:
         """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
-        with self._changed:
+        with self._lock:
             if chunk.is_void or self._marker is not None:
                 return True
             if len(self._chunks) >= self.chunks_max:
                 return False
             self._chunks.append(chunk)
-            self._changed.notify()
-            return True
+        self.wake_up.set()
+        return True
 
     def take(self, timeout_ms: int | None) -> FetchedDataChunk | ShutdownMarker | None:
-        """The next chunk, or the marker; None when nothing came in time.  ``timeout_ms`` None waits for ever.
+        """The marker, the chunk that is not finished, or the next chunk; None when nothing came in time.
 
-        Chunks of a partition that is leaving are passed over: whoever stopped it takes them back.
+        ``timeout_ms`` None waits for ever.  Chunks of a partition that is leaving are passed over: the thread that
+        stopped it takes them back.  Called by the iterating thread only.
         """
-        with self._changed:
-            found = self._changed.wait_for(self._first, None if timeout_ms is None else timeout_ms / 1000)
-            if not isinstance(found, FetchedDataChunk):
-                return found
+        started_ms = SYSTEM_CLOCK.now_ms()
+        while True:
+            found = self._marker or self.reading or self._first()
+            if found is not None:
+                break
+            left_ms = None if timeout_ms is None else timeout_ms - (SYSTEM_CLOCK.now_ms() - started_ms)
+            if left_ms is not None and left_ms <= 0:
+                return None
+            self.wake_up.wait(left_ms)
+        if isinstance(found, ShutdownMarker) or found is self.reading:
+            return found
+        found.info.opened = found
+        self.reading = found
+        with contextlib.suppress(ValueError):  # the partition was stopped meanwhile
             self._chunks.remove(found)
-            found.info.opened = found
         if self.on_room is not None:
             self.on_room()
         return found
 
+    def finish(self, chunk: FetchedDataChunk) -> None:
+        """Everything in the chunk that ``take`` gave last was handed out, or it is void.  May be called twice."""
+        if not chunk.is_void:
+            chunk.info.opened = None
+        self.reading = None
+
     def end(self, marker: ShutdownMarker) -> None:
         """Empty the queue and put the marker: exactly one, whatever the number of topics (KAFKA-1764)."""
-        with self._changed:
+        with self._lock:
             self._chunks.clear()
             self._marker = self._marker or marker
-            self._changed.notify_all()
+        self.wake_up.set()
 
     def drop_void(self) -> None:
         """Forget the chunks of partitions that have left."""
-        with self._changed:
-            self._chunks = deque(chunk for chunk in self._chunks if not chunk.is_void)
+        with self._lock:
+            self._chunks = deque([chunk for chunk in list(self._chunks) if not chunk.is_void])
         if self.on_room is not None:
             self.on_room()
 
     def take_back(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
-        """What waits here of one ownership, in order; for whoever has stopped it."""
-        with self._changed:
-            taken = [chunk for chunk in self._chunks if chunk.info is info]
-            self._chunks = deque(chunk for chunk in self._chunks if chunk.info is not info)
+        """What waits here of one ownership, in order; for the thread that has stopped it."""
+        with self._lock:
+            chunks = list(self._chunks)
+            taken = [chunk for chunk in chunks if chunk.info is info]
+            self._chunks = deque([chunk for chunk in chunks if chunk.info is not info])
         if taken and self.on_room is not None:
             self.on_room()
         return taken
 
     def put_first(self, chunks: list[FetchedDataChunk]) -> None:
         """Put chunks that another stream of this member did not hand out before everything else, full or not."""
-        with self._changed:
+        with self._lock:
             if self._marker is None:
                 self._chunks.extendleft(reversed(chunks))
-                self._changed.notify()
+        self.wake_up.set()
 
-    def _first(self) -> FetchedDataChunk | ShutdownMarker | None:
-        return self._marker or next((chunk for chunk in self._chunks if chunk.info.is_live), None)
+    def _first(self) -> FetchedDataChunk | None:
+        return next((chunk for chunk in list(self._chunks) if chunk.info.is_live), None)

@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.core.reminders import Reminders
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, SaslAuthenticationException, WorldError
 from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
@@ -24,12 +25,20 @@ from zkconsumer.observe.metrics import Registry
 from zkconsumer.wire.hashing import java_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.chunks import PartitionTopicInfo
     from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress, TopicPartition
+
+UNKNOWN_AFTER_MS = 5_000
+"""How long brokers may not know a topic of which this member has partitions before that is logged: they learn of a new
+topic one after the other, and forget a deleted one before the group does."""
+IDLE_LOOK_MS = 10_000
+"""How often the leader finder looks for fetcher threads without partitions when it has nothing else to do: a rebalance
+takes partitions away and wakes no leader finder."""
 
 log = logging.getLogger("zkconsumer.fetcher")
 
@@ -42,7 +51,11 @@ def fetcher_number(tp: TopicPartition, num_fetchers: int) -> int:
 
 
 class ConsumerFetcherManager:
-    """The threads that read.  Everything public may be called from any thread."""
+    """The threads that read.  Everything public may be called from any thread.
+
+    ``on_topics_refused``: called with topics of which brokers say that this user may not read them, or that no topic
+    can have such a name; as often as they say so.
+    """
 
     def __init__(
         self,
@@ -58,6 +71,7 @@ class ConsumerFetcherManager:
         registry: Registry | None = None,
         on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None] = lambda *_: None,
         on_unknown: Callable[[], None] | None = None,
+        on_topics_refused: Callable[[Mapping[str, ErrorCode]], None] = lambda _: None,
     ) -> None:
         self._registry = Registry(clock, {"clientId": settings.client_id}) if registry is None else registry
         self._on_trouble = on_trouble
@@ -71,6 +85,8 @@ class ConsumerFetcherManager:
         self._on_death = on_death
         self._on_refused = on_refused
         self._on_unknown = on_unknown
+        self._on_topics_refused = on_topics_refused
+        self._unknown = Reminders(first_after_ms=UNKNOWN_AFTER_MS)
         self._has_read = False
         self._changed = threading.Condition()
         self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
@@ -107,10 +123,11 @@ class ConsumerFetcherManager:
         self._changed.notify_all()
 
     def wake(self) -> None:
-        """A queue has room, or partitions have left: let every fetcher look again."""
-        with self._changed:
-            fetchers = [fetcher for fetcher, _ in self._fetchers.values()]
-        for fetcher in fetchers:
+        """A queue has room, or partitions have left: let every fetcher look again.
+
+        Takes no lock: the thread that iterates a stream calls it, and an exception there would leave the lock taken.
+        """
+        for fetcher, _ in list(self._fetchers.values()):
             fetcher.wake()
 
     def leaderless(self) -> set[TopicPartition]:
@@ -160,7 +177,7 @@ class ConsumerFetcherManager:
     def _find_leaders(self, stop: StopSignal) -> None:
         while not stop.is_set():
             with self._changed:
-                self._changed.wait_for(lambda: self._leaderless or stop.is_set())
+                self._changed.wait_for(lambda: self._leaderless or stop.is_set(), IDLE_LOOK_MS / 1000)
                 self._leaderless = {tp: info for tp, info in self._leaderless.items() if info.is_live}
                 wanted = dict(self._leaderless)
                 again, self._came_back_at_once = self._came_back_at_once, False
@@ -171,11 +188,11 @@ class ConsumerFetcherManager:
                 leaders = self._ask(sorted({tp.topic for tp in wanted}), stop)
                 if leaders is not None:
                     self._give_to_fetchers(wanted, leaders)
-                self._stop_idle_fetchers()
-                with self._changed:
-                    unled = bool(self._leaderless)
-                if unled:
-                    stop.wait(self._settings.backoff_ms)
+            self._stop_idle_fetchers()
+            with self._changed:
+                unled = bool(wanted and self._leaderless)
+            if unled:
+                stop.wait(self._settings.backoff_ms)
 
     def _ask(self, topics: list[str], stop: StopSignal) -> Leaders | None:
         """Ask the brokers until one answers; None: none did, or the member cannot go on."""
@@ -198,7 +215,25 @@ class ConsumerFetcherManager:
         if leaders.topics and self._on_unknown is not None:
             # Perhaps they were deleted: whoever knows topics from Kafka must look again.
             self._on_unknown()
+        if leaders.refused:
+            self._on_topics_refused(leaders.refused)
+        self._log_unknown(leaders)
         return leaders
+
+    def _log_unknown(self, leaders: Leaders) -> None:
+        """Of which topics nothing can be read, and why; again and again while it lasts."""
+        led = {tp.topic for tp in leaders.led}
+        unknown = {
+            topic: error for topic, error in leaders.topics.items() if topic not in leaders.refused and topic not in led
+        }
+        for topic in self._unknown.due(unknown, self._clock.now_ms()):
+            log.warning(
+                "topic-without-leaders topic=%s why=%r: it is being created or deleted, or the brokers' ACLs hide it "
+                "from this user; brokers are asked again every %d ms",
+                topic,
+                str(unknown[topic]),
+                self._settings.backoff_ms,
+            )
 
     def _on_refusal(self, error: AuthenticationException) -> None:
         """Somebody refuses for good.  As long as nothing was ever read, the settings are wrong: the member ends.
@@ -248,6 +283,7 @@ class ConsumerFetcherManager:
                 self._after_round,
                 FetchMetrics(self._registry, broker),
                 self._on_trouble,
+                self._on_topics_refused,
             )
             name = f"ConsumerFetcherThread-{self._name}-{number}-{broker.broker_id}"
             worker = spawn(name, fetcher.run, self._on_death, wake=fetcher.interrupt)
@@ -257,8 +293,13 @@ class ConsumerFetcherManager:
     def _stop_idle_fetchers(self) -> None:
         with self._changed:
             idle = [key for key, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]
-            stopped = [self._fetchers.pop(key)[1] for key in idle]
+            ended = [self._fetchers.pop(key) for key in idle]
+            stopped = [worker for _, worker in ended]
             self._stopped = [worker for worker in self._stopped if worker.is_alive] + stopped
+            read = {fetcher.metrics.where for fetcher, _ in self._fetchers.values()}
+            for fetcher, _ in ended:
+                if fetcher.metrics.where not in read:
+                    fetcher.metrics.remove()
         for worker in stopped:
             worker.ask_to_stop()
 

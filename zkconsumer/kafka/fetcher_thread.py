@@ -22,6 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zkconsumer.base.wakeup import WakeUp
 from zkconsumer.core.commands import BEGINNING
 from zkconsumer.errors import (
     ConnectorClosed,
@@ -37,6 +38,7 @@ from zkconsumer.kafka.error_codes import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode,
@@ -59,7 +61,7 @@ from zkconsumer.wire.schemas.fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
@@ -136,8 +138,10 @@ class ConsumerFetcherThread:
         on_round: Callable[[BrokerAddress, Exception | None], None],
         metrics: FetchMetrics,
         on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None],
+        on_topics_refused: Callable[[Mapping[str, ErrorCode]], None],
     ) -> None:
         self._on_trouble = on_trouble
+        self._on_topics_refused = on_topics_refused
         self.broker = broker
         self.metrics = metrics
         self._settings = settings
@@ -146,7 +150,8 @@ class ConsumerFetcherThread:
         self._on_leaderless = on_leaderless
         self._on_reset = on_reset
         self._on_round = on_round
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._wake_up = WakeUp()
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
         self._paused_until: dict[TopicPartition, int] = {}
         self._said: dict[TopicPartition, str] = {}
@@ -154,7 +159,6 @@ class ConsumerFetcherThread:
         self._sizes: dict[TopicPartition, int] = {}
         self._too_large_at: dict[TopicPartition, int] = {}
         self._pending: deque[FetchedDataChunk] = deque()
-        self._looks = 0
         self._connection: Connection | None = None
         self._ranges: ApiRanges | None = None
 
@@ -162,17 +166,16 @@ class ConsumerFetcherThread:
 
     def add(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these too, from their fetch offsets on."""
-        with self._changed:
+        with self._lock:
             for info in infos:
                 self._partitions[info.tp] = info
                 self._paused_until.pop(info.tp, None)
                 self._too_large_at.pop(info.tp, None)
-            self._look_again()
+        self.wake()
 
     def wake(self) -> None:
-        """A queue has room, or a partition has left."""
-        with self._changed:
-            self._look_again()
+        """A queue has room, or a partition has left.  Takes no lock: the thread that iterates a stream calls it."""
+        self._wake_up.set()
 
     def interrupt(self) -> None:
         """End a blocked read at once: the thread is being stopped."""
@@ -184,41 +187,36 @@ class ConsumerFetcherThread:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left to read here."""
-        with self._changed:
+        with self._lock:
             return not any(info.is_live for info in self._partitions.values())
-
-    def _look_again(self) -> None:
-        self._looks += 1
-        self._changed.notify_all()
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
     def run(self, stop: StopSignal) -> None:
         """Fetch until stopped."""
         try:
-            while not stop.is_set():
-                looks = self._looks
+            while True:
+                self._wake_up.clear()  # before the stop signal and the partitions are checked: no change is missed
+                if stop.is_set():
+                    break
                 wanted, left_out = self._wanted()
                 if wanted:
                     self._round(wanted, left_out, stop)
                 else:
-                    self._wait(looks, stop)
+                    self._wake_up.wait(self._idle_ms())
         finally:
             self._disconnect()
 
-    def _wait(self, looks: int, stop: StopSignal) -> None:
-        """Until somebody says that something changed since ``looks``, or a pause of some partition is over."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._looks != looks or stop.is_set(), self._idle_s())
-
-    def _idle_s(self) -> float:
-        pauses = list(self._paused_until.values())
+    def _idle_ms(self) -> int:
+        """How long to wait for ``wake``: until the pause of some partition is over."""
+        with self._lock:
+            pauses = list(self._paused_until.values())
         next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
-        return max(1, min(IDLE_WAIT_MS, next_ms)) / 1000
+        return max(1, min(IDLE_WAIT_MS, next_ms))
 
     def _wanted(self) -> tuple[list[PartitionTopicInfo], bool]:
         """What to ask for now, and whether something is left out because it has no room."""
-        with self._changed:
+        with self._lock:
             self._partitions = {tp: info for tp, info in self._partitions.items() if info.is_live}
             self._paused_until = {tp: until for tp, until in self._paused_until.items() if tp in self._partitions}
             self._sizes = {tp: size for tp, size in self._sizes.items() if tp in self._partitions}
@@ -326,7 +324,7 @@ class ConsumerFetcherThread:
         if part.error_code == OFFSET_OUT_OF_RANGE.code:
             out_of_range.append(info)
         elif part.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
-            self._say(info, str(error_code(part.error_code)))
+            self._refused(info, error_code(part.error_code))
             leaderless.append(info)
         elif part.error_code != NONE.code or part.records is None:
             self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set; {NULL_ADVICE}")
@@ -387,7 +385,7 @@ class ConsumerFetcherThread:
         for info in infos:
             offset = offsets[info.tp]
             if isinstance(offset, ErrorCode):
-                self._say(info, str(offset))
+                self._refused(info, offset)
                 leaderless.append(info)
             elif info.is_live:
                 info.reset(offset)
@@ -403,7 +401,7 @@ class ConsumerFetcherThread:
             for part in topic.partitions
             if part.records
         }
-        with self._changed:
+        with self._lock:
             for info in sorted(asked, key=lambda info: info.tp in full):
                 if self._partitions.get(info.tp) is info:
                     self._partitions[info.tp] = self._partitions.pop(info.tp)
@@ -412,6 +410,11 @@ class ConsumerFetcherThread:
         """This partition alone waits a while; the others go on."""
         self._say(info, why)
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
+
+    def _refused(self, info: PartitionTopicInfo, error: ErrorCode) -> None:
+        self._say(info, str(error))
+        if error == TOPIC_AUTHORIZATION_FAILED:
+            self._on_topics_refused({info.tp.topic: error})
 
     def _say(self, info: PartitionTopicInfo, why: str) -> None:
         """One line a reason and answer, however many partitions it concerns."""
@@ -436,10 +439,11 @@ class ConsumerFetcherThread:
         for chunk in waiting:
             chunk.info.fetch_offset = chunk.fetch_offset
         self._pending = deque(chunk for chunk in self._pending if chunk.info not in given)
-        with self._changed:
+        with self._lock:
             for info in given:
                 if self._partitions.get(info.tp) is info:
                     del self._partitions[info.tp]
+        self._say_all()  # before another thread goes on with them
         self._on_leaderless(given)
 
     # --- the connection -----------------------------------------------------------------------------------------

@@ -28,11 +28,13 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.kafka.versions import ApiRanges
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from zkconsumer.wire.schemas.offset_commit import (
+    BROKER_RETENTION,
     NO_GENERATION,
+    RETENTION_FROM,
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -215,21 +217,27 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_ms: int,
     committer: Committer = NO_MEMBER,
+    retention_ms: int = BROKER_RETENTION,
 ) -> dict[TopicPartition, ErrorCode]:
     """Store these offsets; what became of each.
 
     Error 25 for all of them: a modern group of this name is alive, and only its members may commit; or the committer
     is none of them any more.  22 and 27: it is not in this generation.  12: the note is longer than the broker allows
     (4096 characters as shipped).  3: there is no such topic.  28: too much for one commit.  Errors of the whole group
-    (``MOVED``, ``WAIT``) stand beside every partition.  How long the offsets are kept is the broker's matter.  Raises
-    as ``fetch_offsets`` does; after an error of the connection nobody knows whether they were stored.
+    (``MOVED``, ``WAIT``) stand beside every partition.  Raises as ``fetch_offsets`` does; after an error of the
+    connection nobody knows whether they were stored.
+
+    ``retention_ms``: how long brokers before 2.1 keep the offsets, from this commit on; as shipped, what the broker is
+    set to.  Later brokers are not sent it, so they keep the offsets as long as the group has members: with an explicit
+    end, an offset that is older is lost in the first moment in which the group has none (KIP-211, ``expiry``).
     """
-    version = ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
+    version = _commit_version(ranges, retention_ms)
     body = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=committer.generation_id,
         member_id=committer.member_id,
         group_instance_id=committer.instance_id,
+        retention_time_ms=retention_ms,
         topics=commit_rows(offsets),
     )
     response = connection.request(OFFSET_COMMIT, version, body, timeout_ms)
@@ -238,6 +246,12 @@ def commit_offsets(
     if missing:
         raise RemoteProtocolError(f"OffsetCommit v{version} of group {group} was not answered for {missing[0]}")
     return {tp: answered[tp] for tp in offsets}
+
+
+def _commit_version(ranges: ApiRanges, retention_ms: int) -> int:
+    if retention_ms != BROKER_RETENTION and ranges.is_assumed and ranges.knows(JOIN_GROUP, 0):
+        return RETENTION_FROM  # 0.9 speaks it and cannot be asked; version 1 is only what 0.8.2 speaks too
+    return ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
 
 
 def commit_rows(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitTopic]:

@@ -13,8 +13,10 @@ from typing import TypeAlias
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.error_codes import (
+    INVALID_TOPIC_EXCEPTION,
     LEADER_NOT_AVAILABLE,
     NONE,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     BrokerError,
     ErrorCode,
@@ -48,6 +50,9 @@ CLUSTER_ID_FROM = 2
 
 NO_OFFSET = -1
 
+REFUSALS = frozenset({TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION})
+"""What brokers answer about a topic that this user may not see, and about a name that no topic can have."""
+
 Leader: TypeAlias = BrokerAddress | ErrorCode
 """The broker that leads a partition, or why there is none."""
 
@@ -57,12 +62,14 @@ class Leaders:
     """An answer to Metadata.
 
     ``brokers``: id → address, of the live ones.  ``partitions``: who leads each partition of the topics that exist.
-    ``topics``: what is wrong with the others.
+    ``topics``: what is wrong with the others.  ``refused``: those of them that this user may not see, or whose names no
+    topic can have; to ask again is of no use.
     """
 
     brokers: Mapping[int, BrokerAddress]
     partitions: Mapping[TopicPartition, Leader]
     topics: Mapping[str, ErrorCode]
+    refused: Mapping[str, ErrorCode] = field(default_factory=dict)
 
     @property
     def led(self) -> dict[TopicPartition, BrokerAddress]:
@@ -85,10 +92,10 @@ def fetch_leaders(
         asked = asked or []
     body = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response = connection.request(METADATA, version, body, timeout_ms)
-    return _leaders(response, None if topics is None else set(topics))
+    return _leaders(response, None if topics is None else set(topics), version)
 
 
-def _leaders(response: MetadataResponse, wanted: set[str] | None) -> Leaders:
+def _leaders(response: MetadataResponse, wanted: set[str] | None, version: int) -> Leaders:
     brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
     partitions: dict[TopicPartition, Leader] = {}
     topics: dict[str, ErrorCode] = {}
@@ -99,7 +106,9 @@ def _leaders(response: MetadataResponse, wanted: set[str] | None) -> Leaders:
             topics[topic.name] = error_code(topic.error_code)
         for partition in topic.partitions:
             partitions[TopicPartition(topic.name, partition.partition_index)] = _leader(partition, brokers)
-    return Leaders(brokers, partitions, topics)
+    # A broker before 0.11 that may create topics answers 29 also for one that does not exist and may not be created.
+    final = REFUSALS if version >= MAY_FORBID_CREATION_FROM else REFUSALS - {TOPIC_AUTHORIZATION_FAILED}
+    return Leaders(brokers, partitions, topics, {name: error for name, error in topics.items() if error in final})
 
 
 def _leader(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> Leader:
@@ -141,6 +150,11 @@ class Topic:
     def is_unknown(self) -> bool:
         """Whether the broker knows no topic of this name."""
         return self.error == UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def refusal(self) -> ErrorCode | None:
+        """Why to ask again is of no use, if it is (see ``REFUSALS``)."""
+        return self.error if self.error in REFUSALS else None
 
 
 def fetch_topics(

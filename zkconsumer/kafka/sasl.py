@@ -5,17 +5,17 @@ Nothing here sends: ``login`` carries the messages.  A mechanism is made anew fo
     PLAIN          user and password, as they are: only under TLS, or on a network that nobody reads
     SCRAM-SHA-…    a proof of the password; the broker proves that it knows it as well (RFC 5802)
     OAUTHBEARER    a token that the program gets (RFC 7628)
-    GSSAPI         Kerberos (RFC 4752); needs the extra ``zkconsumer[gssapi]``
+    GSSAPI         Kerberos (RFC 4752); needs the package gssapi
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from zkconsumer.base.kerberos import KerberosClient, KerberosFailed, LayerDemanded, load_gssapi
 from zkconsumer.errors import InvalidConfigException, RemoteProtocolError, SaslAuthenticationException
 
 WITH_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -25,9 +25,6 @@ SCRAM_ITERATIONS_MAX = 100_000
 
 BROKER_WORDS_MAX = 300
 """How much of a broker's own explanation is quoted."""
-
-NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
-"""The choice at the end of GSSAPI: nothing is wrapped afterwards (TLS is there for that)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,42 +182,35 @@ class Gssapi:
     speaks_last = True
 
     def __init__(self, service: str, host: str) -> None:
-        gssapi = _gssapi()
-        self._errors: type[Exception] = gssapi.exceptions.GSSError
+        _gssapi()
         self._where = f"{service}@{host}"
         try:
-            name = gssapi.Name(self._where, gssapi.NameType.hostbased_service)
-            self._context = gssapi.SecurityContext(name=name, usage="initiate")
-        except self._errors as error:
+            self._client = KerberosClient(service, host)
+        except KerberosFailed as error:
             raise self._refused(error) from error
-        self.is_content = False
+
+    @property
+    def is_content(self) -> bool:
+        return self._client.is_complete
 
     def first(self) -> bytes:
-        return self._step(None)
+        try:
+            return self._client.first()
+        except KerberosFailed as error:
+            raise self._refused(error) from error
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self.is_content:
             if challenge:
                 raise RemoteProtocolError("GSSAPI: the broker says something after the end")
             return None
-        if not self._context.complete:
-            return self._step(challenge)
         try:
-            offered = bytes(self._context.unwrap(challenge).message)
-            if len(offered) != 4 or not offered[0] & NO_SECURITY_LAYER[0]:
-                raise RemoteProtocolError(
-                    "GSSAPI: the broker insists on a security layer of Kerberos, which Kafka does not have"
-                )
-            answer = bytes(self._context.wrap(NO_SECURITY_LAYER, False).message)
-        except self._errors as error:
-            raise self._refused(error) from error
-        self.is_content = True
-        return answer
-
-    def _step(self, challenge: bytes | None) -> bytes:
-        try:
-            return bytes(self._context.step(challenge) or b"")
-        except self._errors as error:
+            return self._client.answer(challenge)
+        except LayerDemanded as error:
+            raise RemoteProtocolError(
+                "GSSAPI: the broker insists on a security layer of Kerberos, which Kafka does not have"
+            ) from error
+        except KerberosFailed as error:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> SaslAuthenticationException:
@@ -230,13 +220,13 @@ class Gssapi:
         )
 
 
-def _gssapi() -> Any:
+def _gssapi() -> None:
     try:
-        return importlib.import_module("gssapi")
+        load_gssapi()
     except ImportError as error:
         raise InvalidConfigException(
-            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'zkconsumer[gssapi]' (and the Kerberos "
-            f"library of the system); {error}"
+            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'gssapi>=1.8' (and the Kerberos library of "
+            f"the system); {error}"
         ) from error
 
 

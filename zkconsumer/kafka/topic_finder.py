@@ -26,6 +26,7 @@ from zkconsumer.wire.kinds import NO_UUID
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.any_broker import AnyBroker
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress
 
 ABSENCES_MIN = 3
@@ -54,7 +55,7 @@ class _Known:
     """``partitions`` None: there is no such topic.
 
     ``generation`` grows when a topic comes into being again; ``absences``: answers in a row that lacked one that was
-    there; ``former_id``: of the topic in whose place this one came.
+    there; ``former_id``: of the topic in whose place this one came; ``refusal``: why the last answer had nothing else.
     """
 
     partitions: tuple[int, ...] | None
@@ -62,6 +63,7 @@ class _Known:
     generation: int = 0
     absences: int = 0
     former_id: bytes = b""
+    refusal: ErrorCode | None = None
     racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
@@ -151,6 +153,12 @@ class TopicFinder:
         """Whether brokers have answered what they know of this topic; one that is missing may not have been asked."""
         with self._changed:
             return topic in self._known
+
+    def refused(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
+        """Those of these topics that brokers refused in their last answer, and why (``metadata.REFUSALS``)."""
+        with self._changed:
+            found = {topic: self._known[topic].refusal for topic in topics if topic in self._known}
+        return {topic: refusal for topic, refusal in found.items() if refusal is not None}
 
     def racks(self, topic: str) -> Mapping[int, frozenset[str]]:
         """Partition -> the racks of its replicas, by the latest answer; empty where brokers have none."""
@@ -291,6 +299,9 @@ class TopicFinder:
         before = self._known.get(name) or _Known(None, b"")
         is_first = name not in self._known
         self._known[name] = before
+        refusal_before, before.refusal = before.refusal, None if told is None else told.refusal
+        if before.refusal is not None:
+            return before.refusal != refusal_before
         if told is None or told.is_unknown:
             if before.partitions is None:
                 return False

@@ -27,6 +27,7 @@ from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
 from zkconsumer.kafka.unasked import UNASKED
+from zkconsumer.version import __version__
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_GROUPS,
@@ -48,7 +49,7 @@ from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest, ApiVersions
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsRequest
 
 CLIENT_SOFTWARE_NAME = "zkconsumer"
-CLIENT_SOFTWARE_VERSION = "0.1.0"
+CLIENT_SOFTWARE_VERSION = __version__
 
 NEGOTIATION_BYTES_MAX = 1024 * 1024
 """The longest answer to ApiVersions: 60 APIs and some features take about a kilobyte."""

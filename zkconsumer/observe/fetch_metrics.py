@@ -11,11 +11,18 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress
 
 
+PER_BROKER = (names.FETCHER_REQUESTS, names.FETCHER_BYTES, names.FETCH_TIME, names.FETCH_SIZE, names.THROTTLE)
+"""The rows that have an address among their labels."""
+
+
 class FetchMetrics:
-    """The metrics of one broker, and those of all brokers together."""
+    """The metrics of one broker, and those of all brokers together.
+
+    All fetcher threads of an address have the same; they go with the last thread (``remove``).
+    """
 
     def __init__(self, registry: Registry, broker: BrokerAddress) -> None:
-        where = broker.host, str(broker.port)
+        self.where = where = broker.host, str(broker.port)
         self.requests = registry.meter(names.FETCHER_REQUESTS, *where)
         self._bytes = registry.meter(names.FETCHER_BYTES, *where)
         self._times = (registry.timer(names.FETCH_TIME_ALL), registry.timer(names.FETCH_TIME, *where))
@@ -27,6 +34,11 @@ class FetchMetrics:
     def request_rate(self) -> float:
         """Requests a second over the last minute."""
         return self.requests.values()["OneMinuteRate"]
+
+    def remove(self) -> None:
+        """No thread reads from the broker any more: it is gone, or leads nothing of ours.  The totals stay."""
+        for row in PER_BROKER:
+            self._registry.remove(row, *self.where)
 
     def answered(self, elapsed_ms: int, records_bytes: int, throttle_ms: int) -> None:
         """A fetch request was answered."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.observe.metric_names import ROWS, Kind, Row
+from zkconsumer.observe.metric_names import ROWS, MetricKind, MetricRow
 from zkconsumer.types import Tally
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ Gauges: TypeAlias = "Callable[[], Mapping[Labels, float]]"
 class Sample:
     """One metric as it is now."""
 
-    row: Row
+    row: MetricRow
     labels: Mapping[str, str]
     values: Mapping[str, float]
 
@@ -197,40 +197,48 @@ class Registry:
         self._clock = clock
         self._given = dict(given)
         self._lock = threading.Lock()
-        self._measures: dict[tuple[Row, Labels], Measure] = {}
-        self._gauges: dict[Row, Gauges] = {}
+        self._measures: dict[tuple[MetricRow, Labels], Measure] = {}
+        self._gauges: dict[MetricRow, Gauges] = {}
 
-    def meter(self, row: Row, *labels: str) -> Meter:
+    def meter(self, row: MetricRow, *labels: str) -> Meter:
         """The meter of this row with these values of the row's own labels; made when it is first asked for."""
-        assert row.kind is Kind.METER, row.name
+        assert row.kind is MetricKind.METER, row.name
         made = self._measure(row, labels, lambda: Meter(self._clock))
         assert isinstance(made, Meter), "one kind a row"
         return made
 
-    def timer(self, row: Row, *labels: str) -> Timer:
+    def timer(self, row: MetricRow, *labels: str) -> Timer:
         """As ``meter``."""
-        assert row.kind is Kind.TIMER, row.name
+        assert row.kind is MetricKind.TIMER, row.name
         made = self._measure(row, labels, lambda: Timer(self._clock))
         assert isinstance(made, Timer), "one kind a row"
         return made
 
-    def histogram(self, row: Row, *labels: str) -> Histogram:
+    def histogram(self, row: MetricRow, *labels: str) -> Histogram:
         """As ``meter``."""
-        assert row.kind is Kind.HISTOGRAM, row.name
+        assert row.kind is MetricKind.HISTOGRAM, row.name
         made = self._measure(row, labels, Histogram)
         assert isinstance(made, Histogram), "one kind a row"
         return made
 
-    def _measure(self, row: Row, labels: Labels, make: Callable[[], Measure]) -> Measure:
+    def _measure(self, row: MetricRow, labels: Labels, make: Callable[[], Measure]) -> Measure:
         with self._lock:
             found = self._measures.get((row, labels))
             if found is None:
                 found = self._measures[row, labels] = make()
             return found
 
-    def gauge(self, row: Row, read: Gauges) -> None:
+    def remove(self, row: MetricRow, *labels: str) -> None:
+        """Forget the metric of this row with these values; who has it still may go on with it, and it is shown no more.
+
+        ``meter`` and the others make a new one, from 0 on.
+        """
+        with self._lock:
+            self._measures.pop((row, labels), None)
+
+    def gauge(self, row: MetricRow, read: Gauges) -> None:
         """Ask ``read`` whenever somebody looks; in the looker's thread."""
-        assert row.kind is Kind.GAUGE, row.name
+        assert row.kind is MetricKind.GAUGE, row.name
         self._gauges[row] = read
 
     def tick(self) -> None:
@@ -256,10 +264,10 @@ class Registry:
         """MBean name -> attribute -> value."""
         return {sample.mbean: dict(sample.values) for sample in self.samples()}
 
-    def _all_measures(self) -> dict[tuple[Row, Labels], Measure]:
+    def _all_measures(self) -> dict[tuple[MetricRow, Labels], Measure]:
         with self._lock:
             return dict(self._measures)
 
-    def _labelled(self, row: Row, labels: Labels) -> dict[str, str]:
+    def _labelled(self, row: MetricRow, labels: Labels) -> dict[str, str]:
         own = iter(labels)
         return {label: self._given[label] if label in self._given else next(own) for label in row.labels}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 
-from zkconsumer.observe.metric_names import ROWS, Kind, Row
+from zkconsumer.observe.metric_names import ROWS, MetricKind, MetricRow
 from zkconsumer.observe.metrics import PERCENTILES
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ class ConnectorCollector:
         yield from (counted[name] for name in sorted(counted))
 
 
-def _family(row: Row) -> Metric:
+def _family(row: MetricRow) -> Metric:
     labels = [*OWN_LABELS, *(LABELS[label] for label in row.labels if label in LABELS)]
     match row.kind:
-        case Kind.METER:
+        case MetricKind.METER:
             return CounterMetricFamily(row.prometheus, row.sentence, labels=labels)
-        case Kind.GAUGE:
+        case MetricKind.GAUGE:
             return GaugeMetricFamily(row.prometheus, row.sentence, labels=labels)
-        case Kind.TIMER | Kind.HISTOGRAM:
+        case MetricKind.TIMER | MetricKind.HISTOGRAM:
             return SummaryMetricFamily(row.prometheus, row.sentence, labels=labels)
 
 
@@ -101,7 +101,7 @@ def _add(family: Metric, sample: Sample, own: list[str]) -> None:
             family.add_metric(labels, values["Value"])
         case SummaryMetricFamily():
             # Times are in seconds there, as is the custom.
-            scale = MS_PER_S if sample.row.kind is Kind.TIMER else 1
+            scale = MS_PER_S if sample.row.kind is MetricKind.TIMER else 1
             total = round(values["Count"] * values["Mean"] / scale, SUM_DIGITS)
             family.add_metric(labels, count_value=int(values["Count"]), sum_value=total)
             names = dict(zip(family._labelnames, labels, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from zkconsumer.core.group import GroupSettings
 from zkconsumer.core.planner import SharePlanner
 from zkconsumer.core.stores import Stores
+from zkconsumer.errors import InvalidConfigException
 from zkconsumer.kafka.coordinator_lookup import ChannelSettings
 
 if TYPE_CHECKING:
@@ -59,7 +60,15 @@ def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: 
 
 
 def planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlanner:
-    """Who computes this member's share."""
+    """Who computes this member's share.
+
+    Raises ``InvalidConfigException`` for a strategy that only a coordinator's group has.
+    """
+    if config.partition_assignment_strategy not in ("range", "roundrobin"):
+        raise InvalidConfigException(
+            f"partition.assignment.strategy={config.partition_assignment_strategy}: a group in ZooKeeper is divided by "
+            "range or by roundrobin; set it to one of them"
+        )
     return SharePlanner(
         consumer_id,
         config.partition_assignment_strategy,

@@ -19,7 +19,7 @@ What both speak of:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
     Told: TypeAlias = "ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsPlaced"
     """What a holder tells its membership."""
+
+
+class Busy(NamedTuple):
+    """``since_ms``: when the program got its record, in ms of the lease's clock; ``stream``: the stream's thread id."""
+
+    since_ms: int
+    stream: str
 
 
 class Holder(Protocol):
@@ -64,6 +71,13 @@ class Holder(Protocol):
     @property
     def holds_nothing(self) -> bool:
         """Whether nothing is ours, what is on its way out included."""
+
+    @property
+    def busy(self) -> Busy | None:
+        """The stream whose program has been working on one record for the longest time; None: no program has one.
+
+        A program that waits for a record has none, and neither has one that came back from its record.
+        """
 
     def end(self, error: BaseException | None) -> None:
         """Nothing may be worked on any more, because of ``error`` or because it is over; may be called twice."""

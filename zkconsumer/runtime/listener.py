@@ -1,4 +1,4 @@
-"""The program's rebalance listener: the core's two commands become calls on a thread of their own.
+"""The program's rebalance listener: the core's commands become calls on a thread of their own.
 
 When and whether it is called is decided in ``core.listener``.
 """
@@ -6,22 +6,25 @@ When and whether it is called is decided in ``core.listener``.
 from __future__ import annotations
 
 import logging
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.core import events as ev
+from zkconsumer.core.listener import PartitionsLostListener
 from zkconsumer.runtime.callbacks import CallbackThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from zkconsumer.base.threads import OnDeath
     from zkconsumer.core import commands as do
     from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.core.subscription import ConsumerThreadId
+    from zkconsumer.types import TopicPartition
 
-CALLS_MAX = 1
-"""The core asks only what has returned, so that nothing ever waits here for long."""
+CALLS_MAX = 2
+"""The core asks only what has returned; besides, one call about what was lost may wait."""
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -43,6 +46,8 @@ class ListenerCalls:
         self._thread = CallbackThread(f"{member}-listener", CALLS_MAX, on_death)
         self._running: ev.ListenerReturned | None = None
         self._closed = False
+        self._lost: set[TopicPartition] = set()
+        self._lock = threading.Lock()
 
     def set(self, listener: ConsumerRebalanceListener) -> None:
         """Call this one from now on."""
@@ -50,11 +55,8 @@ class ListenerCalls:
         self._control.post(ev.ListenerSet())
 
     def before_releasing(self, command: do.CallBeforeReleasing) -> None:
-        partitions: dict[str, set[int]] = {}
-        for topic, number in command.partitions:
-            partitions.setdefault(topic, set()).add(number)
         assert self.listener is not None, "the core knows of a listener only when there is one"
-        call = partial(self.listener.before_releasing_partitions, partitions)
+        call = partial(self.listener.before_releasing_partitions, _by_topic(command.partitions))
         self._put(ev.ListenerReturned(command.ticket, "before_releasing_partitions"), call)
 
     def before_starting(self, command: do.CallBeforeStarting) -> None:
@@ -64,6 +66,15 @@ class ListenerCalls:
         assert self.listener is not None, "the core knows of a listener only when there is one"
         call = partial(self.listener.before_starting_fetchers, self._member, assignment)
         self._put(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
+
+    def lost(self, command: do.CallLost) -> None:
+        """Nothing waits for this call; it names everything that is lost before it is made."""
+        if isinstance(self.listener, PartitionsLostListener):
+            with self._lock:
+                is_waiting = bool(self._lost)
+                self._lost.update(command.partitions)
+            if not is_waiting:
+                self._thread.put(partial(self._call_lost, self.listener))
 
     def return_early(self) -> None:
         """Called in the listener itself, which is about to wait for what waits for it: take it for returned."""
@@ -76,10 +87,10 @@ class ListenerCalls:
         """Whether the caller is in a call for which the rebalance, or a close, still waits."""
         return self._thread.is_current and self._running is not None and not self._closed
 
-    def close(self) -> None:
-        """Call nobody any more."""
+    def close(self, *, finish: bool = False) -> None:
+        """Make no further call; ``finish``: those that wait are made."""
         self._closed = True
-        self._thread.close()
+        self._thread.close(finish=finish)
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for a call that runs, unless the caller is in it."""
@@ -98,3 +109,18 @@ class ListenerCalls:
         running, self._running = self._running, None
         if running is not None:
             self._control.post(returned)
+
+    def _call_lost(self, listener: PartitionsLostListener) -> None:
+        with self._lock:
+            lost, self._lost = self._lost, set()
+        try:
+            listener.on_partitions_lost(_by_topic(lost))
+        except BaseException as error:
+            log.error("listener-raised member=%s call=on_partitions_lost", self._member, exc_info=error)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, set()).add(number)
+    return found

@@ -29,6 +29,7 @@ from zkconsumer.runtime.observing import Observing
 from zkconsumer.runtime.offsets import KafkaHalf
 from zkconsumer.runtime.perform import Performer, ZooKeeperHalf
 from zkconsumer.runtime.rights import Rights
+from zkconsumer.runtime.topic_refusals import TopicRefusals
 from zkconsumer.runtime.topics import KafkaTopics
 from zkconsumer.zk.group_reader import GroupReader
 from zkconsumer.zk.security import OPEN, ZkSecurity
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.view import Subscription
     from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.runtime.holder import Holder, Membership
     from zkconsumer.runtime.observing import Meters
@@ -98,6 +100,7 @@ class ZooKeeperMembership:
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
+        self._has_given_up = threading.Event()
         self._giving_up: Worker | None = None
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, NotWritten]]] = {}
         self._calls_made = 0
@@ -115,7 +118,8 @@ class ZooKeeperMembership:
                 on_refused=self.refused_by_brokers,
                 on_death=self.thread_died,
             )
-        topics = KafkaTopics(self.topic_finder) if self.topic_finder is not None else None
+        self._refusals = TopicRefusals(self.id, clock, self.hooks, self._refused)
+        topics = None if self.topic_finder is None else KafkaTopics(self.topic_finder, self.topics_refused)
         rights = Rights(security.acl, security.who, lambda: self._holder.holds_nothing, self._not_authorized)
         self._zookeeper = ZooKeeperHalf(
             group, self.id, store, GroupReader(group, topics), self.control, clock, self.observing, rights
@@ -218,7 +222,9 @@ class ZooKeeperMembership:
         are waited for, because the leader finder may be waiting for an answer from ZooKeeper.
         """
         self._holder.end(None)
-        self.listener.close()
+        if self._failure is not None:  # the listener is called about what was lost, also when a close follows at once
+            self._has_given_up.wait(CLOSE_STEP_MS / 1000)
+        self.listener.close(finish=self._failure is not None)
         self._ask_to_stop()
         self.control.post(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
@@ -277,6 +283,16 @@ class ZooKeeperMembership:
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
         self._end(error)
 
+    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+        """Called on any thread: a topic that the program named must be read; a filter only happens to match others."""
+        subscription = self.group.subscription
+        is_named = subscription is not None and not subscription.is_filter
+        self._refusals.refused(errors, subscription.topics if subscription is not None and is_named else ())
+
+    def _refused(self, error: ZkConsumerError) -> None:
+        log.error("member-refused member=%s why=%r", self.id, str(error))
+        self._end(error)
+
     def _not_authorized(self, words: str) -> None:
         self._end(ZkNotAuthorized(words))
 
@@ -295,6 +311,8 @@ class ZooKeeperMembership:
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
+            self.control.post(ev.Ended(str(error)))
+            self.control.call(self._has_given_up.set)
             self._giving_up = spawn(f"{self.id}-give-up", lambda _: self._give_up(), self.thread_died)
         self._share_known.set()
         self._has_left.set()

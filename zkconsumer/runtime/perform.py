@@ -112,7 +112,7 @@ class ZooKeeperHalf:
         if parent == self._owners:
             self._control.feed(ev.OwnersChanged(name))
         elif path in (self._ids, self._control_path, paths.BROKER_TOPICS) or paths.topic_of(path) is not None:
-            self._control.feed(ev.GroupChanged(path))
+            self._control.feed(ev.GroupChanged(path, is_control=path == self._control_path))
 
     # --- commands -----------------------------------------------------------------------------------------------
 
@@ -306,6 +306,7 @@ class Performer:
             do.CollectPositions: lambda _: holder.collect_positions(),
             do.CallBeforeReleasing: listener.before_releasing,
             do.CallBeforeStarting: listener.before_starting,
+            do.CallLost: listener.lost,
             do.Tell: self._tell,
             do.Count: lambda command: counters.add(command.name, command.by),
             do.CompleteCommit: outcome.commit_completed,

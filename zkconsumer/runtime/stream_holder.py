@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.core import events as ev
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo, ShutdownMarker
+from zkconsumer.runtime.holder import Busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -140,6 +141,11 @@ class StreamHolder:
     @property
     def holds_nothing(self) -> bool:
         return not self.infos
+
+    @property
+    def busy(self) -> Busy | None:
+        found = ((queue.in_hand_since_ms, thread) for (_, thread), queue in list(self.queues.items()))
+        return min((Busy(at_ms, thread) for at_ms, thread in found if at_ms is not None), default=None)
 
     def end(self, error: BaseException | None) -> None:
         """Put the marker behind which nothing comes."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from zkconsumer.errors import AuthenticationException, ZkConsumerError
     from zkconsumer.kafka.any_broker import AnyBroker
     from zkconsumer.kafka.chunks import ChunkQueue
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.fetcher_thread import FetchSettings
     from zkconsumer.kafka.topic_finder import TopicFinder
     from zkconsumer.observe.counters import Counters
@@ -60,6 +61,9 @@ class StreamsMembership(Membership, Protocol):
 
     def refused_by_brokers(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
+
+    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+        """Called on a thread of the fetchers: brokers refuse these topics, of which we have partitions."""
 
 
 M = TypeVar("M", bound=StreamsMembership)
@@ -108,6 +112,7 @@ class StreamsMember(Generic[M]):
             self.registry,
             self.observing.fetch_failed,
             on_unknown=self.topic_finder.refresh if self.topic_finder is not None else None,
+            on_topics_refused=self.membership.topics_refused,
         )
         self.streams = StreamHolder(self.fetchers, self.lease, self.membership.inbox, self.metrics.tally_of)
         self.membership.run_with(self.streams)

@@ -14,14 +14,19 @@ from zkconsumer.zk.topics import Unreadable, is_safe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.topic_finder import TopicFinder
 
 
 class KafkaTopics:
-    """A ``TopicSource`` without watches: the finder tells of changes."""
+    """A ``TopicSource`` without watches: the finder tells of changes.
 
-    def __init__(self, finder: TopicFinder) -> None:
+    ``on_refused``: called with topics that brokers refuse; for the reading they count as missing.
+    """
+
+    def __init__(self, finder: TopicFinder, on_refused: Callable[[Mapping[str, ErrorCode]], None]) -> None:
         self._finder = finder
+        self._on_refused = on_refused
         self.births: dict[str, int] = {}
         """Not transactions of ZooKeeper, but small numbers that grow when a topic is created again."""
 
@@ -29,6 +34,9 @@ class KafkaTopics:
         """See ``TopicSource``."""
         wanted = sorted(topic for topic in topics if is_safe(topic))
         yield from self._known(wanted)
+        refused = self._finder.refused(wanted)
+        if refused:
+            self._on_refused(refused)
         self.births = {topic: self._finder.generation(topic) for topic in wanted}
         return {topic: self._finder.partitions(topic) for topic in wanted}
 

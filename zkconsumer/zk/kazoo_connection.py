@@ -9,6 +9,19 @@ more for each packet, sent or received: a tenth of a millisecond, where many at 
 So all of it runs on one thread of ours.  Its loop waits in ``_Handler.select``, which asks its owner for packets, and
 ends a connection that owes an answer for two thirds of the session time-out (as the Java client does).  ``_Connection``
 sends what waits in one piece, and reads answers and watch events from whatever has come; it hands them on as bytes.
+
+What this relies on, and no release of kazoo promises (``setup.py`` therefore sets an upper bound, the nightly run
+``tox -e newest`` goes beyond it, and ``tests/unit/test_dependencies.py`` looks for each of these names):
+
+    overridden    ``ConnectionHandler``: ``_connect``, ``_invoke``, ``_read``, ``_send_request``, ``_read_socket``,
+                  ``_read_response``
+                  ``SequentialThreadingHandler``: ``start``, ``stop``, ``dispatch_callback``, ``spawn``, ``select``,
+                  ``create_connection``
+    called, read  ``KazooClient``: ``_call``, ``_connection``, ``_conn_retry``, ``_queue``, ``_pending``, ``_stopped``,
+                  ``_session_id``, ``_session_passwd``, ``_session_timeout``, ``last_zxid``
+                  ``ConnectionHandler``: ``_submit``, ``_read_header``, ``_write``, ``_socket_error_handling``,
+                  ``_socket``, ``_read_sock``, ``_xid``, ``ping_outstanding``
+                  ``kazoo.protocol``: ``Connect``, ``ReplyHeader``, ``CLOSE_RESPONSE``, ``PING_XID``, ``WATCH_XID``
 """
 
 from __future__ import annotations
@@ -21,6 +34,7 @@ import select
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -168,12 +182,12 @@ class Link:
         """Connect no more, and wait for the loop to end: the owner feeds the packet that ends the session."""
         self._client._stopped.set()
         self._handler.wake()
-        return self._join(timeout_ms)
+        return self._handler.join(timeout_ms)
 
     def cut(self, timeout_ms: int) -> bool:
         """Break the connection from another thread, and wait for the loop to end."""
         self._handler.cut()
-        return self._join(timeout_ms)
+        return self._handler.join(timeout_ms)
 
     def release(self) -> None:
         """Give the descriptors back, once the loop has ended."""
@@ -197,9 +211,6 @@ class Link:
         second.stop()
         second.close()
 
-    def _join(self, timeout_ms: int) -> bool:
-        worker = self._handler.worker
-        return worker is None or worker.join(timeout_ms)
 
 
 class _Packet:
@@ -337,6 +348,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self._tls = tls
         self.worker: Worker | None = None
+        self._loop_ended: threading.Event | None = None
         self.problem = ""
         self.server_version: tuple[int, ...] | None = None
         self._clock = clock
@@ -376,6 +388,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         except OSError:
             return
 
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for the end of the loop; False: it still runs."""
+        if self.worker is not None:
+            return self.worker.join(timeout_ms)
+        # No loop was started, or a signal handler raised in ``spawn`` after the thread had started.
+        return self._loop_ended is None or self._loop_ended.wait(timeout_ms / 1000)
+
     def release(self) -> None:
         """Give the descriptors back; the thread has ended."""
         self._connection.close()
@@ -394,14 +413,19 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         """kazoo's own watchers; we leave none."""
 
     def spawn(self, func: Callable[[], None]) -> Worker:
+        ended = self._loop_ended = threading.Event()
+
         def run(stop: StopSignal) -> None:
-            while not self._client._stopped.is_set():
-                try:
-                    func()
-                except Exception:
-                    log.exception("zookeeper-connection-failed")
-                if not self._client._stopped.is_set():
-                    self._pause(stop)
+            try:
+                while not self._client._stopped.is_set():
+                    try:
+                        func()
+                    except Exception:
+                        log.exception("zookeeper-connection-failed")
+                    if not self._client._stopped.is_set():
+                        self._pause(stop)
+            finally:
+                ended.set()
 
         def on_death(name: str, error: BaseException) -> None:
             log.critical("thread-died thread=%s", name, exc_info=error)

@@ -122,7 +122,7 @@ class KazooStore:
             reason = self._link.problem or "no address that could be tried: do the names resolve?"
             self._refusal = ZkTimeoutException(
                 f"no session with ZooKeeper at {self._servers.addresses} within {timeout_ms} ms ({reason}): "
-                "start its servers, or correct the address (zookeeper.connect, --zookeeper)"
+                "start its servers, or correct the address (zookeeper.connect)"
             )
         elif version is not None and version < OLDEST_VERSION:
             text = ".".join(map(str, version))

@@ -10,13 +10,14 @@ has no SASL.
 from __future__ import annotations
 
 import struct
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import AuthFailedError, ConnectionDropped
 
+from zkconsumer.base.kerberos import load_gssapi
 from zkconsumer.errors import UsageError
 from zkconsumer.zk.packets import CODE_OK
+from zkconsumer.zk.sasl import DigestMd5, Gssapi, Mechanism, SaslFailed
 from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi
 
 if TYPE_CHECKING:
@@ -52,17 +53,14 @@ class Packet:
 
 def check_libraries(login: Login | None) -> None:
     """Raises ``UsageError`` when a library for this login is not installed."""
-    match login:
-        case SaslDigestMd5():
-            _sasl_client()
-        case SaslGssapi():
-            _sasl_client()
-            try:
-                import_module("kerberos")
-            except ImportError as error:
-                raise UsageError(
-                    "zookeeper.auth=sasl-gssapi needs kerberos: pip install 'zkconsumer[zookeeper-kerberos]'"
-                ) from error
+    if isinstance(login, SaslGssapi):
+        try:
+            load_gssapi()
+        except ImportError as error:
+            raise UsageError(
+                "zookeeper.auth=sasl-gssapi needs the package gssapi: pip install 'gssapi>=1.8' (and the "
+                f"Kerberos library of the system); {error}"
+            ) from error
 
 
 def log_in(
@@ -76,13 +74,9 @@ def log_in(
         case Digest(user, password):
             _digest(f"{user}:{password}".encode(), submit, read_answer)
         case SaslDigestMd5(user, password):
-            client = _sasl_client()(
-                DIGEST_MD5_HOST, service=SASL_SERVICE, mechanism="DIGEST-MD5", username=user, password=password
-            )
-            _sasl(client, submit, read_answer)
+            _sasl(lambda: DigestMd5(SASL_SERVICE, DIGEST_MD5_HOST, user, password), submit, read_answer)
         case SaslGssapi(principal):
-            options = {} if principal is None else {"principal": principal}
-            _sasl(_sasl_client()(host, service=SASL_SERVICE, mechanism="GSSAPI", **options), submit, read_answer)
+            _sasl(lambda: Gssapi(SASL_SERVICE, host, principal), submit, read_answer)
 
 
 def _digest(
@@ -98,31 +92,26 @@ def _digest(
 
 
 def _sasl(
-    client: Any, submit: Callable[[Packet, int], None], read_answer: Callable[[], tuple[Any, bytes, int]]
+    new_mechanism: Callable[[], Mechanism],
+    submit: Callable[[Packet, int], None],
+    read_answer: Callable[[], tuple[Any, bytes, int]],
 ) -> None:
     challenge: bytes | None = None
     try:
+        mechanism = new_mechanism()
         for xid in range(1, SASL_ROUNDS_MAX + 1):
-            token = _step(client, challenge)
-            if client.complete and not token:
+            token = mechanism.process(challenge)
+            if mechanism.is_complete and not token:
                 return
             submit(Packet(SASL_OPCODE, _bytes(token)), xid)
             challenge = _challenge(xid, read_answer)
-            if client.complete:
+            if mechanism.is_complete:
                 return
             if not challenge:
                 raise LoginRefused("the server says nothing to our SASL login: it is not set up for SASL")
-        raise LoginRefused(f"the SASL login did not end within {SASL_ROUNDS_MAX} packets")
-    finally:
-        client.dispose()
-
-
-def _step(client: Any, challenge: bytes | None) -> bytes:
-    try:
-        return bytes(client.process(challenge=challenge) or b"")
-    except Exception as error:  # the library has an error of its own for whatever a mechanism meets
-        why = str(error) or type(error).__name__
-        raise LoginRefused(f"the SASL login failed on our side: {why}") from error
+    except SaslFailed as error:
+        raise LoginRefused(f"the SASL login failed on our side: {error}") from error
+    raise LoginRefused(f"the SASL login did not end within {SASL_ROUNDS_MAX} packets")
 
 
 def _challenge(xid: int, read_answer: Callable[[], tuple[Any, bytes, int]]) -> bytes:
@@ -136,15 +125,6 @@ def _challenge(xid: int, read_answer: Callable[[], tuple[Any, bytes, int]]) -> b
         raise ConnectionDropped(f"an answer to {header.xid} where {xid} was due")
     length = _INT.unpack_from(buffer, at)[0] if len(buffer) >= at + _INT.size else 0
     return bytes(buffer[at + _INT.size : at + _INT.size + max(0, length)])
-
-
-def _sasl_client() -> Any:
-    try:
-        return import_module("puresasl.client").SASLClient
-    except ImportError as error:
-        raise UsageError(
-            "zookeeper.auth=sasl-… needs pure-sasl: pip install 'zkconsumer[zookeeper-sasl]'"
-        ) from error
 
 
 def _bytes(data: bytes) -> bytes:

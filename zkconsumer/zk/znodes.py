@@ -136,6 +136,9 @@ class Control:
     phase: str
     authority: Authority
     strategy: str
+    is_confirmed: bool = True
+    """False from a write that moves the authority of a group without members until it is known that no member of the
+    coordinator's group committed before that write.  Nothing that depends on the move happens meanwhile."""
 
     @property
     def is_over(self) -> bool:
@@ -151,6 +154,7 @@ def format_control(control: Control) -> bytes:
         "phase": control.phase,
         "authority": control.authority,
         "strategy": control.strategy,
+        **({} if control.is_confirmed else {"confirmed": False}),
     }
     return to_bytes(json.dumps(members, ensure_ascii=True, separators=(",", ":")))
 
@@ -176,7 +180,8 @@ def parse_control(data: bytes) -> Control:
     if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= INT64_MAX:
         raise MalformedZnode("control znode: epoch is missing, or no int64")
     authority = _authority(members.get("authority"))
-    return Control(str(texts["id"]), epoch, str(texts["phase"]), authority, str(texts["strategy"]))
+    is_confirmed = members.get("confirmed", True) is not False
+    return Control(str(texts["id"]), epoch, str(texts["phase"]), authority, str(texts["strategy"]), is_confirmed)
 
 
 def _authority(text: Json) -> Authority:

@@ -1,7 +1,8 @@
 """The rebalance listener of a program in the model world: quick mostly, now and then too slow, now and then it raises.
 
 Checked with every call: it is never called while it runs, the two calls take turns, what is given back was named, and
-what is fetched anew is in the assignment that it was told.
+what is fetched anew is in the assignment that it was told.  What is dropped without a release is reported as lost,
+once, and nothing else is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tests.property.group_model.weather import Weather
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.membership import MembershipState
+from zkconsumer.core.releases import RELEASED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +39,9 @@ class ModelListener:
         self._random = Random(seed)
         self._is_running = self._may_start = self._was_skipped = False
         self._named: set[TopicPartition] = set()
+        self._taken_for_ours: set[TopicPartition] = set()
+        self._unreported: set[TopicPartition] = set()
+        """What was lost, and not reported yet."""
 
     @property
     def is_out_of_it(self) -> bool:
@@ -50,6 +55,7 @@ class ModelListener:
 
     def call(self, command: do.CallBeforeReleasing | do.CallBeforeStarting) -> None:
         assert not self._is_running, "it is called while it runs"
+        assert not self._unreported, f"the loss of {self._unreported} was not reported"
         assert not self._process.group.is_leaving, "it is called by a program that closes"
         world, process = self._process.world, self._process
         is_fair = world.weather == Weather()
@@ -65,6 +71,8 @@ class ModelListener:
             call = "before_starting_fetchers"
             assert self._may_start, "a start without a release before it"
             self.told, self._was_skipped = command.assignment, False
+            member = process.group.settings.member
+            self._taken_for_ours = {tp for tp, thread in command.assignment.items() if thread.consumer_id == member}
 
         def back() -> None:
             self._is_running = False
@@ -72,6 +80,7 @@ class ModelListener:
             is_too_late = self.is_given_up or process.group.membership.state is MembershipState.LEAVING
             if not raises or is_too_late:
                 self._may_start = isinstance(command, do.CallBeforeReleasing)
+                self._taken_for_ours -= set(command.partitions) if self._may_start else set()
             world.sometimes.add(f"a listener {'raises' if raises else 'is too slow' if takes_ms > 5000 else 'returns'}")
             process.feed(ev.ListenerReturned(command.ticket, call, "it raised" if raises else ""))
 
@@ -85,8 +94,17 @@ class ModelListener:
         assert not unnamed, f"given back without a word: {unnamed}"
 
     def dropped(self, command: do.Drop) -> None:
-        """When they come back they must be named again."""
+        """When they come back they must be named again; what is lost must be reported at once."""
         self._named -= set(command.partitions)
+        if command.why != RELEASED and not self.is_out_of_it:
+            self._unreported |= set(command.partitions) & self._taken_for_ours
+
+    def lost(self, command: do.CallLost) -> None:
+        assert not self._process.group.is_leaving, "it is called by a program that closes"
+        assert set(command.partitions) <= self._taken_for_ours, "a start named them, and no release"
+        self._taken_for_ours -= set(command.partitions)
+        self._unreported -= set(command.partitions)
+        self._process.world.sometimes.add("a loss is reported to a listener")
 
     def check_start(self, command: do.StartFetching) -> None:
         """What is read anew was told, with its thread."""

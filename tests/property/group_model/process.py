@@ -251,6 +251,9 @@ class Process:
             case do.CallBeforeReleasing() | do.CallBeforeStarting():
                 assert self.listener is not None, "there is no listener to call"
                 self.listener.call(command)
+            case do.CallLost():
+                assert self.listener is not None, "there is no listener to call"
+                self.listener.lost(command)
             case do.Count("listener_calls_skipped"):
                 assert self.listener is not None, "there is no listener to call"
                 self.listener.skipped()

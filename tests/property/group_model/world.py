@@ -421,6 +421,8 @@ class World:
                     self.sometimes.add("a session ends with a commit under way")
                 if process.group.commits.is_in_kafka:
                     self.sometimes.add("a session ends while Kafka is told")
+            case ev.GroupChanged() if process.group.commits.is_busy:
+                self.sometimes.add("a change is seen with a commit under way")
             case ev.TimerFired(Timer.KAFKA):
                 self.sometimes.add("a release does not wait for Kafka any longer")
             case ev.ClaimSettled() | ev.ReleaseSettled() | ev.CommitSettled():

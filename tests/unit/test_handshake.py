@@ -1,0 +1,115 @@
+"""Every interleaving of two threads that agree without a lock: one iterates, the other one stops the partition.
+
+``PartitionTopicInfo`` describes the agreement.  Two threads run the two sides line by line; a schedule says after which
+steps the other one continues.  With up to three such changes, from each thread first, these are all schedules.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
+from zkconsumer.types import TopicPartition
+
+SIDES = {"take_in_hand", "put_back", "come_back", "move_past", "stop"}
+STEPS_MAX = 24
+"""More lines than both threads have together."""
+
+DEADLINE_S = 20
+"""A thread waits at most so long for the other one; none does unless the schedule itself is broken."""
+
+OFFSET = 7
+
+
+class Schedule:
+    """Lets one of two threads run at a time; at the steps in ``changes`` the other one continues."""
+
+    def __init__(self, changes: tuple[int, ...], first: int) -> None:
+        self.steps = 0
+        self._changes = set(changes)
+        self._runs = first
+        self._has_ended = [False, False]
+        self._changed = threading.Condition()
+
+    def tracer(self, thread: int) -> Callable[[FrameType, str, Any], Any]:
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            if frame.f_code.co_name in SIDES and frame.f_code.co_filename.endswith("/kafka/chunks.py"):
+                if event == "line":
+                    self._step(thread)
+                return trace
+            return None
+
+        return trace
+
+    def begin(self, thread: int) -> None:
+        with self._changed:
+            self._wait(thread)
+
+    def end(self, thread: int) -> None:
+        with self._changed:
+            self._has_ended[thread] = True
+            self._runs = 1 - thread
+            self._changed.notify_all()
+
+    def _step(self, thread: int) -> None:
+        with self._changed:
+            self.steps += 1
+            if self.steps in self._changes and not self._has_ended[1 - thread]:
+                self._runs = 1 - thread
+                self._changed.notify_all()
+            self._wait(thread)
+
+    def _wait(self, thread: int) -> None:
+        assert self._changed.wait_for(lambda: self._runs == thread or self._has_ended[1 - thread], DEADLINE_S)
+
+
+def both_sides(changes: tuple[int, ...], first: int) -> tuple[bool, list[int], int]:
+    """Whether the record was handed out, the positions that the stop was given, and the steps."""
+    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", ChunkQueue(3), OFFSET)
+    schedule = Schedule(changes, first)
+    handed: list[bool] = []
+    backs: list[int] = []
+
+    def iterate() -> None:
+        handed.append(info.take_in_hand(OFFSET))
+        if handed[0]:
+            info.come_back(OFFSET + 1, 0)
+
+    def stop() -> None:
+        info.stop(lambda stopped: backs.append(stopped.consumed_offset))
+
+    def run(thread: int, side: Callable[[], None]) -> None:
+        sys.settrace(schedule.tracer(thread))
+        schedule.begin(thread)
+        try:
+            side()
+        finally:
+            sys.settrace(None)
+            schedule.end(thread)
+
+    threads = [threading.Thread(target=run, args=args, daemon=True) for args in ((0, iterate), (1, stop))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+    return handed[0], backs, schedule.steps
+
+
+@pytest.mark.parametrize("changes", [0, 1, 2, 3])
+def test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out(changes: int) -> None:
+    """The first position that the stop is given is the right one: it is committed, and the partition released."""
+    for at in itertools.combinations(range(1, STEPS_MAX), changes):
+        for first in (0, 1):
+            handed, backs, steps = both_sides(at, first)
+            assert steps < STEPS_MAX, "there are more interleavings than this test makes"
+            assert backs, f"{at}, thread {first} first: the stop is never given a position (handed out: {handed})"
+            right = OFFSET + 1 if handed else OFFSET
+            assert backs[0] == right, f"{at}, thread {first} first: given {backs[0]}, {right} is right"

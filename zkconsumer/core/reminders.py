@@ -1,0 +1,28 @@
+"""When a problem is logged: when it is seen first, and again after long pauses for as long as it lasts.  Pure.
+
+    seen --after first_after_ms--> due, then due again every repeat_ms --not seen any more--> forgotten
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+REPEAT_MS = 60_000
+"""The pause between two lines about the same problem."""
+
+
+class Reminders:
+    """One instance for each kind of problem; a problem is named by a text, such as a topic."""
+
+    def __init__(self, *, first_after_ms: int = 0, repeat_ms: int = REPEAT_MS) -> None:
+        self._first_after_ms = first_after_ms
+        self._repeat_ms = repeat_ms
+        self._due_ms: dict[str, int] = {}
+
+    def due(self, problems: Iterable[str], now_ms: int) -> list[str]:
+        """Those of ``problems`` that must be logged now, sorted.  A problem that is not among them is over."""
+        first_ms = now_ms + self._first_after_ms
+        self._due_ms = {problem: self._due_ms.get(problem, first_ms) for problem in problems}
+        due = sorted(problem for problem, due_ms in self._due_ms.items() if due_ms <= now_ms)
+        self._due_ms.update(dict.fromkeys(due, now_ms + self._repeat_ms))
+        return due

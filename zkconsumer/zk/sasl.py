@@ -1,0 +1,151 @@
+"""The SASL mechanisms that ZooKeeper's servers have: DIGEST-MD5 (RFC 2831) and GSSAPI.
+
+Each takes the server's challenges and gives our messages; ``login`` carries them.  A mechanism is made anew for every
+login.  They are our own because pure-sasl, which kazoo uses, has had no release since 2019, and kerberos, which it
+needs for GSSAPI, none since 2021.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Protocol
+
+from zkconsumer.base.kerberos import KerberosClient, KerberosFailed, LayerDemanded
+
+_PAIR = re.compile(r'\s*([a-z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s]*))\s*(?:,|\Z)', re.IGNORECASE | re.DOTALL)
+_NONCE_COUNT = "00000001"
+
+
+class SaslFailed(Exception):
+    """The login cannot go on; the text says why."""
+
+
+class Mechanism(Protocol):
+    """One login."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether we expect nothing any more that we would answer."""
+
+    def process(self, challenge: bytes | None) -> bytes:
+        """The answer to a challenge, None before the first one.  Raises ``SaslFailed``."""
+
+
+class DigestMd5:
+    """Proves that we know the password without sending it, and that the server knows it.
+
+    MD5 is what ZooKeeper has: whoever records a login can try passwords against it, so use TLS as well.
+    """
+
+    def __init__(self, service: str, host: str, user: str, password: str) -> None:
+        self.is_complete = False
+        self._uri = f"{service}/{host}"
+        self._user = user
+        self._password = password
+        self._proof_of_server: str | None = None
+        """What the server's last message must hold; None until our own proof is sent."""
+
+    def process(self, challenge: bytes | None) -> bytes:
+        if challenge is None:
+            return b""  # in this mechanism the server speaks first
+        said = _pairs(challenge)
+        if self._proof_of_server is None:
+            return self._proof(said)
+        if not hmac.compare_digest(said.get("rspauth", "").encode(), self._proof_of_server.encode()):
+            raise SaslFailed("the server does not prove that it knows the password")
+        self.is_complete = True
+        return b""
+
+    def _proof(self, said: dict[str, str]) -> bytes:
+        if "nonce" not in said or said.get("algorithm", "").lower() != "md5-sess":
+            raise SaslFailed("the server's challenge has no nonce, or another algorithm than md5-sess")
+        if "auth" not in re.split(r"[\s,]+", said.get("qop", "auth").lower()):
+            raise SaslFailed("the server demands a security layer of DIGEST-MD5, which ZooKeeper does not have")
+        realm, nonce, own_nonce = said.get("realm", ""), said["nonce"], secrets.token_hex(16)
+        secret = _md5(b":".join(map(_latin_1_or_utf_8, (self._user, realm, self._password))))
+        session = _md5(secret + f":{nonce}:{own_nonce}".encode()).hex()
+
+        def proof(method: str) -> str:
+            what = _md5(f"{method}:{self._uri}".encode()).hex()
+            return _md5(f"{session}:{nonce}:{_NONCE_COUNT}:{own_nonce}:auth:{what}".encode()).hex()
+
+        self._proof_of_server = proof("")
+        fields = [
+            "charset=utf-8",
+            f"username={_quoted(self._user)}",
+            f"realm={_quoted(realm)}",
+            f"nonce={_quoted(nonce)}",
+            f"nc={_NONCE_COUNT}",
+            f"cnonce={_quoted(own_nonce)}",
+            f"digest-uri={_quoted(self._uri)}",
+            "maxbuf=65536",
+            f"response={proof('AUTHENTICATE')}",
+            "qop=auth",
+        ]
+        return ",".join(fields).encode()
+
+
+class Gssapi:
+    """Kerberos; ``principal``: which of the tickets to use, None the default one."""
+
+    def __init__(self, service: str, host: str, principal: str | None) -> None:
+        self._where = f"{service}@{host}"
+        try:
+            self._client = KerberosClient(service, host, principal)
+        except KerberosFailed as error:
+            raise self._failed(error) from error
+
+    @property
+    def is_complete(self) -> bool:
+        return self._client.is_complete
+
+    def process(self, challenge: bytes | None) -> bytes:
+        if self.is_complete:
+            return b""
+        try:
+            return self._client.first() if challenge is None else self._client.answer(challenge)
+        except KerberosFailed as error:
+            raise self._failed(error) from error
+        except LayerDemanded as error:
+            what = "the server demands a security layer of Kerberos, which ZooKeeper does not have"
+            raise SaslFailed(what) from error
+
+    def _failed(self, error: KerberosFailed) -> SaslFailed:
+        return SaslFailed(f"no Kerberos login as a client of {self._where}: {error}; is there a ticket (klist)?")
+
+
+def _pairs(challenge: bytes) -> dict[str, str]:
+    """The fields of a challenge; the first of a name counts.  Raises ``SaslFailed``."""
+    try:
+        text = challenge.decode()
+    except UnicodeDecodeError as error:
+        raise SaslFailed("the server's challenge is not UTF-8") from error
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        pair = _PAIR.match(text, position)
+        if pair is None:
+            raise SaslFailed("the server's challenge is no list of fields")
+        name, in_quotes, plain = pair.groups()
+        found.setdefault(name.lower(), plain if in_quotes is None else re.sub(r"\\(.)", r"\1", in_quotes, flags=re.S))
+        position = pair.end()
+    return found
+
+
+def _latin_1_or_utf_8(text: str) -> bytes:
+    """As RFC 2831 (2.1.2.1) and Java have it: UTF-8 only for what ISO 8859-1 cannot say."""
+    try:
+        return text.encode("iso-8859-1")
+    except UnicodeEncodeError:
+        return text.encode()
+
+
+def _md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()
+
+
+def _quoted(text: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
