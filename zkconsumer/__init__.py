@@ -2,8 +2,9 @@
 
     from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 
-Errors are in ``zkconsumer.errors``, the old camelCase names in ``zkconsumer.javaapi``, fakes and real local clusters
-for tests in ``zkconsumer.testing``.
+``__version__`` is the release.  Every type in the signatures of these classes is here as well, for annotations.  Errors
+are in ``zkconsumer.errors``, the old camelCase names in ``zkconsumer.javaapi``, fakes and real local clusters for tests
+in ``zkconsumer.testing``.
 
 The names below are loaded when they are first used, so that ``zkconsumer --help`` and tools that need one module do
 not pay for kazoo and the rest.
@@ -14,28 +15,118 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from zkconsumer.platforms import check as _check_platform
+from zkconsumer.version import __version__ as __version__
+
+_check_platform()
+
 if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector import ZookeeperConsumerConnector
-    from zkconsumer.core.listener import ConsumerRebalanceListener
-    from zkconsumer.core.topic_filter import Blacklist, Whitelist
+    from zkconsumer.connector_base import ConsumerConnector, Position
+    from zkconsumer.core.listener import ConsumerRebalanceListener, PartitionsLostListener
+    from zkconsumer.core.stores import Source
+    from zkconsumer.core.subscription import ConsumerThreadId
+    from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
+    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.delivery import Poison
+    from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
+    from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+    from zkconsumer.observe.metric_names import MetricKind, MetricRow
+    from zkconsumer.observe.metrics import Sample
     from zkconsumer.simple_consumer import SimpleConsumer
-    from zkconsumer.simple_requests import FetchRequestBuilder
-    from zkconsumer.streams import ConsumerIterator, KafkaStream, MessageAndMetadata, default_decoder, string_decoder
-    from zkconsumer.types import Hooks, TopicPartition
+    from zkconsumer.simple_requests import (
+        FetchRequest,
+        FetchRequestBuilder,
+        FetchResponse,
+        FetchResponsePartitionData,
+        GroupCoordinatorRequest,
+        GroupCoordinatorResponse,
+        MessageSet,
+        OffsetCommitRequest,
+        OffsetCommitResponse,
+        OffsetFetchRequest,
+        OffsetFetchResponse,
+        OffsetMetadataAndError,
+        OffsetRequest,
+        OffsetResponse,
+        OffsetStorage,
+        PartitionFetchInfo,
+        PartitionMetadata,
+        PartitionOffsetRequestInfo,
+        PartitionOffsetsResponse,
+        TopicMetadata,
+        TopicMetadataRequest,
+        TopicMetadataResponse,
+    )
+    from zkconsumer.streams import (
+        ConsumerIterator,
+        Decoder,
+        KafkaStream,
+        MessageAndMetadata,
+        default_decoder,
+        string_decoder,
+    )
+    from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
+    from zkconsumer.wire.primitives import RecordSet
+    from zkconsumer.wire.records import Record
+    from zkconsumer.zk.store import ZkStore
 
 _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
+    "BrokerAddress": "zkconsumer.types",
+    "BrokerError": "zkconsumer.kafka.error_codes",
+    "Clock": "zkconsumer.base.clock",
+    "Connect": "zkconsumer.kafka.connection",
+    "Connection": "zkconsumer.kafka.connection",
     "ConsumerConfig": "zkconsumer.config",
+    "ConsumerConnector": "zkconsumer.connector_base",
     "ConsumerIterator": "zkconsumer.streams",
     "ConsumerRebalanceListener": "zkconsumer.core.listener",
+    "ConsumerThreadId": "zkconsumer.core.subscription",
+    "Decoder": "zkconsumer.streams",
+    "ErrorCode": "zkconsumer.kafka.error_codes",
+    "FetchRequest": "zkconsumer.simple_requests",
     "FetchRequestBuilder": "zkconsumer.simple_requests",
+    "FetchResponse": "zkconsumer.simple_requests",
+    "FetchResponsePartitionData": "zkconsumer.simple_requests",
+    "GroupCoordinatorRequest": "zkconsumer.simple_requests",
+    "GroupCoordinatorResponse": "zkconsumer.simple_requests",
     "Hooks": "zkconsumer.types",
     "KafkaStream": "zkconsumer.streams",
     "MessageAndMetadata": "zkconsumer.streams",
+    "MessageSet": "zkconsumer.simple_requests",
+    "MetricKind": "zkconsumer.observe.metric_names",
+    "MetricRow": "zkconsumer.observe.metric_names",
+    "OffsetAndMetadata": "zkconsumer.kafka.group_offsets",
+    "OffsetCommitRequest": "zkconsumer.simple_requests",
+    "OffsetCommitResponse": "zkconsumer.simple_requests",
+    "OffsetFetchRequest": "zkconsumer.simple_requests",
+    "OffsetFetchResponse": "zkconsumer.simple_requests",
+    "OffsetMetadataAndError": "zkconsumer.simple_requests",
+    "OffsetRequest": "zkconsumer.simple_requests",
+    "OffsetResponse": "zkconsumer.simple_requests",
+    "OffsetStorage": "zkconsumer.simple_requests",
+    "PartitionFetchInfo": "zkconsumer.simple_requests",
+    "PartitionMetadata": "zkconsumer.simple_requests",
+    "PartitionOffsetRequestInfo": "zkconsumer.simple_requests",
+    "PartitionOffsetsResponse": "zkconsumer.simple_requests",
+    "PartitionsLostListener": "zkconsumer.core.listener",
+    "Poison": "zkconsumer.kafka.delivery",
+    "Position": "zkconsumer.connector_base",
+    "Record": "zkconsumer.wire.records",
+    "RecordSet": "zkconsumer.wire.primitives",
+    "Sample": "zkconsumer.observe.metrics",
     "SimpleConsumer": "zkconsumer.simple_consumer",
+    "Source": "zkconsumer.core.stores",
+    "TopicFilter": "zkconsumer.core.topic_filter",
+    "TopicMetadata": "zkconsumer.simple_requests",
+    "TopicMetadataRequest": "zkconsumer.simple_requests",
+    "TopicMetadataResponse": "zkconsumer.simple_requests",
     "TopicPartition": "zkconsumer.types",
     "Whitelist": "zkconsumer.core.topic_filter",
+    "ZkStore": "zkconsumer.zk.store",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
@@ -43,26 +134,69 @@ _HOMES = {
 
 __all__ = [
     "Blacklist",
+    "BrokerAddress",
+    "BrokerError",
+    "Clock",
+    "Connect",
+    "Connection",
     "ConsumerConfig",
+    "ConsumerConnector",
     "ConsumerIterator",
     "ConsumerRebalanceListener",
+    "ConsumerThreadId",
+    "Decoder",
+    "ErrorCode",
+    "FetchRequest",
     "FetchRequestBuilder",
+    "FetchResponse",
+    "FetchResponsePartitionData",
+    "GroupCoordinatorRequest",
+    "GroupCoordinatorResponse",
     "Hooks",
     "KafkaStream",
     "MessageAndMetadata",
+    "MessageSet",
+    "MetricKind",
+    "MetricRow",
+    "OffsetAndMetadata",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetMetadataAndError",
+    "OffsetRequest",
+    "OffsetResponse",
+    "OffsetStorage",
+    "PartitionFetchInfo",
+    "PartitionMetadata",
+    "PartitionOffsetRequestInfo",
+    "PartitionOffsetsResponse",
+    "PartitionsLostListener",
+    "Poison",
+    "Position",
+    "Record",
+    "RecordSet",
+    "Sample",
     "SimpleConsumer",
+    "Source",
+    "TopicFilter",
+    "TopicMetadata",
+    "TopicMetadataRequest",
+    "TopicMetadataResponse",
     "TopicPartition",
     "Whitelist",
+    "ZkStore",
     "ZookeeperConsumerConnector",
     "default_decoder",
     "string_decoder",
 ]
 
+if not TYPE_CHECKING:  # a checker would take every name for one that exists
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zkconsumer' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'zkconsumer' has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

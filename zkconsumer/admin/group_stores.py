@@ -81,7 +81,7 @@ class SeenGroup:
         if self.control is not None and self.control.authority == "kafka" and "zookeeper" in stores:
             return (
                 f"the offsets of group {self.group} are kept in Kafka now (migration {self.control.migration_id}), "
-                "and nobody would read what is written to ZooKeeper; use --store kafka"
+                "and no member would read what is written to ZooKeeper; write to the store kafka"
             )
         if self.members:
             names = ", ".join(self.members[:MEMBERS_SHOWN_MAX])

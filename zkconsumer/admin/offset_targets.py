@@ -196,14 +196,14 @@ def _zone(text: str | None) -> timezone:
     return timezone(-offset if text[0] == "-" else offset)
 
 
-def parse_duration(text: str) -> int:
-    """``PnDTnHnMnS`` in milliseconds; a day has 24 hours.
+def parse_duration(text: str, option: str = "--by-duration") -> int:
+    """``PnDTnHnMnS`` in milliseconds; a day has 24 hours.  ``option``: what an error names.
 
     Years and months, which 1.1 took and 3.9 does not, are refused.  Raises ``UsageError``.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise UsageError(f"--by-duration {text!r}: expected PnDTnHnMnS, as in P1DT2H or PT30M")
+        raise UsageError(f"{option} {text!r}: expected PnDTnHnMnS, as in P1DT2H or PT30M")
     days, hours, minutes, seconds = (int(found[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
     millis = int((found["millis"] or "0").ljust(3, "0"))
     return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 + millis

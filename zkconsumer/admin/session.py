@@ -101,17 +101,21 @@ class AdminSession:
     """A tool's session.  A context manager; ``open`` makes and starts one."""
 
     def __init__(self, config: ConsumerConfig, doors: Doors | None = None) -> None:
-        doors = doors or Doors()
+        self._doors = doors or Doors()
         self.config = config
-        self.clock = doors.clock
-        self._open_store = doors.store or secured(config)
-        self._store = self._open_store(config.zookeeper_connect, SESSION_TIMEOUT_MS)
+        self.clock = self._doors.clock
+        self._open_store = self._doors.store or secured(config)
+        self._make(SESSION_TIMEOUT_MS)
+        self.has_topics_in_zookeeper = config.bootstrap_servers is None
+        """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
+
+    def _make(self, session_timeout_ms: int) -> None:
+        config, doors = self.config, self._doors
+        self._store = self._open_store(config.zookeeper_connect, session_timeout_ms)
         access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
         self.brokers = Brokers(
             access.find, access.connect, doors.clock, client_id=config.client_id, nobody=access.nobody
         )
-        self.has_topics_in_zookeeper = access.bootstrap is None
-        """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
 
     @classmethod
     def open(
@@ -146,6 +150,15 @@ class AdminSession:
         self.brokers.close()
         self._store.close(CLOSE_TIMEOUT_MS)
 
+    def reopen(self, session_timeout_ms: int) -> None:
+        """End the session, and begin another one, for which ZooKeeper is asked for this time-out.
+
+        Its ephemeral nodes are gone then.  Raises what ``start`` raises; the session is closed then.
+        """
+        self.close()
+        self._make(session_timeout_ms)
+        self.start()
+
     def __enter__(self) -> AdminSession:
         return self
 
@@ -160,6 +173,11 @@ class AdminSession:
     def session_id(self) -> int | None:
         """Our session there, None between two; whoever must not act for an earlier one names it to ``ask``."""
         return self._store.session_id
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """The time-out of our session that ZooKeeper granted, which may be more or less than it was asked for."""
+        return self._store.negotiated_timeout_ms
 
     def largest_session_timeout_ms(self) -> int:
         """The longest session that ZooKeeper grants, by asking for a day: no member's node outlives it by more.
@@ -286,7 +304,7 @@ def may_not_read(refused: Sequence[str]) -> MayNotRead:
     names = "".join(f"\n  {path}" for path in refused[:NAMED_MAX])
     return MayNotRead(
         f"ZooKeeper does not let us read {count_of(len(refused), 'node')} (NoAuth):{names}{more}\nLog in as whom their "
-        "access control lists name (zookeeper.auth in a --config file), or have the right to read added to them"
+        "access control lists name (zookeeper.auth in the file of settings), or have the right to read added to them"
     )
 
 

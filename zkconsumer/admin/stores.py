@@ -90,15 +90,17 @@ def write_offsets(
     acl: tuple[Acl, ...] | None = None,
     *,
     allow_members: bool = False,
+    in_session: int | None = None,
 ) -> None:
     """Carry the writes out in their order, until the first thing that stands in the way; ``report`` says how far.
 
     ``control_version``: that of the group's control znode, which every multi then checks; None if there is none.
     ``acl``: of the offset nodes that are made, and of their parents below the group; None is open to the world.
     ``allow_members``: go on though somebody is in the group; for partitions that nobody owns.
+    ``in_session``: each write is carried out in that session, or not at all; None: in any.
     Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
     """
-    writer = _Writer(session, group, control_version, report, acl, allow_members=allow_members)
+    writer = _Writer(session, group, control_version, report, acl, allow_members=allow_members, in_session=in_session)
     writer.run(writes)
 
 
@@ -123,8 +125,10 @@ class _Writer:
         acl: tuple[Acl, ...] | None,
         *,
         allow_members: bool,
+        in_session: int | None,
     ) -> None:
         self._session = session
+        self._in_session = in_session
         self._allow_members = allow_members
         self._acl = acl
         self._group = group
@@ -186,11 +190,11 @@ class _Writer:
 
     def _made(self, creates: Sequence[Create]) -> list[Result]:
         """The answers to these, asked again while the connection takes them with it: a node may be made twice."""
-        answers = self._session.ask(creates)
+        answers = self._session.ask(creates, self._in_session)
         for _ in range(ROUNDS_MAX - 1):
             if not any(isinstance(answer, ConnectionLost | SessionGone) for answer in answers):
                 break
-            answers = self._session.ask(creates)
+            answers = self._session.ask(creates, self._in_session)
         return answers
 
     def _write(self, plan: Plan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
@@ -199,7 +203,7 @@ class _Writer:
         self._report.unknown = partitions
         outcome: bool | str = False
         for _ in range(ROUNDS_MAX):
-            [answer] = self._session.ask([multi_of(plan, self._control)])
+            [answer] = self._session.ask([multi_of(plan, self._control)], self._in_session)
             if isinstance(answer, ConnectionLost | SessionGone):
                 outcome = self._look([by_tp[tp] for tp in partitions])
             else:
@@ -251,13 +255,13 @@ class _Writer:
     def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
         """The nodes of topics that have no offset left; one that has, or is gone, is left alone."""
         topics = sorted({tp.topic for tp in partitions})
-        self._session.ask([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics])
+        self._session.ask([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session)
 
 
 def _words(answer: Result) -> str:
     words = words_of(answer)
     if isinstance(answer, NoAuth):
-        words += ": the node is another login's; log in as its makers do, with zookeeper.auth in a --config file"
+        words += ": the node is another login's; log in as its makers do, with zookeeper.auth in the file of settings"
     return words
 
 

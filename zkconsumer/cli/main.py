@@ -19,6 +19,7 @@ import click
 
 from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
+from zkconsumer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,6 @@ def _forget_output() -> None:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something is wrong, 2 the call is wrong; a command may have more.",
 )
-@click.version_option(package_name="zkconsumer", message="zkconsumer %(version)s")
+@click.version_option(__version__, message="zkconsumer %(version)s")
 def main() -> None:
     """Kafka's ZooKeeper-based consumer, in one group with the original Scala members."""

@@ -5,22 +5,30 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
+from zkconsumer.cli.common import EXIT_FAILED, print_table
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.errors import SandboxError
+
+if TYPE_CHECKING:
+    from zkconsumer.testing.sandbox.background import BackgroundCluster
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 NOTHING_RUNS = 3
-TOPIC = re.compile(r"([a-zA-Z0-9._-]{1,249}):([1-9][0-9]{0,3})")
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+PARTITIONS_MAX = 9999
+TOPIC = re.compile(rf"({NAME.pattern}):([1-9][0-9]{{0,3}})")
 BROKERS_MAX = 9
+FIRST_TOPIC, FIRST_PARTITIONS, FIRST_RECORDS = "clicks", 4, 10
+"""What the next step after ``up`` creates and sends."""
 
 
-def _reported(command: Callable[P, R]) -> Callable[P, R]:
+def reported(command: Callable[P, R]) -> Callable[P, R]:
     """A SandboxError becomes words on stderr and exit code 1."""
 
     @functools.wraps(command)
@@ -43,7 +51,14 @@ def _topics(context: click.Context, parameter: click.Parameter, values: tuple[st
     return found
 
 
-@click.group("sandbox", cls=LazyGroup)
+@click.group(
+    "sandbox",
+    cls=LazyGroup,
+    later={
+        "topic": "zkconsumer.cli.sandbox_data:topic",
+        "produce": "zkconsumer.cli.sandbox_data:produce",
+    },
+)
 def sandbox() -> None:
     """A real ZooKeeper with real Kafka brokers on this machine, for trying things out.
 
@@ -59,7 +74,7 @@ def sandbox() -> None:
 @click.option(
     "--topic", "topics", multiple=True, callback=_topics, metavar="NAME:PARTITIONS", help="May be given repeatedly."
 )
-@_reported
+@reported
 def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, int]) -> None:
     """Start a cluster in the background and print its addresses."""
     from zkconsumer.testing.sandbox import background
@@ -70,39 +85,50 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
     cluster = background.up(kafka, zookeeper, brokers, topics, chroot)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}")
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
-    topic = next(iter(topics), "TOPIC")
-    click.echo(
-        f"zkconsumer consume --zookeeper {cluster.zookeeper_connect} --group demo --topic {topic} --from-beginning"
-    )
+    for command in next_steps(cluster):
+        click.echo(command)
     click.echo("it runs until 'zkconsumer sandbox down'", err=True)
+
+
+def next_steps(cluster: BackgroundCluster) -> list[str]:
+    """Commands that show records as they stand."""
+    steps = []
+    topic = next(iter(cluster.topics), FIRST_TOPIC)
+    if not cluster.topics:
+        steps.append(f"zkconsumer sandbox topic create {topic} --partitions {FIRST_PARTITIONS}")
+    steps.append(f"zkconsumer sandbox produce {topic} --count {FIRST_RECORDS}")
+    steps.append(
+        f"zkconsumer consume --zookeeper {cluster.zookeeper_connect} --group demo --topic {topic} --from-beginning"
+        f" --max-messages {FIRST_RECORDS}"
+    )
+    return steps
 
 
 @sandbox.command("status")
 @click.pass_context
-@_reported
+@reported
 def status(context: click.Context) -> None:
-    """Show what runs; exit code 3 if nothing does."""
+    """Show what runs; exit code 1 if a part is dead or does not answer, 3 if no sandbox is up."""
     from zkconsumer.testing.sandbox import background
 
     cluster = background.current()
     if cluster is None:
         click.echo("no sandbox is up", err=True)
         context.exit(NOTHING_RUNS)
-    alive = cluster.running()
-    rows = [("NAME", "VERSION", "ADDRESS", "PID", "STATE")]
-    for part in cluster.parts:
-        state = "running" if part.pid in alive else "dead"
-        rows.append((part.name, part.version, part.address, str(part.pid), state))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    states = cluster.states()
+    rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
+    print_table(("NAME", "VERSION", "ADDRESS", "PID", "STATE"), rows)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}  files: {cluster.root}", err=True)
-    if not alive:
-        context.exit(NOTHING_RUNS)
+    bad = [part for part in cluster.parts if states[part.name] != background.RUNNING]
+    for part in bad:
+        click.echo(f"{part.name}: {states[part.name]}; its log is {cluster.log(part)}", err=True)
+    if bad:
+        click.echo(f"start another sandbox: zkconsumer sandbox down; {cluster.start_command}", err=True)
+        context.exit(EXIT_FAILED)
 
 
 @sandbox.command("down")
-@_reported
+@reported
 def down() -> None:
     """Stop the cluster and remove its files."""
     from zkconsumer.testing.sandbox import background

@@ -9,7 +9,13 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.releases import NEWEST_TIMESTAMP_TIME, Release
-from zkconsumer.testing.fake_faults import CorruptRecords, NullRecords, PartitionError, PartitionFault
+from zkconsumer.testing.fake_faults import (
+    CorruptRecords,
+    NullRecords,
+    PartitionError,
+    PartitionFault,
+    SlowTieredStorage,
+)
 from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotConvertible
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
@@ -54,15 +60,24 @@ _ACKS = (-1, 0, 1)
 # --- Metadata ----------------------------------------------------------------------------------------------------
 
 
-def metadata(state: ClusterState, version: int, body: MetadataRequest, faults: Faults) -> MetadataResponse:
-    """The live brokers and the topics that were asked for."""
+def metadata(
+    state: ClusterState, version: int, body: MetadataRequest, faults: Faults, errors: Mapping[str, ErrorCode]
+) -> MetadataResponse:
+    """The live brokers and the topics that were asked for; ``errors``: by topic, what is answered in their place."""
     brokers = [
         MetadataBroker(node_id=a.broker_id, host=a.host, port=a.port)
         for a in map(state.addresses.__getitem__, sorted(state.up))
     ]
     wants_all = not body.topics if version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
-    names = sorted(state.topics) if wants_all else [topic.name or "" for topic in body.topics or []]
-    topics = [_metadata_topic(state, name, body.allow_auto_topic_creation, faults) for name in names]
+    if wants_all:
+        names = sorted(state.topics.keys() - errors.keys())
+    else:
+        names = [topic.name or "" for topic in body.topics or []]
+    topics = [
+        MetadataTopic(error_code=errors[name].code, name=name, partitions=[]) if name in errors
+        else _metadata_topic(state, name, body.allow_auto_topic_creation, faults)
+        for name in names
+    ]  # fmt: skip
     return MetadataResponse(
         brokers=brokers, cluster_id=state.cluster_id, controller_id=min(state.up, default=-1), topics=topics
     )
@@ -289,6 +304,8 @@ def _fetch_partition(
         records, took = log.read(asked.fetch_offset, bytes_max, how)
     except ZstdNotConvertible:
         return _no_records(tp, codes.UNSUPPORTED_COMPRESSION_TYPE, None)
+    if isinstance(fault, SlowTieredStorage):
+        records, took = b"", 0
     if isinstance(fault, CorruptRecords) and records:
         damaged = bytearray(records)
         damaged[fault.at % len(damaged)] ^= 0xFF

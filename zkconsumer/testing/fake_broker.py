@@ -21,15 +21,14 @@ from zkconsumer.kafka.releases import Release
 from zkconsumer.testing import fake_apis, fake_groups
 from zkconsumer.testing.fake_faults import (
     CloseConnection,
-    CorruptRecords,
     Delay,
     Garbage,
     GroupError,
     Hold,
     Injected,
-    NullRecords,
     PartitionError,
     PartitionFault,
+    TopicError,
     WrongCorrelationId,
 )
 from zkconsumer.testing.fake_state import ClusterState, Seen
@@ -142,12 +141,14 @@ class FakeBroker:
         """The faults that hit this request; those of one partition only if the request names it."""
         hit = []
         for injected in self._state.faults:
-            is_of_partition = isinstance(injected.fault, PartitionError | NullRecords | CorruptRecords)
+            is_of_partition = isinstance(injected.fault, PartitionFault)
             if not injected.concerns(request.api.key, self.broker_id):
                 continue
             if is_of_partition and not _names(request, cast(PartitionFault, injected.fault).tp):
                 continue
             if isinstance(injected.fault, GroupError) and injected.fault.group not in _groups(request):
+                continue
+            if isinstance(injected.fault, TopicError) and not _asks_for(request, injected.fault.topic):
                 continue
             injected.hits += 1
             hit.append(injected)
@@ -160,7 +161,12 @@ class FakeBroker:
         partition_faults = {
             injected.fault.tp: injected.fault
             for injected in faults
-            if isinstance(injected.fault, PartitionError | NullRecords | CorruptRecords)
+            if isinstance(injected.fault, PartitionFault)
+        }
+        topic_errors = {
+            injected.fault.topic: error_code(injected.fault.code)
+            for injected in faults
+            if isinstance(injected.fault, TopicError)
         }
         group_errors = {
             injected.fault.group: error_code(injected.fault.code)
@@ -169,7 +175,7 @@ class FakeBroker:
         }
 
         def poll(is_final: bool) -> bytes | None:
-            body = self._body(request, partition_faults, group_errors, is_final)
+            body = self._body(request, partition_faults, topic_errors, group_errors, is_final)
             if body is None:
                 return None
             if isinstance(request.body, ProduceRequest) and request.body.acks == 0:
@@ -182,6 +188,7 @@ class FakeBroker:
         self,
         request: Admitted,
         faults: dict[TopicPartition, PartitionFault],
+        topic_errors: dict[str, ErrorCode],
         group_errors: dict[str, ErrorCode],
         is_final: bool,
     ) -> Any:
@@ -191,7 +198,7 @@ class FakeBroker:
             case API_VERSIONS.key:
                 return api_versions(self.release)
             case METADATA.key:
-                return fake_apis.metadata(state, version, body, faults)
+                return fake_apis.metadata(state, version, body, faults, topic_errors)
             case LIST_OFFSETS.key:
                 return fake_apis.list_offsets(state, me, self.release, version, body, faults)
             case PRODUCE.key:
@@ -231,6 +238,12 @@ def _names(request: Admitted, tp: TopicPartition) -> bool:
             asked = [body.topics, *(group.topics for group in body.groups)]
             return any(topics is None or tp in fake_groups.partitions_of(topics) for topics in asked)
     return False
+
+
+def _asks_for(request: Admitted, topic: str) -> bool:
+    """Whether the request asks what is known of this topic."""
+    body = request.body
+    return request.api.key == METADATA.key and (not body.topics or topic in {t.name for t in body.topics})
 
 
 def _groups(request: Admitted) -> set[str]:

@@ -54,11 +54,33 @@ class PartitionError:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicError:
+    """Answer this error code for a topic that Metadata is asked for by name: 29 (not authorised), 17 (invalid), 3 ...
+
+    From an answer with all topics it is left out, as real brokers leave out what the user may not describe.
+    """
+
+    topic: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class NullRecords:
     """Answer a Fetch of one partition with a record set of size −1 and this error code."""
 
     tp: TopicPartition
     code: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowTieredStorage:
+    """Answer a Fetch of one partition with no error, the true high watermark and no record.
+
+    A broker of 3.6 and later answers so when its tiered storage does not deliver in time (KIP-405,
+    ``DelayedRemoteFetch``): for records that exist.  An offset out of range gets error 1 as ever.
+    """
+
+    tp: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +103,8 @@ class GroupError:
 
 
 FrameFault: TypeAlias = CloseConnection | Garbage | Delay | Hold | WrongCorrelationId
-PartitionFault: TypeAlias = PartitionError | NullRecords | CorruptRecords
-Fault: TypeAlias = FrameFault | PartitionFault | GroupError
+PartitionFault: TypeAlias = PartitionError | NullRecords | SlowTieredStorage | CorruptRecords
+Fault: TypeAlias = FrameFault | PartitionFault | TopicError | GroupError
 
 
 class Injected:

@@ -233,6 +233,8 @@ class ControlWritten(Event):
     authority: Store
     migration: str
     strategy: str
+    is_confirmed: bool = True
+    """False: the authority moves, and counts as moved once a later line of the same phase says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ class Standing:
     due: Seen | None = None
     mirrored: Seen | None = None
     """What a member stored last, where that was in the store without the authority."""
+    late: Seen | None = None
+    """What a member stored in the former store while a move was not confirmed.  It is in the wrong store; but the tool
+    cannot tell it from a commit before the move, and may take it over."""
     target: Seen | None = None
     holder: Holder | None = None
 
@@ -64,6 +67,10 @@ class Migration:
         self.control: h.ControlWritten | None = None
         self.last_control = 0
         """The position of its line."""
+        self._moving_from: h.Store | None = None
+        """The store that had the authority, while a move is not confirmed.  No fence in ZooKeeper may go then."""
+        self._open_at_move: set[TopicPartition] = set()
+        """Partitions of such a move that had no fence in one of the stores when it was written."""
         self._bench = bench
         self._standings: dict[TopicPartition, Standing] = {}
         self._group_fences: dict[h.Store, int] = {}
@@ -99,6 +106,10 @@ class Migration:
 
     def unfenced(self, event: h.Unfenced) -> None:
         self._fences_of(event).pop(event.store, None)
+        if self._moving_from is not None and event.store == "zookeeper":
+            whose = None if event.topic is None else TopicPartition(event.topic, event.partition or 0)
+            text = "a fence in ZooKeeper was lifted before the move of the authority was confirmed"
+            self._find("moved_unfenced", text, event, (self.last_control,), tp=whose)
 
     def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.Store, int]:
         if event.topic is None and event.partition is None:
@@ -106,6 +117,10 @@ class Migration:
         if event.topic is None or event.partition is None:
             raise h.HistoryError(self._bench.line(), "a fence is of a topic and a partition, or of the whole group")
         return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing()).fences
+
+    def _open(self, standing: Standing) -> list[str]:
+        """The stores in which nothing keeps members off a partition."""
+        return [NAMES[store] for store in STORES if self._fence(standing, store) is None]
 
     def targeted(self, event: h.Targeted) -> None:
         self._standing(event).target = Seen(event.offset, self._bench.position)
@@ -123,6 +138,8 @@ class Migration:
         standing.stored[store] = now
         standing.mirrored = now if store != self.authority and (by is None or by.kind != "migrator") else None
         if by is not None and by.kind == "migrator":
+            if standing.late is not None and store == self.authority and now.offset == standing.late.offset:
+                standing.due = now
             if store == self.authority and (standing.due is None or now.offset != standing.due.offset):
                 due = "nothing" if standing.due is None else str(standing.due.offset)
                 text = f"{by.name} wrote {now.offset} into {NAMES[store]}, which has the authority, and {due} counts"
@@ -130,6 +147,8 @@ class Migration:
             return False
         self._check_writer(event, standing, by)
         if store != self.authority:
+            if store == self._moving_from:
+                standing.late = now
             self._check_mirror(event, by)
             return False
         standing.due = now
@@ -209,19 +228,19 @@ class Migration:
                 self._find("stale_epoch", text, event, lines)
         if event.authority != authority:
             self.moves += 1
-            self._check_move(event, authority)
+            self._moving_from = authority
+            self._set_due(event, authority)
+        if event.is_confirmed and self._moving_from is not None:
+            self._moving_from = None
+            self._check_moved(event)
         self.control, self.last_control = event, self._bench.position
         if event.phase == "undone":
             self._check_undone(event)
 
-    def _check_move(self, event: h.ControlWritten, source: h.Store) -> None:
-        """Before the authority moves from A to B, B equals A for every partition and all claims are fenced."""
+    def _set_due(self, event: h.ControlWritten, source: h.Store) -> None:
+        """The authority moves away from ``source``: what has to be in the other store."""
+        self._open_at_move = {tp for tp, standing in self._standings.items() if self._open(standing)}
         for tp, standing in self._standings.items():
-            if event.strategy == "copy":
-                open_ = [NAMES[store] for store in STORES if self._fence(standing, store) is None]
-                if open_:
-                    text = f"the authority moved to {NAMES[event.authority]} without a fence in {' and '.join(open_)}"
-                    self._find("moved_unfenced", text, event, (), tp=tp)
             if tp in self._observed:
                 continue
             is_forward, due, target = event.authority == "kafka", standing.due, standing.target
@@ -231,8 +250,18 @@ class Migration:
                 due = standing.stored.get(source)
             if event.strategy == "dual":
                 due = max((seen for seen in (due, standing.mirrored) if seen is not None), default=None)
-            self._check_has(event, tp, standing, due, "moved_unequal" if is_forward else "lost_in_return")
             standing.due = due
+
+    def _check_moved(self, event: h.ControlWritten) -> None:
+        """When the authority moves from A to B, B equals A for every partition and all claims are fenced."""
+        for tp, standing in self._standings.items():
+            open_ = self._open(standing) if tp in self._open_at_move and event.strategy == "copy" else []
+            if open_:
+                text = f"the authority moved to {NAMES[event.authority]} without a fence in {' and '.join(open_)}"
+                self._find("moved_unfenced", text, event, (), tp=tp)
+            standing.late = None
+            code = "moved_unequal" if event.authority == "kafka" else "lost_in_return"
+            self._check_has(event, tp, standing, standing.due, code)
 
     def _check_undone(self, event: h.ControlWritten) -> None:
         for tp, standing in self._standings.items():

@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -23,6 +24,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  * comes back in the answer:
  *   produce ID TOPIC PARTITION COUNT SIZE CODEC        values "topic-partition-sequence", filled up to SIZE bytes
  *   values  ID TOPIC PARTITION CODEC KEY:VALUE,...     base64; "~" is null
+ *   keyed   ID TOPIC CODEC KEY:VALUE,...               as values, each where the producer's partitioner says
  *   rate    ID TOPIC PARTITIONS PER_SECOND SIZE CODEC  goes on until "halt"; acknowledged ranges every 50 ms
  *   halt    ID                                         waits until all that was sent is acknowledged
  *   create  ID TOPIC PARTITIONS REPLICAS               through the admin client (from 0.11 on), for KRaft brokers
@@ -80,6 +82,9 @@ public final class Load {
             case "values":
                 values(words[1], words[2], Integer.parseInt(words[3]), words[4], words[5]);
                 return;
+            case "keyed":
+                keyed(words[1], words[2], words[3], words[4]);
+                return;
             case "rate":
                 Rate rate = new Rate(words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]),
                     Integer.parseInt(words[5]), words[6]);
@@ -126,6 +131,39 @@ public final class Load {
             sent.add(producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, key, value)));
         }
         answer(id, topic, partition, sent);
+    }
+
+    private void keyed(String id, String topic, String codec, String pairs) throws Exception {
+        KafkaProducer<byte[], byte[]> producer = producer(codec);
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (String pair : pairs.split(",")) {
+            int colon = pair.indexOf(':');
+            byte[] key = bytes(pair.substring(0, colon));
+            byte[] value = bytes(pair.substring(colon + 1));
+            sent.add(producer.send(new ProducerRecord<byte[], byte[]>(topic, key, value)));
+        }
+        Map<Integer, List<Long>> offsets = new TreeMap<>();
+        for (Future<RecordMetadata> each : sent) {
+            RecordMetadata at = each.get();
+            offsets.computeIfAbsent(at.partition(), unused -> new ArrayList<>()).add(at.offset());
+        }
+        for (Map.Entry<Integer, List<Long>> each : offsets.entrySet()) {
+            ranges(topic, each.getKey(), each.getValue());
+        }
+        lines.event("sent", "id", id, "count", sent.size());
+    }
+
+    /** An event for each range without a gap; another producer may have come in between. */
+    private void ranges(String topic, int partition, List<Long> offsets) {
+        long first = offsets.get(0);
+        for (int i = 0; i < offsets.size(); i++) {
+            long last = offsets.get(i);
+            if (i + 1 == offsets.size() || offsets.get(i + 1) != last + 1) {
+                lines.event("produced", "topic", topic, "partition", partition, "first", first, "last", last,
+                    "count", last - first + 1);
+                first = i + 1 == offsets.size() ? first : offsets.get(i + 1);
+            }
+        }
     }
 
     private void answer(String id, String topic, int partition, List<Future<RecordMetadata>> sent) throws Exception {

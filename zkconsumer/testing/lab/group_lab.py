@@ -41,6 +41,7 @@ from zkconsumer.testing.checker import (
     MemberKnown,
     Note,
     Paused,
+    Policy,
     PolicySet,
     Verdict,
     judge,
@@ -119,8 +120,8 @@ class GroupLab:
         self._own_lines = folder / "lab.jsonl"
         self._own_lines.unlink(missing_ok=True)
         self._writer = HistoryWriter(self._own_lines)
-        if policy:
-            self._write(PolicySet(self._now_ms(), dict(policy)))
+        self._began_ms = self._now_ms()
+        self._policy = dict(policy or {})
         for topic, partitions in self.topics.items():
             if not sandbox.admin.exists(f"/brokers/topics/{topic}"):
                 sandbox.create_topic(topic, partitions)
@@ -410,9 +411,14 @@ class GroupLab:
             raise AssertionError(f"{error}; missing are {missing}; owners: {self.owners}") from error
 
     def judge(self) -> Verdict:
-        """Merge what everybody has written so far, and judge it."""
+        """Merge what everybody has written so far, and judge it.
+
+        The observer's delay is what it measured: it shares the machine with the members, and a busy machine delays it.
+        """
         history = self.folder / "history.jsonl"
-        histories.merge(self._events(), history)
+        delay_ms = max(Policy().observer_delay_ms, self.observer.delay_ms)
+        policy = PolicySet(self._began_ms, self._policy | {"observer_delay_ms": delay_ms})
+        histories.merge([policy, *self._events()], history)
         verdict = self.verdict = judge(read_history(history))
         if not verdict.ok:
             self._keep_logs()

@@ -164,7 +164,8 @@ def ensure(wanted: Wanted, target: Path) -> Path:
     """The folder with the jars below ``target``; raises what ``ensure_set`` raises."""
     if is_complete(wanted, target):
         return target / "jars"
-    with cache.lock(target.with_name(f".{target.name}.lock")):
+    # One lock for all sets: two Maven processes must not write to one local repository at the same time.
+    with cache.lock(cache.folder() / ".maven.lock"):
         if not is_complete(wanted, target):  # another process may have fetched it while we waited
             _fetch(wanted, target)
     return target / "jars"
@@ -195,6 +196,7 @@ def missing_for(*releases: str) -> str | None:
 
 
 def _fetch(wanted: Wanted, target: Path) -> None:
+    find_jdk()  # Maven runs on it, and its own words about a wrong JAVA_HOME do not name the Java on the PATH
     mvn = find_maven()
     with cache.building(target) as building:
         pom = building / "pom.xml"

@@ -1,5 +1,9 @@
 """The one cluster that outlives the command that started it: ``zkconsumer sandbox up``, ``status``, ``down``.
 
+Its brokers are set as Kafka ships them where that decides whether a client works: a topic is created when a client asks
+for it (``auto.create.topics.enable``).  The brokers of a test (``Sandbox``) create none, so that a wrong name is found.
+With a broker that creates none a console producer waits ``max.block.ms``, a minute, for each of its lines.
+
 <cache>/cluster.json names its run and its addresses.  While it starts it is an ordinary run of the command, so a
 command that is killed half-way leaves nothing that the next one would not reap.
 """
@@ -15,8 +19,19 @@ from pathlib import Path
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache, runs
 from zkconsumer.testing.sandbox.cluster import Sandbox
+from zkconsumer.testing.sandbox.probe import metadata, zookeeper_version
+from zkconsumer.testing.sandbox.waiting import wait_until
 
 STOP_TIMEOUT_MS = 20_000
+
+ANSWER_TIMEOUT_MS = 10_000
+"""After how long a process that is alive and says nothing is reported as such."""
+
+BROKER_SETTINGS = {"auto.create.topics.enable": "true"}
+ZOOKEEPER, KAFKA = "ZooKeeper ", "Kafka "
+"""How ``Part.version`` begins."""
+
+RUNNING, SILENT, DEAD = "running", "does not answer", "dead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +42,18 @@ class Part:
     version: str
     address: str
     pid: int
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def is_broker(self) -> bool:
+        return self.version.startswith(KAFKA)
+
+    def answers(self) -> bool:
+        """Whether the server answers now."""
+        return (metadata(self.port) if self.is_broker else zookeeper_version(self.port)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +70,39 @@ class BackgroundCluster:
     def running(self) -> set[int]:
         """The process ids that are still alive."""
         return {record.pid for record in runs.records_of(Path(self.run)) if record.is_alive()}
+
+    def states(self, timeout_ms: int = ANSWER_TIMEOUT_MS) -> dict[str, str]:
+        """Name of each part -> RUNNING, SILENT or DEAD; a live process has ``timeout_ms`` to answer."""
+        alive = self.running()
+        return {
+            part.name: DEAD if part.pid not in alive else RUNNING if _answers(part, timeout_ms) else SILENT
+            for part in self.parts
+        }
+
+    def log(self, part: Part) -> Path:
+        """What the process has logged."""
+        return Path(self.root) / part.name / "log.txt"
+
+    @property
+    def brokers(self) -> list[Part]:
+        return [part for part in self.parts if part.is_broker]
+
+    @property
+    def release(self) -> str:
+        """That of the brokers."""
+        return self.brokers[0].version.removeprefix(KAFKA)
+
+    @property
+    def start_command(self) -> str:
+        """What starts such a cluster again."""
+        [zookeeper] = [part.version.removeprefix(ZOOKEEPER) for part in self.parts if not part.is_broker]
+        words = f"zkconsumer sandbox up --kafka {self.release} --zookeeper {zookeeper}"
+        if len(self.brokers) > 1:
+            words += f" --brokers {len(self.brokers)}"
+        _, slash, chroot = self.zookeeper_connect.partition("/")
+        if slash:
+            words += f" --chroot /{chroot}"
+        return words + "".join(f" --topic {topic}:{partitions}" for topic, partitions in self.topics.items())
 
 
 def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str = "") -> BackgroundCluster:
@@ -95,10 +155,10 @@ def _started(
     sandbox: Sandbox, kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str
 ) -> BackgroundCluster:
     server = sandbox.start_zookeeper(zookeeper)
-    parts = [Part(server.name, f"ZooKeeper {zookeeper}", server.address, server.process.pid)]
+    parts = [Part(server.name, f"{ZOOKEEPER}{zookeeper}", server.address, server.process.pid)]
     for _ in range(brokers):
-        broker = sandbox.start_broker(kafka, chroot=chroot)
-        parts.append(Part(broker.name, f"Kafka {kafka}", broker.address, broker.process.pid))
+        broker = sandbox.start_broker(kafka, chroot=chroot, settings=BROKER_SETTINGS)
+        parts.append(Part(broker.name, f"{KAFKA}{kafka}", broker.address, broker.process.pid))
     for topic, partitions in topics.items():
         sandbox.create_topic(topic, partitions)
     return BackgroundCluster(
@@ -109,6 +169,13 @@ def _started(
         topics=dict(topics),
         parts=tuple(parts),
     )
+
+
+def _answers(part: Part, timeout_ms: int) -> bool:
+    try:
+        return wait_until(part.answers, f"{part.name} answers", timeout_ms)
+    except SandboxError:
+        return False
 
 
 def _forget(cluster: BackgroundCluster) -> None:

@@ -8,19 +8,20 @@ from pathlib import Path
 from types import TracebackType
 
 from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import topics
 from zkconsumer.testing.sandbox.broker import Broker
 from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.load import Load, Produced
 from zkconsumer.testing.sandbox.member import ScalaMember
+from zkconsumer.testing.sandbox.probe import ClusterMetadata
 from zkconsumer.testing.sandbox.runs import Run, end, reap
 from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.tools import TOOL_TIMEOUT_MS, ToolResult, run_tool
-from zkconsumer.testing.sandbox.waiting import wait_until
+from zkconsumer.testing.sandbox.topics import LEADERS_TIMEOUT_MS
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
 KEEP = "ZKCONSUMER_SANDBOX_KEEP"
-LEADERS_TIMEOUT_MS = 30_000
 
 
 class Sandbox:
@@ -215,9 +216,9 @@ class Sandbox:
             assert replicas is None, "a cluster of one has nothing to place"
             assert config is None, "not through this door"
             self.load.create_topic(topic, partitions)
+            self.wait_leaders(topic, len(wanted), timeout_ms)
         else:
-            self.admin.put_topic(topic, wanted, config)
-        self.wait_leaders(topic, len(wanted), timeout_ms)
+            topics.create_topic(self.admin, self._metadata, topic, wanted, config, timeout_ms)
 
     def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Adds partitions up to ``partitions`` and waits for their leaders."""
@@ -225,9 +226,7 @@ class Sandbox:
             self.load.grow_topic(topic, partitions)
             self.wait_leaders(topic, partitions, timeout_ms)
             return
-        grown = {**self._spread(partitions), **self.admin.topic_replicas(topic)}
-        self.admin.put_topic(topic, grown)
-        self.wait_leaders(topic, len(grown), timeout_ms)
+        topics.grow_topic(self.admin, self._metadata, topic, self._spread(partitions), timeout_ms)
 
     @property
     def _is_kraft(self) -> bool:
@@ -236,12 +235,7 @@ class Sandbox:
 
     def wait_leaders(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Until every running broker answers Metadata with a leader for each of so many partitions."""
-
-        def all_know() -> bool:
-            answers = [broker.metadata() for broker in self.brokers if broker.is_running()]
-            return all(answer is not None and len(answer.leaders.get(topic, {})) == partitions for answer in answers)
-
-        wait_until(all_know, f"topic {topic} has leaders for {partitions} partitions", timeout_ms)
+        topics.wait_leaders(self._metadata, topic, partitions, timeout_ms)
 
     def produce(
         self, topic: str, partition: int, values: int | Sequence[bytes | None], *, size: int = 64, codec: str = "none"
@@ -279,8 +273,10 @@ class Sandbox:
             self.run.remove()
 
     def _spread(self, partitions: int) -> dict[int, list[int]]:
-        ids = [broker.broker_id for broker in self.brokers]
-        return {partition: [ids[partition % len(ids)]] for partition in range(partitions)}
+        return topics.spread(partitions, [broker.broker_id for broker in self.brokers])
+
+    def _metadata(self) -> list[ClusterMetadata | None]:
+        return [broker.metadata() for broker in self.brokers if broker.is_running()]
 
     def _close_load(self) -> None:
         if self._load is not None:

@@ -34,12 +34,7 @@ def find_jdk() -> Jdk:
     """The kit of ``JAVA_HOME``, else of ``PATH``; SandboxError says what to install."""
     java, javac = _find("java"), _find("javac")
     if java is None or javac is None:
-        missing = "java" if java is None else "javac"
-        raise SandboxError(
-            f"the sandbox needs a Java development kit {JAVA_MAJOR_MIN} or later, and there is no '{missing}' in"
-            f" JAVA_HOME or PATH: install one (Debian: apt install openjdk-{JAVA_MAJOR_MIN}-jdk-headless;"
-            f" macOS: brew install openjdk@{JAVA_MAJOR_MIN})"
-        )
+        raise SandboxError(_missing("java" if java is None else "javac"))
     major = _java_major(java)
     if major < JAVA_MAJOR_MIN:
         raise SandboxError(
@@ -93,6 +88,23 @@ def compiled(programs: tuple[str, ...], jars: Path | None) -> Path:
 def _find(program: str) -> str | None:
     home = os.environ.get("JAVA_HOME")
     return shutil.which(program, path=os.path.join(home, "bin")) if home else shutil.which(program)
+
+
+def _missing(program: str) -> str:
+    """Why there is no ``program``: JAVA_HOME is wrong, or no kit is installed."""
+    home = os.environ.get("JAVA_HOME")
+    if not home:
+        return (
+            f"the sandbox needs a Java development kit {JAVA_MAJOR_MIN} or later, and there is no '{program}' in PATH"
+            f" (JAVA_HOME is not set): install one (Debian: apt install openjdk-{JAVA_MAJOR_MIN}-jdk-headless;"
+            f" macOS: brew install openjdk@{JAVA_MAJOR_MIN})"
+        )
+    in_path = shutil.which(program)
+    path = f"{program} on the PATH is {in_path}" if in_path else f"PATH has no {program} either"
+    return (
+        f"JAVA_HOME is {home}, which has no bin/{program}; unset JAVA_HOME or set it to a Java development kit"
+        f" {JAVA_MAJOR_MIN} or later; {path}"
+    )
 
 
 @functools.cache

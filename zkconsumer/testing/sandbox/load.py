@@ -97,6 +97,20 @@ class Load:
         pairs = ",".join(f"{_word(key)}:{_word(value)}" for key, value in zip(keys, values, strict=True))
         return self._produced(self._ask(f"values {{}} {topic} {partition} {codec} {pairs}", timeout_ms))
 
+    def produce_keyed(
+        self,
+        topic: str,
+        pairs: Sequence[tuple[bytes | None, bytes | None]],
+        *,
+        codec: str = "none",
+        timeout_ms: int = PRODUCE_TIMEOUT_MS,
+    ) -> list[Produced]:
+        """Sends these keys and values, each to the partition that the producer computes from the key."""
+        words = ",".join(f"{_word(key)}:{_word(value)}" for key, value in pairs)
+        before = {tp: len(ranges) for tp, ranges in self.acked.items()}
+        self._ask(f"keyed {{}} {topic} {codec} {words}", timeout_ms)
+        return [one for tp, ranges in sorted(self._acked.items()) for one in ranges[before.get(tp, 0) :]]
+
     def rate(self, topic: str, partitions: int, per_second: int, *, size: int = 64, codec: str = "none") -> None:
         """Sends steadily, in turn to partitions 0 to ``partitions`` - 1, until ``halt``; see ``acked``."""
         self._ask(f"rate {{}} {topic} {partitions} {per_second} {size} {codec}", PRODUCE_TIMEOUT_MS)

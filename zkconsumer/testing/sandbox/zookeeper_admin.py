@@ -25,12 +25,16 @@ RETRY_S = 15
 
 
 class NodeSeen(NamedTuple):
-    """A node as it was when somebody looked; ``session`` is 0 for a persistent one."""
+    """A node as it was at the time of a read.
+
+    ``session``: 0 for a persistent node.  ``written_ms``: when the server wrote its data last, by the server's clock.
+    """
 
     data: bytes
     session: int
     czxid: int
     mzxid: int
+    written_ms: int
 
 
 class ZooKeeperAdmin:
@@ -101,7 +105,7 @@ class ZooKeeperAdmin:
             for path, answer in asked:
                 try:
                     data, stat = answer.get(timeout=RETRY_S)
-                    found[path] = NodeSeen(bytes(data), stat.ephemeralOwner, stat.czxid, stat.mzxid)
+                    found[path] = NodeSeen(bytes(data), stat.ephemeralOwner, stat.czxid, stat.mzxid, stat.mtime)
                 except NoNodeError:
                     missing.append((path, self._client.exists_async(path, watch=_told(on_change, path))))
             made = [path for path, answer in missing if answer.get(timeout=RETRY_S) is not None]
