@@ -1,13 +1,18 @@
 """How long a group is without full cover when a member joins or leaves, and what it costs in ZooKeeper packets.
 
     python bench/rebalance.py --members 8 --partitions 64 --rounds 20 [--scala 1.1.1] [--write]
+    python bench/rebalance.py --repeats --changes 200 [--scala 1.1.1] [--write]
 
 On a real ZooKeeper (fetched by Maven); brokers are in memory, because nothing is read.  A *join* is counted from the
 call that joins, a *leave* from the call that leaves, both to the moment when every partition has an owner node again
 and the owners are those of the new assignment.  With ``--scala`` original members do the same in turn (a join there
 is counted from the new registration, since a JVM takes seconds to start).
 
-``--write`` puts the table into migration_docs/reference/rebalance.md.
+``--repeats`` counts instead which records are read twice when members of both kinds join and leave cleanly, on a real
+broker of the release of the Scala members (``rebalance_repeats``): 2 + 2 members, 8 partitions, 400 records/s.
+``--changes`` are those of all its runs together.
+
+``--write`` puts the table into migration_docs/reference/rebalance.md, and leaves the other table there as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from rebalance_repeats import REPEATS_TITLE, repeats_section
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
@@ -191,16 +198,29 @@ def measure_scala(
     return figures
 
 
+def machine() -> str:
+    """Where the figures come from, for the page."""
+    load = os.getloadavg()[0]
+    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
+
+
+def write(section: str, *, is_second: bool) -> None:
+    """Put one of the two sections of the page down, and keep the other."""
+    first, mark, second = PAGE.read_text(encoding="utf-8").partition(f"\n{REPEATS_TITLE}\n")
+    if is_second:
+        PAGE.write_text(f"{first.rstrip()}\n\n{section}", encoding="utf-8")
+    else:
+        PAGE.write_text(section + mark + second, encoding="utf-8")
+
+
 def report(figures: list[Figures], partitions: int, rounds: int, zookeeper: str) -> str:
     """The page, as Markdown."""
-    load = os.getloadavg()[0]
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
     head = [
         "# What a rebalance costs",
         "",
         "Printed by `python bench/rebalance.py --write` (its docstring says what is counted from when to when).",
         "",
-        f"{partitions} partitions, range, {rounds} joins and leaves, ZooKeeper {zookeeper}, {machine}.",
+        f"{partitions} partitions, range, {rounds} joins and leaves, ZooKeeper {zookeeper}, {machine()}.",
         "Median (least to most).",
         "",
         "| members | join ms | leave ms | packets of the joiner | packets of each that was there |",
@@ -217,8 +237,17 @@ def main() -> None:
     parser.add_argument("--zookeeper", default="3.8", choices=["3.8", "3.4.6"])
     parser.add_argument("--scala", metavar="RELEASE", help="measure original members of this release as well")
     parser.add_argument("--scala-rounds", type=int, default=5)
+    parser.add_argument("--repeats", action="store_true", help="count records that are read twice at clean changes")
+    parser.add_argument("--changes", type=int, default=200, help="joins and leaves of all runs of --repeats together")
+    parser.add_argument("--seed", type=int, default=1, help="of the members' names, which decide what moves")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
+    if arguments.repeats:
+        section = repeats_section(arguments.scala or "1.1.1", arguments.changes, arguments.seed, machine)
+        print(section)
+        if arguments.write:
+            write(section, is_second=True)
+        return
     figures: list[Figures] = []
     cluster = FakeCluster(brokers=[1])
     cluster.create_topic(TOPIC, arguments.partitions)
@@ -242,7 +271,7 @@ def main() -> None:
         page = report(figures, arguments.partitions, arguments.rounds, arguments.zookeeper)
     print(page)
     if arguments.write:
-        PAGE.write_text(page, encoding="utf-8")
+        write(page, is_second=False)
 
 
 if __name__ == "__main__":

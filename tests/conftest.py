@@ -7,6 +7,8 @@ pytest_plugins = [
     "tests.fix_modern",
     "tests.fix_admin",
     "tests.fix_secured_zookeeper",
+    "tests.fix_kerberos",
+    "tests.fix_seeds",
     "tests.fix_spark",
     "tests.fix_spark_clusters",
     "tests.migration.fix_seat",

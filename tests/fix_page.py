@@ -42,6 +42,7 @@ def plain(line: str) -> str:
     line = re.sub(r"(tutorial_\S+) +\S+( +-)", r"\1 HOST\2", line)
     line = re.sub(r"tutorial_\S+", "MEMBER", line)
     line = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", line)
+    line = re.sub(r"\b[0-9a-f]{12}(…|[0-9a-f]{52}\b)", "DIGEST", line)
     line = re.sub(r"\b[0-9a-f]{12}(-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?\b", "ID", line)
     line = re.sub(r"\b\d+(\.\d+)*(:\d+)?\b", "N", line)
     return " ".join(line.split())

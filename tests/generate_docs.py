@@ -25,11 +25,13 @@ from bridge.client import settings_page  # noqa: E402
 from bridge.client.runtime import NOTED_AS_INFO, NOTED_AS_WARNING  # noqa: E402
 from bridge.commands import migrate_exit_codes  # noqa: E402
 from bridge.migration import phases_page  # noqa: E402
+from bridge.spark import option_page  # noqa: E402
 from zkconsumer import config_page  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
 
 REFERENCE = ROOT / "migration_docs" / "reference"
+KAFKAS_KEYS = ROOT / "tests" / "data" / "kafka-3.0.0-consumer-config.txt"
 
 Sources: TypeAlias = Mapping[str, str]
 """Path below the project -> the text of the file."""
@@ -62,8 +64,8 @@ def sources_that_log() -> dict[str, str]:
     folder = ROOT / "bridge" / "spark"
     found = sorted((folder / "keeper").glob("*.py"))
     found += [folder / name for name in ("faults.py", "logs.py", "patience.py", "planning.py")]
-    found += [folder / f"{name}.py" for name in ("batch", "offset_sink", "range_reader", "read")]
-    found += [folder / f"{name}.py" for name in ("listener", "owner", "projector", "starting", "takeover")]
+    found += [folder / f"{name}.py" for name in ("batch", "offset_sink", "read", "skipping")]
+    found += [folder / f"{name}.py" for name in ("listener", "projector", "starting")]
     found += sorted((ROOT / "bridge" / "client").glob("*.py"))
     found += sorted((ROOT / "bridge" / "migration" / "connector").glob("*.py"))
     return sources(["zkconsumer"]) | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
@@ -271,6 +273,11 @@ original's MBeans from 0.8.2 on, the attributes those that Yammer's library gave
 Each connector has metrics of its own: connectors with one client id do not touch each other's, and a connector that is
 forgotten takes its own along. Nothing is measured by the record; rates are brought up to date every 5 s.
 
+The metrics of a broker (`brokerHost`, `brokerPort`) are there while the member reads from it. They go when its last
+fetcher thread ends: the broker is gone or has another address, or it leads none of the partitions that the member holds
+(seen after 10 s at most). So the original removes its `FetcherStats`. If the broker comes back, they begin at 0. The
+totals of all brokers only grow.
+
 ## Metrics
 
 | MBean of the original | kind | in Prometheus | what it says |
@@ -319,13 +326,23 @@ def render_metrics(_: Sources) -> str:
     return METRICS_INTRODUCTION + "\n".join(rows) + "\n" + METRICS_AFTER + "\n".join(hooks) + "\n"
 
 
+# --- the settings -----------------------------------------------------------------------------------------------
+
+
+def kafkas_keys() -> dict[str, str]:
+    """The keys of Kafka's own consumer, each with a value that a program may give it."""
+    lines = [line for line in KAFKAS_KEYS.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+
+
 # --- the pages --------------------------------------------------------------------------------------------------
 
 PAGES: Mapping[str, Callable[[Sources], str]] = {
     "errors.md": render_errors,
     "metrics.md": render_metrics,
-    "config.md": lambda _: config_page.render(),
-    "coordinator-config.md": lambda _: settings_page.render(),
+    "config.md": lambda _: config_page.render(kafkas_keys()),
+    "coordinator-config.md": lambda _: settings_page.render(kafkas_keys()),
+    "spark-options.md": lambda _: option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: reference_page.render(),
     "migration-phases.md": lambda _: phases_page.render(),
     "migration-exit-codes.md": lambda _: migrate_exit_codes.render(),

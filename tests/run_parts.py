@@ -1,11 +1,12 @@
-"""Runs the parts of the test suite one after the other and prints a table of the time that each took.
+"""Runs the parts of the test suite and prints a table of the time that each took.
 
     python tests/run_parts.py all|unit|nightly [pytest arguments]
 
-Lint and types run at the same time, since each keeps one core busy; the output of the last of them is shown as it
-comes, that of the other when it is over.  A part that fails does not stop the others; the exit code is that of the
-first that failed.  In CI (``CI=true``) nothing is skipped for want of Java, Maven or a broker: see
-``tests/fix_sandbox.py``.
+A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
+parts one after the other: lint and types keep one core busy each, and tests on real servers wait most of the time.
+Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
+that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
+skipped for want of Java, Maven or a broker: see ``tests/fix_sandbox.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTEST = [sys.executable, "-m", "pytest", "-q", "--durations=5", "--durations-min=10"]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=5", "--durations-min=10"]
 NO_JAVA = ["-m", "not real and not nightly"]
 ON_BOTH_CORES = ["-n", "3", "--dist", "worksteal"]
 """For what starts no server.  Many tests wait for a moment, and one worker more than cores uses that; who has finished
@@ -64,6 +65,7 @@ UNIT = Part(
             "tests/broker",
             "tests/interop",
             "tests/migration",
+            "tests/mutations",
             "tests/transcripts",
         ),
     ),
@@ -75,52 +77,56 @@ WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/w
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 4)
 SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
+NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
 
 SUITES = {
-    "all": ((LINT, TYPES), (UNIT,), (CONFORMANCE,), (REAL,), (WHOLE,), (INTEROP,), (MIGRATION,), (SPARK,)),
-    "unit": ((LINT, TYPES), (UNIT,)),
-    "nightly": ((NIGHTLY,),),
+    "all": (((LINT,), (TYPES,)), ((UNIT,),), ((CONFORMANCE, REAL, WHOLE, INTEROP), (MIGRATION, SPARK))),
+    "unit": (((LINT,), (TYPES,)), ((UNIT,),)),
+    "nightly": (((NIGHTLY, NEWEST),),),
 }
-"""Parts that stand together run at the same time."""
+"""Name -> stages -> lanes -> parts."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a part ended; ``output``: what it printed, if that was not shown as it came."""
+    """How a part ended."""
 
     part: Part
     code: int
     seconds: float
-    output: str
 
 
-def run(part: Part, extra: list[str], is_shown: bool) -> Result:
-    """All commands of a part."""
-    if is_shown:
+def run(part: Part, extra: list[str], is_alone: bool) -> Result:
+    """All commands of a part.  ``is_alone``: no other part runs at the same time."""
+    if is_alone:
         print(f"\n=== {part.name} ===", flush=True)
     start = time.monotonic()
     code, output = 0, ""
     for command in part.commands:
         words = [*command, *(extra if "pytest" in command else [])]
-        to = None if is_shown else subprocess.PIPE
+        to = None if is_alone else subprocess.PIPE
         done = subprocess.run(words, cwd=ROOT, check=False, text=True, stdout=to, stderr=to and subprocess.STDOUT)
         code, output = done.returncode or code, output + (done.stdout or "")
-    return Result(part, code, time.monotonic() - start, output)
+    if not is_alone:
+        print(f"\n=== {part.name} ===\n{output}", flush=True)
+    return Result(part, code, time.monotonic() - start)
 
 
-def run_together(parts: tuple[Part, ...], extra: list[str]) -> list[Result]:
-    with ThreadPoolExecutor(len(parts)) as pool:
-        results = list(pool.map(lambda part: run(part, extra, is_shown=part is parts[-1]), parts))
-    for result in results[:-1]:
-        print(f"\n=== {result.part.name} ===\n{result.output}", flush=True)
-    return results
+def run_stage(lanes: tuple[tuple[Part, ...], ...], extra: list[str]) -> list[Result]:
+    """Lanes at the same time."""
+
+    def run_lane(parts: tuple[Part, ...]) -> list[Result]:
+        return [run(part, extra, is_alone=len(lanes) == 1) for part in parts]
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        return [result for results in pool.map(run_lane, lanes) for result in results]
 
 
 def main() -> int:
     suite, extra = sys.argv[1], sys.argv[2:]
     start = time.monotonic()
-    results = [result for parts in SUITES[suite] for result in run_together(parts, extra)]
+    results = [result for stage in SUITES[suite] for result in run_stage(stage, extra)]
     print(f"\n{'part':<28}{'result':<10}{'minutes':>8}{'budget':>8}")
     for each in results:
         ended = "ok" if each.code == 0 else f"exit {each.code}"

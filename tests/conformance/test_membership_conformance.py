@@ -31,7 +31,8 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
 
 GROUP = "g1"
-WAIT_MS = 5_000
+WAIT_MS = 30_000
+"""Only what does not happen takes so long."""
 CALL_MS = 10_000
 FOUR = [TopicPartition("t", number) for number in range(4)]
 A, B, C, D = FOUR

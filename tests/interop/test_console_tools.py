@@ -17,7 +17,14 @@ from zkconsumer.testing.sandbox.tools import ToolResult
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+TEST_TIMEOUT_S = 280
+"""For a test with four tools, each of which may take 60 s (``TOOL_TIMEOUT_MS``): the only wall-clock bound here."""
+
+SESSION_MS = 290_000
+"""A member sends no heartbeat while a tool runs, and a JVM takes as long to start as the machine likes: so its session
+outlasts the test.  Brokers of 1.1.1 grant 300 s at most (``group.max.session.timeout.ms``)."""
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(TEST_TIMEOUT_S)]
 
 TOPIC, RECORDS = "clicks", 20
 OLD, NEW = "kafka.admin.ConsumerGroupCommand", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -82,8 +89,11 @@ def rows(result: ToolResult, column: str) -> list[dict[str, str]]:
 
 
 def reading(probe: Probe) -> Member:
-    """A consumer that has everything, and has committed 7 in partition 0."""
-    member = probe.member(protocols=[("range", subscription_to(TOPIC))])
+    """A consumer that has everything, and has committed 7 in partition 0.
+
+    Its session outlasts the JVM of a tool, however long that takes to start: see ``SESSION_MS``.
+    """
+    member = probe.member(protocols=[("range", subscription_to(TOPIC))], session_ms=SESSION_MS, rebalance_ms=SESSION_MS)
     member.join()
     share = consumer_protocol.Assignment((TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)))
     assert member.sync({member.member_id: consumer_protocol.encode_assignment(share, 0)}).error_code == 0
@@ -127,3 +137,23 @@ def test_offsets_of_an_empty_group_are_reset_and_the_group_deleted(place: Place)
         assert probe.stored() == -1
     finally:
         probe.close()
+
+
+@pytest.mark.parametrize(
+    ("client", "release"),
+    [
+        ("1.1.1", "3.9.1"),
+        pytest.param("0.8.2.2", "1.1.1", marks=pytest.mark.nightly),
+        pytest.param("0.10.2.2", "0.10.2.2", marks=pytest.mark.nightly),
+        pytest.param("3.9.1", "4.1.1", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_console_producer_creates_its_topic_and_ends(client: str, release: str) -> None:
+    """A broker that creates no topic costs it a minute for each line (``max.block.ms``), and then the line."""
+    require_releases(client)
+    with Sandbox() as sandbox, EmbeddedBroker(release=release) as broker:
+        words = ["--broker-list", broker.bootstrap, "--topic", "fresh"]
+        text = "".join(f"{number}\n" for number in range(10))
+        done = sandbox.run_tool(client, "kafka.tools.ConsoleProducer", words, stdin=text)
+        assert done.code == 0, done
+        assert [record.value for record in broker.records("fresh", 0)] == [b"%d" % number for number in range(10)]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from tests.fix_sandbox import require_releases, require_zookeeper
-from zkconsumer.cli.sandbox import sandbox as sandbox_command
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import Sandbox, ScalaHost, runs, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.probe import zookeeper_version
@@ -22,6 +23,12 @@ from zkconsumer.testing.sandbox.waiting import free_port
 pytestmark = pytest.mark.real
 
 PARTITIONS, RECORDS = 3, 50
+
+COMMAND_TIMEOUT_S = 100
+"""For one command of ours, which may start a JVM on a machine that is busy."""
+
+by_commands = pytest.mark.timeout(400)
+"""A test of up to twenty commands, each a process."""
 
 
 def pair(broker: str, member: str, zookeeper: str, *, nightly: bool = False) -> object:
@@ -361,25 +368,122 @@ def test_closing_leaves_no_process_and_no_file(own_cache: Path) -> None:
     assert list((own_cache / "runs").iterdir()) == []
 
 
-def test_up_status_and_down_on_the_command_line(own_cache: Path) -> None:
+def run_command(words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """``zkconsumer`` with these words, in a process of its own, with this on standard input."""
+    program = [sys.executable, "-c", "from zkconsumer.cli import main; main()"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        [*program, *shlex.split(words)], input=text, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
+        env=environment, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def lines_of_up(own_cache: Path, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """What ``zkconsumer sandbox up`` printed, with the options of the test's parameter."""
     require_releases("1.1.1", zookeeper_release("3.8"))
-    runner = CliRunner()
-    assert runner.invoke(sandbox_command, ["status"]).exit_code == 3
-
-    up = runner.invoke(sandbox_command, ["up", "--chroot", "/kafka", "--topic", "clicks:2"])
+    up = run_command(f"sandbox up {getattr(request, 'param', '')}")
     try:
-        assert up.exit_code == 0, up.stderr
-        connect = up.stdout.splitlines()[0].removeprefix("zookeeper.connect=")
-        assert f"zkconsumer consume --zookeeper {connect} --group demo --topic clicks" in up.stdout
-        assert "already" in runner.invoke(sandbox_command, ["up"]).stderr
-
-        status = runner.invoke(sandbox_command, ["status"])
-        assert status.exit_code == 0
-        assert [line.split()[-1] for line in status.stdout.splitlines()] == ["STATE", "running", "running"]
-        with Sandbox() as other:
-            assert other.reaped == [], "what runs in the background belongs to nobody who could have died"
+        assert up.returncode == 0, up.stderr
+        yield up.stdout.splitlines()
     finally:
-        down = runner.invoke(sandbox_command, ["down"])
-    assert (down.exit_code, down.stderr) == (0, "stopped 2 processes\n")
-    assert runner.invoke(sandbox_command, ["status"]).exit_code == 3
+        down = run_command("sandbox down")
+    assert (down.returncode, down.stderr) == (0, "stopped 2 processes\n")
+    assert run_command("sandbox status").returncode == 3
     assert list((own_cache / "runs").iterdir()) == []
+
+
+@by_commands
+@pytest.mark.parametrize("lines_of_up", ["", "--chroot /kafka --topic views:2"], indirect=True)
+def test_the_next_steps_of_up_show_records_as_they_stand(lines_of_up: list[str]) -> None:
+    zookeeper, brokers, *steps = lines_of_up
+    assert zookeeper.startswith("zookeeper.connect=")
+    assert brokers.startswith("bootstrap.servers=")
+    done = [run_command(step.removeprefix("zkconsumer ")) for step in steps]
+    assert [step.returncode for step in done] == [0] * len(steps), done
+    topic = "views" if len(steps) == 2 else "clicks"
+    values = [line.split("\t")[-1] for line in done[-1].stdout.splitlines()]
+    assert sorted(values) == sorted(f"{topic}-{number}" for number in range(1, 11))
+
+
+@by_commands
+def test_topics_and_records_on_the_command_line(lines_of_up: list[str]) -> None:
+    connect = lines_of_up[0].removeprefix("zookeeper.connect=")
+    assert "already" in run_command("sandbox up").stderr
+    status = run_command("sandbox status")
+    assert status.returncode == 0
+    assert [line.split()[-1] for line in status.stdout.splitlines()] == ["STATE", "running", "running"]
+    with Sandbox() as other:
+        assert other.reaped == [], "what runs in the background belongs to nobody who could have died"
+
+    assert run_command("sandbox topic create t --partitions 2").returncode == 0
+    again = run_command("sandbox topic create t --partitions 2")
+    assert again.returncode == 1
+    assert "topic t exists already, with 2 partitions" in again.stderr
+    assert run_command("sandbox topic grow t --partitions 3").stderr == "topic t has 3 partitions (it had 2)\n"
+    assert run_command("sandbox topic grow t --partitions 3").returncode == 1
+    assert [line.split() for line in run_command("sandbox topic list").stdout.splitlines()] == [
+        ["TOPIC", "PARTITIONS"],
+        ["t", "3"],
+    ]
+
+    missing = run_command("sandbox produce nowhere", "lost\n")
+    assert missing.returncode == 1
+    assert "create it: zkconsumer sandbox topic create nowhere" in missing.stderr
+    bad = run_command("sandbox produce t --key-separator :", "k:1\nl:2\nk:3\nno key\nm:4\n")
+    assert bad.returncode == 1
+    assert "sent 3 records to t" in bad.stderr
+    assert "line 4 has no ':'" in bad.stderr
+    assert run_command("sandbox produce t --partition 2", "without a key").returncode == 0
+    assert "has the partitions 0 to 2, and no 3" in run_command("sandbox produce t --partition 3", "x\n").stderr
+    read = run_command(
+        rf"consume --zookeeper {connect} --group g --topic t --from-beginning --max-messages 4 --format '%k %v %p\n'"
+    )
+    rows = sorted(line.rsplit(" ", 1) for line in read.stdout.splitlines())
+    assert [record for record, _ in rows] == ["k 1", "k 3", "l 2", "null without a key"]
+    assert rows[0][1] == rows[1][1], "records with one key are in one partition"
+    assert rows[3][1] == "2"
+
+
+@by_commands
+def test_a_console_producer_makes_its_topic_and_ends(lines_of_up: list[str]) -> None:
+    """Where brokers create no topic, the producer waits a minute for each of the lines: ten of them are ten minutes."""
+    brokers = lines_of_up[1].removeprefix("bootstrap.servers=")
+    with Sandbox() as tools:
+        words = ["--broker-list", brokers, "--topic", "fresh"]
+        text = "".join(f"{number}\n" for number in range(10))
+        done = tools.run_tool("1.1.1", "kafka.tools.ConsoleProducer", words, stdin=text)
+    assert done.code == 0
+    assert run_command("sandbox topic list").stdout.split() == ["TOPIC", "PARTITIONS", "fresh", "1"]
+    connect = lines_of_up[0].removeprefix("zookeeper.connect=")
+    read = run_command(f"consume --zookeeper {connect} --group g --topic fresh --from-beginning --max-messages 10")
+    assert [line.split("\t")[-1] for line in read.stdout.splitlines()] == [str(number) for number in range(10)]
+
+
+@by_commands
+def test_the_status_of_a_sandbox_that_does_not_work_says_so_and_fails(lines_of_up: list[str]) -> None:
+    pids = {line.split()[0]: int(line.split()[-2]) for line in run_command("sandbox status").stdout.splitlines()[1:]}
+
+    def states() -> dict[str, str]:
+        status = run_command("sandbox status")
+        assert status.returncode == 1
+        found = dict(re.findall(r"(?m)^(\S+): (.+); its log is ", status.stderr))
+        assert "zkconsumer sandbox down; zkconsumer sandbox up --kafka 1.1.1 --zookeeper 3.8\n" in status.stderr
+        assert len(status.stdout.splitlines()) == 3
+        assert all(re.search(rf"(?m)^{name} .* {state}$", status.stdout) for name, state in found.items())
+        return found
+
+    os.kill(pids["broker-0"], signal.SIGSTOP)
+    try:
+        assert states() == {"broker-0": "does not answer"}
+    finally:
+        os.kill(pids["broker-0"], signal.SIGCONT)
+    os.kill(pids["broker-0"], signal.SIGKILL)
+    wait_until(lambda: runs.start_time(pids["broker-0"]) is None, "the process ends", 10_000)
+    assert states() == {"broker-0": "dead"}
+    refused = run_command("sandbox produce t --count 1")
+    assert refused.returncode == 1
+    assert "the sandbox does not work (broker-0: dead)" in refused.stderr
+    os.kill(pids["zookeeper"], signal.SIGKILL)
+    wait_until(lambda: runs.start_time(pids["zookeeper"]) is None, "the process ends", 10_000)
+    assert states() == {"broker-0": "dead", "zookeeper": "dead"}

@@ -1,0 +1,32 @@
+"""Counts work instead of seconds, so that a test of a bound does not depend on how busy the machine is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+class TooManyCalls(Exception):
+    """The action called more functions than allowed, and was stopped there."""
+
+
+def calls_of(action: Callable[[], object], calls_max: int) -> int:
+    """How many Python functions ``action`` calls (a generator that is resumed counts, a function in C does not).
+
+    ``TooManyCalls`` as soon as there are more than ``calls_max``: what would run for minutes fails at once.
+    """
+    calls = 0
+
+    def count(_frame: object, event: str, _what: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if calls > calls_max:
+            raise TooManyCalls(f"more than {calls_max} calls")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return calls
