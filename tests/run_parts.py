@@ -78,12 +78,19 @@ INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 4)
 SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
-NIGHTLY = Part("nightly", ((*PYTEST, "-m", "nightly", "tests"),), 120)
+NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
+NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
+NIGHTLY_SPARK = Part("nightly Spark", ((*PYTEST, "-m", "nightly and real", "tests/spark"),), 30)
+NIGHTLY_OTHERS = Part(
+    "nightly real servers",
+    ((*PYTEST, "-m", "nightly and real", "tests", "--ignore=tests/migration", "--ignore=tests/spark"),),
+    45,
+)
 
 SUITES = {
     "all": (((LINT,), (TYPES,)), ((UNIT,),), ((CONFORMANCE, REAL, WHOLE, INTEROP), (MIGRATION, SPARK))),
     "unit": (((LINT,), (TYPES,)), ((UNIT,),)),
-    "nightly": (((NIGHTLY, NEWEST),),),
+    "nightly": (((NIGHTLY_UNIT,),), ((NIGHTLY_MIGRATION,), (NIGHTLY_OTHERS, NIGHTLY_SPARK)), ((NEWEST,),)),
 }
 """Name -> stages -> lanes -> parts."""
 
