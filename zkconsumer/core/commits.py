@@ -267,13 +267,15 @@ class Commits:
             self._said_kafka = ""
             return []
         first, written = next(iter(failed.items()))
-        event = "modern-group-alive" if written.is_modern_group else "kafka-commit-failed"
         # A coordinator has several codes for a modern group: REBALANCE_IN_PROGRESS before SyncGroup, others after it.
-        reason = event if written.is_modern_group else "".join(char for char in written.why if not char.isdigit())
+        text = "a modern group" if written.is_modern_group else written.why
+        reason = "".join(char for char in text if not char.isdigit())
         if reason == self._said_kafka:
             return []
         self._said_kafka = reason
         words = f"partitions={len(failed)} first={first} why={written.why!r}"
         if self._stores.in_zookeeper:
             words += ": ZooKeeper has the offsets"
-        return [do.Tell("ERROR", event, words)]
+        if written.is_modern_group:
+            return [do.Tell("ERROR", "modern-group-alive", words)]
+        return [do.Tell("ERROR", "kafka-commit-failed", words)]
