@@ -235,9 +235,6 @@ class ConsumerCoordinator(ConsumerRebalance):
             self._has_left = True
             if self.awaits_generation:
                 self.give_up_joining()
-            if self.state.is_rebalance_in_progress:
-                # The leader counts on us to give the rest back after this generation; see ``on_join_complete``.
-                self._revoked_in = self.generation.generation_id
             if self._leaves or self.exit is Exit.UNSUBSCRIBING:
                 closing = self.exit is Exit.CLOSING
                 self.maybe_leave_group("the consumer is being closed" if closing else "the consumer unsubscribed")

@@ -86,8 +86,12 @@ class ConsumerRebalance(AbstractCoordinator):
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
         self._owned_generation = NO_GENERATION
-        self._revoked_in: int | None = None
-        """In which generation we last gave back what somebody else shall have in the next one."""
+        self._owned_at_join_in: int | None = None
+        """Generation in which a static member last sent JoinGroup and owned partitions, until an assignment keeps all.
+
+        The assignment that follows may leave partitions without an owner, because this member is to revoke them and to
+        join once more.  The coordinator gives a static member that lost its generation before that the same one again.
+        """
         self._shares_refused = 0
         self.hand_back: HandBack | None = None
         self._taking_up: _TakingUp | None = None
@@ -137,6 +141,9 @@ class ConsumerRebalance(AbstractCoordinator):
         topics = self.subscriptions.topics or frozenset()
         self.joined_topics = topics
         self.leadership.metadata_until_ms = None
+        if not self.generation.is_lost:
+            owes_revocation = bool(self.assigned) and not self.config.is_dynamic_member
+            self._owned_at_join_in = self.generation.generation_id if owes_revocation else None
         return [
             JoinGroupProtocol(
                 name=assignor.name,
@@ -253,13 +260,7 @@ class ConsumerRebalance(AbstractCoordinator):
             is_waited_for = not self.hand_back.has_moved
             self.gave_back()
             if is_waited_for:
-                self._revoked_in = self.generation.generation_id
                 self.request_rejoin(REVOKED_REASON)
-        elif self._revoked_in == self.generation.generation_id and taking_up.call is None:
-            # A static member that went away before it joined once more is given the same generation again, in which
-            # nobody has what it gave back.
-            self._revoked_in = None
-            self.request_rejoin(REVOKED_REASON)
         if taking_up.call is None and not self._take_up(taking_up):
             self._taking_up = None
             return True
@@ -287,6 +288,11 @@ class ConsumerRebalance(AbstractCoordinator):
         revoked = self.assigned - frozenset(assignment.partitions)
         if revoked:
             self.hand_back = self.new_hand_back(revoked, has_moved=self.moves_at_once(assignor))
+        elif self.assigned:
+            self._owned_at_join_in = None
+        elif self._owned_at_join_in is not None and self.generation.generation_id <= self._owned_at_join_in + 1:
+            # What this member owned then was lost, and with it the wish to join once more.
+            self.request_rejoin(REVOKED_REASON)
         return _TakingUp(assignment, assignor)
 
     def _refuse_share(self, strangers: Sequence[str]) -> None:

@@ -158,6 +158,7 @@ def test_a_leader_that_may_not_see_a_topic_of_another_member_ends_as_kafkas_does
     """It would leave that topic without an owner; the next leader may have the right."""
     leader = make()
     leader.create_message_streams({"t": 1})
+    wait_until(lambda: topics_of(leader), "it leads")
     acls.hide("u")
     with Talk(broker.addresses()[0]) as other:
         join_and_be_silent(other, "u")
@@ -170,6 +171,7 @@ def test_a_wrong_name_of_another_member_is_left_out_by_the_leader(
 ) -> None:
     leader = make()
     [stream] = leader.create_message_streams({"t": 1})["t"]
+    wait_until(lambda: topics_of(leader), "it leads")  # a member that comes first leads, and this one is silent
     named_invalid(monkeypatch, "u")
     with Talk(broker.addresses()[0]) as other:
         join_and_be_silent(other, "u")

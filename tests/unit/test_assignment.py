@@ -461,8 +461,8 @@ def test_a_large_group_is_assigned_well_within_a_tenth_of_a_second(form: Form) -
 
 
 def _seconds(form: Form, registrations: Any, partitions: Any) -> float:
-    start = time.perf_counter()
+    start = time.thread_time()  # not what other processes take meanwhile
     context = AssignmentContext(next(iter(registrations)), registrations, partitions)
     assignment = create_instance(form.strategy, form.compatibility).assign(context)
     assert len(assignment.owners) == 5120
-    return time.perf_counter() - start
+    return time.thread_time() - start

@@ -106,7 +106,7 @@ def test_an_interval_has_its_own_rates_and_the_last_one_too(
     monkeypatch.setattr(module, "SYSTEM_CLOCK", clock)
     meter = module.Meter(100, 1_000, 40, compile_date_format("s:SSS"), is_detailed=True, clock=clock)
     fill(world, 50)
-    connector = world.connector(group_id="g", auto_offset_reset="smallest", consumer_timeout_ms=100)
+    connector = world.connector(group_id="g", auto_offset_reset="smallest")
     lines: list[str] = []
     monkeypatch.setattr(module.click, "echo", lines.append)
     meter.run(connector.create_message_streams({TOPIC: 1})[TOPIC])

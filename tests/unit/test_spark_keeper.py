@@ -24,6 +24,7 @@ GROUP = "g1"
 WAIT_MS = 30_000
 """Only what does not happen takes so long."""
 CALL_MS = 10_000
+SETTLE_MS = 1_000
 
 
 def tp(number: int, topic: str = "t") -> TopicPartition:
@@ -142,14 +143,15 @@ def test_in_the_other_modes_a_partition_is_given_back_at_once(world: FakeWorld, 
 def test_a_node_is_held_a_little_longer_so_that_an_original_successor_reads_again(
     world: FakeWorld, keep: Keep, mode: CommitMode
 ) -> None:
-    service = keep(mode, release_settle_ms=300)
+    service = keep(mode, release_settle_ms=SETTLE_MS)
     service.begin_batch({}, WAIT_MS, until())
     service.planned([], until())
     keep(mode)
     wait_until(lambda: service.observe()["leaving_partitions"] == 2, "the other one waits")
     leaving_ms = SYSTEM_CLOCK.now_ms()
     wait_until(lambda: service.observe()["owned_partitions"] == 2, "they are given back")
-    assert SYSTEM_CLOCK.now_ms() - leaving_ms > 200
+    # Half of it: a busy machine sees late that the other one waits.
+    assert SYSTEM_CLOCK.now_ms() - leaving_ms > SETTLE_MS / 2
 
 
 def test_a_claim_moves_the_group_and_is_found_again(world: FakeWorld, keep: Keep) -> None:
