@@ -351,12 +351,11 @@ def test_no_second_commit_is_made_while_the_first_one_is_unanswered() -> None:
     member = automatic()
     member.wait(5000)
     member.hear(ev.PositionsCollected({T[0]: Offset(9)}))
-    member.beat()
-    assert not every(member.wait(2500), do.CollectPositions)
+    for _ in range(2):
+        member.beat()
+        assert not every(member.wait(2800), do.CollectPositions)
     assert member.count_open(OFFSET_COMMIT) == 1
-    member.committed()
-    assert not every(member.wait(2499), do.CollectPositions)
-    assert every(member.wait(1), do.CollectPositions), "the interval counts from the commit of before"
+    assert every(member.committed(), do.CollectPositions), "the interval is over since then"
 
 
 def test_a_member_commits_nothing_by_itself_before_it_has_joined() -> None:
