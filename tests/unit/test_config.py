@@ -353,6 +353,24 @@ def test_keys_of_other_programs_are_set_aside_and_named() -> None:
     assert made.with_overrides({"group.id": "h"}).ignored == made.ignored
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kafka.metrics.reporters",
+        "kafka.metrics.polling.interval.secs",
+        "kafka.csv.metrics.reporter.enabled",
+        "kafka.csv.metrics.dir",
+        "mirror.topics.whitelist",
+        "mirror.topics.blacklist",
+        "mirror.consumer.numthreads",
+    ],
+)
+def test_a_key_of_the_original_without_effect_here_is_set_aside_and_named(key: str) -> None:
+    made = ConsumerConfig.from_properties({**NEEDED, key: "1"})
+    assert set(made.ignored) == {key}
+    assert made == ConsumerConfig.from_properties(NEEDED)
+
+
 def test_no_key_of_ours_is_taken_for_foreign() -> None:
     from zkconsumer.foreign_keys import successor_of, why_ignored
 
