@@ -250,8 +250,8 @@ def test_what_leaves_is_not_fetched_any_more_and_what_stays_goes_on(cluster: Fak
     assert [row.partition for topic in last.topics for row in topic.partitions] == [2]
 
 
-def fetcher_threads() -> dict[str, int | None]:
-    return {thread.name: thread.ident for thread in threading.enumerate() if "Fetcher" in thread.name}
+def fetcher_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if "Fetcher" in thread.name}
 
 
 def test_what_leaves_and_what_comes_stops_no_thread(cluster: FakeCluster, bench: MakeBench) -> None:

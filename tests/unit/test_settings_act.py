@@ -146,5 +146,3 @@ def test_a_session_is_waited_for_as_long_as_is_set(world: FakeWorld, connect: Ma
     world.zookeeper.is_up = False
     with pytest.raises(ZkTimeoutException, match="within 4321 ms"):
         connect(zookeeper_connection_timeout_ms=4_321)
-
-
