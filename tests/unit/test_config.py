@@ -180,6 +180,7 @@ def test_a_configuration_does_not_change() -> None:
 @pytest.mark.parametrize("key", ["group.id", "client.id"])
 @pytest.mark.parametrize("bad", [*"/\\,\0:\"';*?", "a b", "a\tb", "a\rb", "a\nb", "="])
 def test_illegal_names_are_refused(key: str, bad: str) -> None:
+    """ConfigTest.testInvalidClientIds and testInvalidGroupIds."""
     name = f"a{bad}b"
     [problem] = problems(NEEDED | {key: name})
     assert problem.startswith(f"{key}=")

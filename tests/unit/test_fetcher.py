@@ -397,6 +397,7 @@ OF_A_BROKER = {
 def test_the_metrics_of_a_broker_go_with_its_last_fetcher_thread(
     cluster: FakeCluster, bench: MakeBench, why: str
 ) -> None:
+    """AbstractFetcherThreadTest.testMetricsRemovedOnShutdown."""
     made = bench(cluster, num_fetchers=3)
     gone, stays = (address.host for address in cluster.addresses)
     made.start(0, 1, 2, 3)
@@ -528,6 +529,7 @@ def test_without_a_place_in_the_log_the_policy_says_where_to_go_on(
 
 
 def test_a_log_that_lost_its_end_is_read_again_from_its_beginning(cluster: FakeCluster, bench: MakeBench) -> None:
+    """What a reader sees of UncleanLeaderElectionTest."""
     made = bench(cluster, reset_to_earliest=True)
     for _ in range(6):
         append(cluster, 0, 1)
@@ -588,6 +590,7 @@ def test_an_error_with_a_null_record_set_is_that_error(cluster: FakeCluster, ben
 def test_a_corrupt_record_set_of_one_partition_does_not_stop_the_others(
     at: int, cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """AbstractFetcherThreadTest.testFetchRequestCorruptedMessageException."""
     corrupt = cluster.inject(CorruptRecords(TopicPartition(TOPIC, 0), at), api=FETCH, times=None)
     made = bench(cluster)
     append(cluster, 0, 2)
