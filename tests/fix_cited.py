@@ -33,7 +33,7 @@ TOLD_TO_TALKS = {
 """Settings as transcripts call them."""
 CONNECTORS = frozenset({"ZookeeperConsumerConnector", "createJavaConsumerConnector"})
 MADE_OF = tuple(f"zkconsumer/{part}" for part in ("connector", "core/", "kafka/", "observe/", "runtime/", "streams.py"))
-"""What a whole connector is made of: a test that has one uses all of it.  ZooKeeper is not among it, tests replace that."""
+"""What a whole connector is made of: a test that has one uses all of it.  Tests replace ZooKeeper."""
 BESIDE = ("zkconsumer/javaapi", "zkconsumer/wire/", "zkconsumer/zk/")
 """What a connector works with besides; a sentence may be about it as a whole."""
 COMMAND_LINE = frozenset({"tool", "main", "CliRunner", "run_cli"})
@@ -51,16 +51,21 @@ Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 @dataclass(frozen=True)
 class Used:
-    """The identifiers of some source, and the words inside its texts; docstrings and comments do not count."""
+    """The identifiers of some source, the words inside its texts, and what its functions take (fixtures, in a test).
 
-    names: frozenset[str]
-    words: frozenset[str]
+    Docstrings and comments do not count.
+    """
+
+    names: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+    parameters: frozenset[str] = frozenset()
 
     def __or__(self, other: Used) -> Used:
-        return Used(self.names | other.names, self.words | other.words)
+        parts = (self.names | other.names, self.words | other.words, self.parameters | other.parameters)
+        return Used(*parts)
 
 
-NOTHING = Used(frozenset(), frozenset())
+NOTHING = Used()
 
 
 def used_in(node: ast.AST) -> Used:
@@ -78,7 +83,8 @@ def used_in(node: ast.AST) -> Used:
                     names.add(text)
             case _:
                 pass
-    return Used(frozenset(names), frozenset(words))
+    parameters = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+    return Used(frozenset(names), frozenset(words), frozenset(parameters))
 
 
 def _has_docstring(node: ast.AST) -> bool:
@@ -123,29 +129,26 @@ def uses_of(path: Path, test: str, *, beyond: bool) -> Used:
 
     ``beyond``: also with the helpers that it imports from other modules below ``tests``, and shared fixtures.
     """
-    if not test:
-        used = used_in(ast.parse(path.read_text("utf-8")))
-        ahead = [(path, name) for name in used.names if name not in definitions(path)] if beyond else []
-    else:
-        used, ahead = NOTHING, [(path, test)]
+    used = NOTHING if test else used_in(ast.parse(path.read_text("utf-8")))
+    ahead = [(path, test)] if test else _leads(path, used, beyond=beyond)
     seen: set[tuple[Path, str]] = set()
     while ahead:
-        home, name = found = _home(*ahead.pop(), beyond=beyond)
+        home, name = found = ahead.pop()
         if found not in seen and name in definitions(home):
             seen.add(found)
             used |= definition_uses(home, name)
-            ahead += [(home, each) for each in definition_uses(home, name).names]
+            ahead += _leads(home, definition_uses(home, name), beyond=beyond)
     return used
 
 
-def _home(path: Path, name: str, *, beyond: bool) -> tuple[Path, str]:
-    """Where a name that this module uses is defined: here, or, with ``beyond``, in another module of the tests."""
-    if not beyond or name in definitions(path):
-        return path, name
-    other = imported(path).get(name)
-    if other is not None:
-        return other, name
-    return next(((each, name) for each in SHARED if name in definitions(each)), (path, name))
+def _leads(path: Path, used: Used, *, beyond: bool) -> list[tuple[Path, str]]:
+    """Where the names that this module uses are defined: here, or, with ``beyond``, in another module of the tests."""
+    found = [(path, name) for name in used.names if name in definitions(path)]
+    if beyond:
+        others = imported(path)
+        found += [(others[name], name) for name in used.names & others.keys()]
+        found += [(home, name) for home in SHARED for name in used.parameters & definitions(home).keys()]
+    return found
 
 
 @cache
@@ -194,11 +197,11 @@ class Citation:
         return self.path.is_file() and (not test or test in definitions(self.path))
 
     def uses(self, *, beyond: bool = False) -> Used:
-        """See ``uses_of``; of a transcript what it sets (``settings backoff=…``) and its timers (``timer debounce``)."""
+        """See ``uses_of``; of a transcript the settings (``settings backoff=…``) and timers (``timer debounce``)."""
         if self.is_transcript:
             text = self.path.read_text("utf-8")
             found = re.findall(r"(?m)^settings (.*)$|\btimer ([\w-]+)", text)
-            return Used(frozenset(), frozenset(re.findall(r"[\w-]+", " ".join("".join(each) for each in found))))
+            return Used(words=frozenset(re.findall(r"[\w-]+", " ".join("".join(each) for each in found))))
         return uses_of(self.path, self.text.partition("::")[2], beyond=beyond)
 
     @property
@@ -209,7 +212,7 @@ class Citation:
 
 @dataclass(frozen=True)
 class Row:
-    """``subject``: what the row is about; ``here``: what is said of it, with names and files; ``tests``: who shows it."""
+    """``subject``: what the row is about; ``here``: what it says, with names and files; ``tests``: its citations."""
 
     subject: str
     here: str
@@ -297,7 +300,6 @@ class Row:
             if not any(self.uses(citation, name) for name in names):
                 yield f"{citation.text} uses none of {', '.join(names) or 'no names'}"
 
-
     def problems_of_prose(self) -> Iterator[str]:
         """The same for a row in which sentences say what is done, and files where.
 
@@ -306,9 +308,9 @@ class Row:
         there = [citation for citation in self.citations if citation.exists]
         yield from (f"{citation.text} is not there" for citation in self.citations if citation not in there)
         for name in self.names():
-            if name in self.settings or name.startswith("zkconsumer "):
-                if not any(self.uses(citation, name) for citation in there):
-                    yield f"no cited test uses {name}"
+            is_checked = name in self.settings or name.startswith("zkconsumer ")
+            if is_checked and not any(self.uses(citation, name) for citation in there):
+                yield f"no cited test uses {name}"
         for citation in there:
             if not self._touches_files(citation):
                 yield f"{citation.text} uses nothing of {', '.join(self.files)}"
@@ -355,7 +357,9 @@ def ported_problems(original: str, tests: str) -> Iterator[str]:
             continue
         test = citation.text.partition("::")[2]
         source = citation.path.read_text("utf-8")
-        text = _source_of(source, definitions(citation.path)[test]) if test else ast.get_docstring(ast.parse(source)) or ""
+        text = (
+            _source_of(source, definitions(citation.path)[test]) if test else ast.get_docstring(ast.parse(source)) or ""
+        )
         is_called_so = bool(kafkas_test) and test == snake_case(kafkas_test)
         if not is_called_so and not re.search(rf"\b{kafkas_class}\b", text):
             yield f"{citation.text} does not say that it is {original}"

@@ -331,8 +331,9 @@ def test_a_row_of_the_parity_page_names_what_there_is(name: str) -> None:
 
 def every_setting() -> frozenset[str]:
     """Those that act, and those of the original and of other programs that are set aside."""
-    subjects = {name for name, (_, here, _) in parity_rows().items() if "/config_tables/" in here or "/foreign_keys" in here}
-    return frozenset(known_keys() | subjects)
+    tables = ("zkconsumer/config_tables/", "zkconsumer/foreign_keys.py")
+    rows = parity_rows().items()
+    return frozenset(known_keys() | {name for name, (_, here, _) in rows if any(table in here for table in tables)})
 
 
 @pytest.mark.parametrize("name", [name for name, (*_, test) in parity_rows().items() if FILE.findall(test)])
