@@ -24,20 +24,21 @@ CODE = re.compile(r"`([^`\n]+)`")
 NAME = re.compile(r"(?:\w+\.)*_*[A-Za-z]\w*")
 COMMAND = re.compile(r"zkconsumer ([a-z][a-z-]*(?: [a-z][a-z-]*)?)")
 WORD = re.compile(r"[\w./-]*\w")
-TOLD_TO_TALKS = {
+IN_TRANSCRIPTS = {
     "backoff": "rebalance_backoff_ms",
     "debounce": "rebalance_debounce_ms",
     "settle": "release_settle_ms",
     "commit-interval": "auto_commit_interval_ms",
 }
-"""Settings as transcripts call them."""
+"""What transcripts call some settings."""
 CONNECTORS = frozenset({"ZookeeperConsumerConnector", "createJavaConsumerConnector"})
 MADE_OF = tuple(f"zkconsumer/{part}" for part in ("connector", "core/", "kafka/", "observe/", "runtime/", "streams.py"))
 """What a whole connector is made of: a test that has one uses all of it.  Tests replace ZooKeeper."""
 BESIDE = ("zkconsumer/javaapi", "zkconsumer/wire/", "zkconsumer/zk/")
 """What a connector works with besides; a sentence may be about it as a whole."""
-COMMAND_LINE = frozenset({"tool", "main", "CliRunner", "run_cli"})
+COMMAND_LINE = frozenset({"tool", "CliRunner"})
 """How tests run the commands."""
+OF_COMMANDS = ("zkconsumer/admin/", "zkconsumer/cli/")
 WITH_PROGRAMS = ("tests/real/", "tests/whole_consumer/")
 """Where tests start programs, of which each has a whole connector, or is a command."""
 SHARED = (ROOT / "tests" / "conftest.py", ROOT / "tests" / "fix_world.py")
@@ -124,6 +125,7 @@ def definition_uses(path: Path, name: str) -> Used:
     return used
 
 
+@cache
 def uses_of(path: Path, test: str, *, beyond: bool) -> Used:
     """What a test uses with the helpers, fixtures and values of its module; without a name, the whole module.
 
@@ -204,10 +206,19 @@ class Citation:
             return Used(words=frozenset(re.findall(r"[\w-]+", " ".join("".join(each) for each in found))))
         return uses_of(self.path, self.text.partition("::")[2], beyond=beyond)
 
-    @property
-    def has_a_connector(self) -> bool:
-        """Whether this test has a whole connector, in its own process or in another one."""
-        return self.text.startswith(WITH_PROGRAMS) or bool(self.uses(beyond=True).names & CONNECTORS)
+    def runs(self, files: Iterable[str], of_connectors: tuple[str, ...]) -> bool:
+        """Whether this test runs one of these files of the product without naming it.
+
+        A transcript runs the core, a test with a whole connector what is ``of_connectors``, one with commands the
+        commands; what starts programs has both.
+        """
+        if self.is_transcript:
+            return any(file.startswith(CORE) for file in files)
+        used = self.uses(beyond=True).names
+        has_programs = self.text.startswith(WITH_PROGRAMS)
+        parts = of_connectors if has_programs or used & CONNECTORS else ()
+        parts += OF_COMMANDS if has_programs or used & COMMAND_LINE else ()
+        return any(file.startswith(parts) for file in files)
 
 
 @dataclass(frozen=True)
@@ -252,34 +263,32 @@ class Row:
 
         A setting: by its key, or the key with underscores.  A command: by its words.  Another name: by itself, unless
         several files of the product define that name; or by something at the top of one of the row's files that is
-        called so, or uses it (the class of a method, what makes an object, the only caller of a private function).
-        A name of the Java API counts for what it stands for.  A transcript uses what the core defines, a test with a
-        whole connector what connectors are made of.
+        called so, or leads to it (the class of a method, what makes an object, the caller of a private function); or
+        by its name in the Java API.  Or the test runs the file that defines it: see ``Citation.runs``.
         """
         if name in self.settings:
             used = citation.uses()
             if citation.is_transcript:
-                return name.replace(".", "_") in {TOLD_TO_TALKS.get(word) for word in used.words}
+                return name.replace(".", "_") in {IN_TRANSCRIPTS.get(word) for word in used.words}
             return bool({name, name.replace(".", "_")} & (used.names | used.words))
         used = citation.uses(beyond=True)
         if name.startswith("zkconsumer "):
             return set(name.split()[1:]) <= used.words
+        if citation.runs(self._homes(name), MADE_OF):
+            return True
         if citation.is_transcript:
-            return any(home.startswith(CORE) for home in self._homes(name))
-        if citation.text.startswith(WITH_PROGRAMS) and any("/cli/" in file or "/admin/" in file for file in self.files):
-            return True
-        if citation.has_a_connector and any(home.startswith(MADE_OF) for home in self._homes(name)):
-            return True
+            return False
         last = name.rpartition(".")[2]
         if last in used.names and len(defining_files()[last]) == 1:
             return True
         return bool(used.names & (self._callers(last) | self._java_names()))
 
+    @cache  # noqa: B019 (rows are few)
     def _callers(self, name: str) -> set[str]:
         """What is defined at the top of the row's files and is called so, or uses it, also by way of each other."""
         tops = [(ROOT / file, top) for file in self.files for top in definitions(ROOT / file)]
         found = {name}
-        while more := {top for file, top in tops if top not in found and found & _spoken_of(file, top)}:
+        while more := {top for file, top in tops if top not in found and found & _names_within(file, top)}:
             found |= more
         return found & {top for _, top in tops}
 
@@ -316,20 +325,12 @@ class Row:
                 yield f"{citation.text} uses nothing of {', '.join(self.files)}"
 
     def _touches_files(self, citation: Citation) -> bool:
-        if citation.is_transcript:
-            return any(file.startswith(CORE) for file in self.files)
-        if citation.text.startswith(WITH_PROGRAMS) and any("/cli/" in file or "/admin/" in file for file in self.files):
-            return True
-        if citation.has_a_connector and any(file.startswith((*MADE_OF, *BESIDE)) for file in self.files):
-            return True
-        used = citation.uses(beyond=True).names
-        if used & {top for file in self.files for top in definitions(ROOT / file) if not top.startswith("_")}:
-            return True
-        return bool(used & COMMAND_LINE) and any("/cli/" in file or "/admin/" in file for file in self.files)
+        public = {top for file in self.files for top in definitions(ROOT / file) if not top.startswith("_")}
+        return citation.runs(self.files, (*MADE_OF, *BESIDE)) or bool(citation.uses(beyond=True).names & public)
 
 
 @cache
-def _spoken_of(path: Path, top: str) -> frozenset[str]:
+def _names_within(path: Path, top: str) -> frozenset[str]:
     """Every name that the definition uses, or defines inside."""
     inside: set[str] = set()
     for node in definitions(path)[top]:
@@ -337,7 +338,7 @@ def _spoken_of(path: Path, top: str) -> frozenset[str]:
     return definition_uses(path, top).names | inside
 
 
-# --- tests that are told again --------------------------------------------------------------------------------------
+# --- ported tests -------------------------------------------------------------------------------------------------
 
 
 def snake_case(name: str) -> str:
@@ -346,7 +347,7 @@ def snake_case(name: str) -> str:
 
 
 def ported_problems(original: str, tests: str) -> Iterator[str]:
-    """A test of Kafka's that is told again: its name is that of the test here, or stands in its text.
+    """A ported test has the name of Kafka's test, or its text has the name of Kafka's class.
 
     ``original``: the class, or class and test.  Of a whole module the docstring must name it.
     """
@@ -357,13 +358,10 @@ def ported_problems(original: str, tests: str) -> Iterator[str]:
             continue
         test = citation.text.partition("::")[2]
         source = citation.path.read_text("utf-8")
-        text = (
-            _source_of(source, definitions(citation.path)[test]) if test else ast.get_docstring(ast.parse(source)) or ""
-        )
+        if test:
+            text = "\n".join(ast.get_source_segment(source, node) or "" for node in definitions(citation.path)[test])
+        else:
+            text = ast.get_docstring(ast.parse(source)) or ""
         is_called_so = bool(kafkas_test) and test == snake_case(kafkas_test)
         if not is_called_so and not re.search(rf"\b{kafkas_class}\b", text):
             yield f"{citation.text} does not say that it is {original}"
-
-
-def _source_of(source: str, nodes: Iterable[ast.AST]) -> str:
-    return "\n".join(ast.get_source_segment(source, node) or "" for node in nodes)

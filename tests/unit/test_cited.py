@@ -202,7 +202,7 @@ def test_a_row_of_sentences_needs_tests_that_use_its_files_and_its_settings() ->
         ("MetricsTest.testMetricsLeak", f"{FETCHER}::test_that_is_not_there", False),
     ],
 )
-def test_a_test_that_is_told_again_says_so(original: str, test: str, is_right: bool) -> None:
+def test_a_ported_test_names_the_test_that_it_ports(original: str, test: str, is_right: bool) -> None:
     assert (list(ported_problems(original, f"`{test}`")) == []) == is_right
 
 

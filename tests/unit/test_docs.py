@@ -329,6 +329,7 @@ def test_a_row_of_the_parity_page_names_what_there_is(name: str) -> None:
             assert re.search(rf"\b{last}\b", source), f"{code} is not in {files}"
 
 
+@cache
 def every_setting() -> frozenset[str]:
     """Those that act, and those of the original and of other programs that are set aside."""
     tables = ("zkconsumer/config_tables/", "zkconsumer/foreign_keys.py")
