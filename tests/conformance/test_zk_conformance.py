@@ -583,6 +583,7 @@ def test_the_first_event_is_a_new_session_with_the_granted_timeout(world: World)
 
 
 def test_an_ephemeral_node_names_its_session_and_goes_with_it(member: Member, other: Member) -> None:
+    """ZKEphemeralTest."""
     member.ask(Create("/e", ephemeral=True))
     owner = member.store.session_id
     assert other.ask(Exists("/e", watch=True), Children("/", watch=True))[0].ephemeral_owner == owner

@@ -155,6 +155,16 @@ def test_a_commit_waits_for_a_coordinator_and_no_longer_than_that() -> None:
     assert all(isinstance(each.error, RetriableCommitFailedException) for each in every(said, do.CommitDone))
 
 
+def test_a_commit_of_an_outsider_looks_for_a_coordinator_and_is_sent_as_soon_as_it_is_found() -> None:
+    member = outsider()
+    assert not member.open
+    member.commit()
+    assert [send.api_key for send in member.open] == [FIND_COORDINATOR.key]
+    member.find()
+    assert [send.api_key for send in member.open] == [OFFSET_COMMIT.key]
+    assert done(member.committed()).error is None
+
+
 def test_a_refused_coordinator_ends_all_commits() -> None:
     member = outsider()
     member.commit(1)
@@ -337,6 +347,28 @@ def test_positions_are_committed_at_their_interval() -> None:
     assert only(member.wait(5000), do.CollectPositions)
 
 
+def test_no_second_commit_is_made_while_the_first_one_is_unanswered() -> None:
+    member = automatic()
+    member.wait(5000)
+    member.hear(ev.PositionsCollected({T[0]: Offset(9)}))
+    for _ in range(2):
+        member.beat()
+        assert not every(member.wait(2800), do.CollectPositions)
+    assert member.count_open(OFFSET_COMMIT) == 1
+    assert every(member.committed(), do.CollectPositions), "the interval is over since then"
+
+
+def test_a_member_commits_nothing_by_itself_before_it_has_joined() -> None:
+    member = Member(auto_commit=True)
+    member.subscribe()
+    member.find()
+    assert not every(member.wait(20_000), do.CollectPositions)
+    member.rejoin(T[:1], generation=1)
+    assert only(member.said, do.CollectPositions), "the interval is over, and there is a generation now"
+    member.hear(ev.PositionsCollected({T[0]: Offset(9)}))
+    assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 1
+
+
 def test_the_interval_begins_with_a_generation() -> None:
     member = automatic()
     member.wait(3000)
@@ -512,6 +544,17 @@ def test_nobody_asks_for_a_coordinator_while_nothing_is_wanted_of_one() -> None:
     member = Member()
     member.poll()
     member.wait(60_000)
+    assert not member.open
+
+
+def test_an_outsider_looks_for_no_other_coordinator_by_itself() -> None:
+    member = outsider()
+    member.commit()
+    member.find(error=NOT_AVAILABLE)
+    member.wait(60_000)
+    member.find(error=NOT_AVAILABLE)
+    member.wait(60_000)
+    member.poll()
     assert not member.open
 
 

@@ -360,6 +360,23 @@ def test_what_changes_in_the_middle_of_a_rebalance_causes_the_next_one(member: M
     assert next_join(member) == "cached metadata has changed"
 
 
+def test_a_topic_that_goes_and_comes_back_before_a_join_that_fails_is_repeated_costs_nothing(member: Member) -> None:
+    leader(member)
+    member.hear(ev.MetadataUpdated({}))
+    assert next_join(member) == "cached metadata has changed"
+    member.metadata(t=1)
+    member.join_refused(NOT_COORDINATOR)
+    member.wait(100)
+    member.find()
+    assert member.sent(JOIN_GROUP).member_id == "me"
+    member.joined(2, leader="me")
+    member.synced(T[:1])
+    member.returned()
+    assert member.machine.assigned == frozenset(T[:1])
+    assert Callback.LOST not in [callback for callback, _ in callbacks(member.said)]
+    assert not member.has_open(JOIN_GROUP)
+
+
 def test_a_topic_that_comes_later_is_divided_when_it_is_there(member: Member) -> None:
     member.subscribe("t", "u")
     member.metadata(t=1)
@@ -442,6 +459,16 @@ def test_a_new_subscription_is_joined_with(member: Member) -> None:
     assert decode_subscription(member.sent(JOIN_GROUP).protocols[0].metadata).topics == ("t", "u")
 
 
+def test_a_leader_asks_for_old_and_new_topics_until_the_new_subscription_is_joined_with(member: Member) -> None:
+    leader(member)
+    assert only(member.subscribe("u"), do.NeedMetadata).topics == frozenset("tu")
+    member.metadata(t=1, u=1)
+    next_join(member)
+    said = member.joined(2, leader="me", members=[group_member("me", "u")])
+    assert only(said, do.NeedMetadata).topics == frozenset("u")
+    assert shares(member) == {"me": (U[0],)}
+
+
 def test_a_pattern_that_matches_more_is_joined_with(member: Member) -> None:
     member.subscribe("t", pattern="[tu]")
     member.metadata()
@@ -449,6 +476,75 @@ def test_a_pattern_that_matches_more_is_joined_with(member: Member) -> None:
     member.rejoin(T[:1], generation=1)
     member.subscribe("t", "u", pattern="[tu]")
     assert next_join(member) == "subscription has changed"
+
+
+TWO_MATCHES = pytest.mark.parametrize(
+    ("before", "after"), [(("t",), ("t", "u")), (("t", "u"), ("t",))], ids=["a topic comes", "a topic goes"]
+)
+
+
+@TWO_MATCHES
+def test_a_pattern_that_matches_others_before_the_join_is_sent_is_joined_with_once(
+    member: Member, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    member.subscribe(*before, pattern="[tu]")
+    member.subscribe(*after, pattern="[tu]")
+    member.find()
+    assert decode_subscription(member.sent(JOIN_GROUP).protocols[0].metadata).topics == after
+    member.rejoin(T[:1], generation=1)
+    member.subscribe(*after, pattern="[tu]")
+    assert not member.has_open(JOIN_GROUP), "the matches are those of before"
+    assert not member.calls
+
+
+@TWO_MATCHES
+def test_a_pattern_that_matches_others_while_the_join_is_unanswered_is_joined_with_once_more(
+    member: Member, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    member.subscribe(*before, pattern="[tu]")
+    member.find()
+    member.subscribe(*after, pattern="[tu]")
+    member.joined()
+    member.synced(T[:1])
+    assert next_join(member) == "subscription has changed"
+    assert decode_subscription(member.sent(JOIN_GROUP).protocols[0].metadata).topics == after
+    member.rejoin(T[:1])
+    member.subscribe(*after, pattern="[tu]")
+    assert not member.has_open(JOIN_GROUP), "the matches are those of before"
+    assert not member.calls
+
+
+@pytest.mark.parametrize("others", [{}, {"x": 7}], ids=["alone", "beside a topic that does not match"])
+def test_a_pattern_that_matches_nothing_yet_is_joined_with_again_when_it_matches(
+    member: Member, others: dict[str, int]
+) -> None:
+    member.hear(ev.Subscribed(frozenset(), lambda topic: topic == "t"))
+    member.hear(ev.MetadataUpdated(others))
+    member.find()
+    member.joined(leader="me", members=[group_member("me")])
+    assert callbacks(member.synced()) == [(Callback.ASSIGNED, frozenset())]
+    member.returned()
+    member.subscribe("t", pattern="t")
+    member.metadata(t=1, **others)
+    assert next_join(member) == "subscription has changed"
+    member.joined(2, leader="me")
+    assert shares(member) == {"me": (T[0],)}
+    assert callbacks(member.synced(T[:1])) == [(Callback.ASSIGNED, frozenset(T[:1]))]
+    member.returned()
+    assert not member.has_open(JOIN_GROUP)
+
+
+def test_a_leader_of_a_pattern_takes_a_topic_that_it_matches_while_the_join_is_unanswered(member: Member) -> None:
+    member.subscribe("t", pattern="[tu]")
+    member.metadata(t=1)
+    member.find()
+    member.metadata(t=1, u=1)
+    member.joined(leader="me", members=[group_member("me", "t", "u")])
+    assert shares(member) == {"me": (T[0], U[0])}
+    assert callbacks(member.synced([T[0], U[0]])) == [(Callback.ASSIGNED, frozenset([T[0], U[0]]))]
+    member.returned()
+    assert member.machine.assigned == frozenset([T[0], U[0]])
+    assert not member.has_open(JOIN_GROUP)
 
 
 def test_a_share_beyond_what_a_pattern_matches_now_is_taken(member: Member) -> None:
@@ -887,6 +983,21 @@ def test_a_close_leaves_if_that_is_wanted(member: Member, leave: bool) -> None:
     said = member.returned()
     assert member.has_open(LEAVE_GROUP) == leave
     assert bool(every(said, do.Stopped)) != leave
+
+
+def test_a_close_ends_the_heartbeats(member: Member) -> None:
+    member.join(T[:1])
+    member.wait(HEARTBEAT_MS + 100)
+    assert member.has_open(HEARTBEAT)
+    member.hear(ev.Closed())
+    member.returned()
+    said = member.left()
+    only(said, do.Stopped)
+    assert not member.timers
+    sent = len(every(member.said, do.Send))
+    member.wait(10 * HEARTBEAT_MS)
+    member.poll()
+    assert len(every(member.said, do.Send)) == sent
 
 
 def test_a_close_ends_in_time_without_an_answer_to_the_leave(member: Member) -> None:

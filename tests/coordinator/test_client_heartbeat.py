@@ -52,8 +52,10 @@ def test_an_answer_and_a_new_coordinator_begin_the_session_anew(heartbeat: Heart
     heartbeat.sent_heartbeat(0)
     heartbeat.receive_heartbeat(200)
     assert not heartbeat.session_timeout_expired(SESSION_MS)
-    heartbeat.reset_session_timeout(400)
-    assert heartbeat.session_until_ms == 400 + SESSION_MS
+    assert heartbeat.session_timeout_expired(POLL_MS)
+    heartbeat.reset_session_timeout(POLL_MS)
+    assert not heartbeat.session_timeout_expired(POLL_MS)
+    assert heartbeat.poll_timeout_expired(POLL_MS), "the program's deadline is another one"
 
 
 def test_reset_timeouts_begins_everything_anew(heartbeat: Heartbeat) -> None:

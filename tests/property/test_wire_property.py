@@ -1,4 +1,7 @@
-"""Every API and version, both directions: what is written is read again, and kafka-python reads and writes the same."""
+"""Every API and version, both directions: what is written is read again, and kafka-python reads and writes the same.
+
+RequestResponseSerializationTest of the original, for every version.
+"""
 
 from __future__ import annotations
 

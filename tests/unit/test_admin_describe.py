@@ -56,6 +56,7 @@ def described(tool: RunTool, *words: str) -> dict[str, Any]:
 
 
 def test_it_lists_exactly_the_groups_below_consumers(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+    """ListConsumerGroupTest."""
     world.create_topic("clicks", 2)
     connect(group_id="ours").create_message_streams({"clicks": 1})
     scala_member(world, "theirs_c", {"clicks": 1}, ("clicks/0",))

@@ -1,4 +1,7 @@
-"""The parts of ``zkconsumer consume`` that need no server; the rest is in ``tests/real/test_consume_cli.py``."""
+"""The parts of ``zkconsumer consume`` that need no server; the rest is in ``tests/real/test_consume_cli.py``.
+
+Among them the cases of ConsoleConsumerTest for options of the old mode that the command has.
+"""
 
 from __future__ import annotations
 

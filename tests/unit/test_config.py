@@ -180,6 +180,7 @@ def test_a_configuration_does_not_change() -> None:
 @pytest.mark.parametrize("key", ["group.id", "client.id"])
 @pytest.mark.parametrize("bad", [*"/\\,\0:\"';*?", "a b", "a\tb", "a\rb", "a\nb", "="])
 def test_illegal_names_are_refused(key: str, bad: str) -> None:
+    """ConfigTest.testInvalidClientIds and testInvalidGroupIds."""
     name = f"a{bad}b"
     [problem] = problems(NEEDED | {key: name})
     assert problem.startswith(f"{key}=")
@@ -351,6 +352,24 @@ def test_keys_of_other_programs_are_set_aside_and_named() -> None:
     assert made.ignored["enable.auto.commit"] == "a key of the new consumer; what is like it here is auto.commit.enable"
     assert "secret" not in str(made.ignored) + repr(made)
     assert made.with_overrides({"group.id": "h"}).ignored == made.ignored
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kafka.metrics.reporters",
+        "kafka.metrics.polling.interval.secs",
+        "kafka.csv.metrics.reporter.enabled",
+        "kafka.csv.metrics.dir",
+        "mirror.topics.whitelist",
+        "mirror.topics.blacklist",
+        "mirror.consumer.numthreads",
+    ],
+)
+def test_a_key_of_the_original_without_effect_here_is_set_aside_and_named(key: str) -> None:
+    made = ConsumerConfig.from_properties({**NEEDED, key: "1"})
+    assert set(made.ignored) == {key}
+    assert made == ConsumerConfig.from_properties(NEEDED)
 
 
 def test_no_key_of_ours_is_taken_for_foreign() -> None:

@@ -175,6 +175,7 @@ def test_basic_a_times_out_twice_in_a_row_without_data(world: FakeWorld, connect
 
 
 def test_basic_b_to_e(world: FakeWorld, connect: MakeConnector) -> None:
+    """ZookeeperConsumerConnectorTest.testBasic."""
     world.create_topic(TOPIC, 2)
     basic(world, connect, compression.NONE)
 
@@ -359,6 +360,7 @@ def test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread(
 def test_a_chroot_that_is_missing_is_one_clear_error_and_leaves_no_thread(
     world: FakeWorld, connect: MakeConnector
 ) -> None:
+    """ZKPathTest makes the chroot, or fails where it may not; here a missing one is an error."""
     with pytest.raises(ChrootMissing):
         connect(zookeeper_connect="fake.invalid:2181/nowhere")
     assert our_threads() == []

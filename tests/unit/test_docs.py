@@ -38,6 +38,7 @@ from bridge.migration.member.acknowledgement import Acknowledgement, acknowledge
 from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.claims.runs import format_runs
 from bridge.spark.option_table import GROUP, KAFKA, OWN
+from tests.fix_cited import Row, ported_problems
 from tests.generate_docs import (
     BASE,
     PAGES,
@@ -326,6 +327,30 @@ def test_a_row_of_the_parity_page_names_what_there_is(name: str) -> None:
         is_a_name = re.fullmatch(r"[A-Za-z_]\w*", last) and not FILE.match(code) and not code.startswith("zkconsumer ")
         if files and is_a_name and code not in known_keys():
             assert re.search(rf"\b{last}\b", source), f"{code} is not in {files}"
+
+
+@cache
+def every_setting() -> frozenset[str]:
+    """Those that act, and those of the original and of other programs that are set aside."""
+    tables = ("zkconsumer/config_tables/", "zkconsumer/foreign_keys.py")
+    rows = parity_rows().items()
+    return frozenset(known_keys() | {name for name, (_, here, _) in rows if any(table in here for table in tables)})
+
+
+@pytest.mark.parametrize("name", [name for name, (*_, test) in parity_rows().items() if FILE.findall(test)])
+def test_the_tests_of_a_row_of_the_parity_page_use_its_names(name: str) -> None:
+    verdict, here, test = parity_rows()[name]
+    if verdict == "ported":
+        assert list(ported_problems(name, test)) == []
+    else:
+        assert list(Row(f"`{name}`", here, test, every_setting()).problems()) == []
+
+
+def test_the_tests_of_a_defect_and_of_what_is_better_use_the_files_of_their_row() -> None:
+    rows = [(f"{what} {where}", test) for what, where, test in defect_rows().values()]
+    rows += [(f"{head} {what} {where}", test) for head, what, where, test in better_rows()]
+    wrong = {here: list(Row("", here, test, every_setting()).problems_of_prose()) for here, test in rows}
+    assert {here: problems for here, problems in wrong.items() if problems} == {}
 
 
 def option_sections() -> dict[str, str]:

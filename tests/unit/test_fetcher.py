@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -53,6 +54,8 @@ from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
 TOPIC = "clicks"
 NAME = "g1_a"
 SOON_MS = 100
+HELD_MS = 5_000
+"""Far less than the time after which a broker that does not answer is given up, and far more than a call needs."""
 
 
 class Bench:
@@ -247,6 +250,64 @@ def test_what_leaves_is_not_fetched_any_more_and_what_stays_goes_on(cluster: Fak
     assert [row.partition for topic in last.topics for row in topic.partitions] == [2]
 
 
+def fetcher_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if "Fetcher" in thread.name}
+
+
+def test_what_leaves_and_what_comes_stops_no_thread(cluster: FakeCluster, bench: MakeBench) -> None:
+    """A rebalance gives one partition of each broker away, and brings another one."""
+    made = bench(cluster)
+    gone = made.start(0, 1)
+    for partition in range(4):
+        append(cluster, partition, 1)
+    made.take(2)
+    before = fetcher_threads()
+    assert len(before) == 2
+    for info in gone:
+        info.kill()
+    made.start(2, 3)
+    assert made.take(2) == {2: [0], 3: [0]}
+    assert fetcher_threads() == before
+
+
+@pytest.mark.parametrize("api", [METADATA, FETCH], ids=lambda api: api.name)
+def test_no_call_waits_for_a_broker_that_does_not_answer(
+    cluster: FakeCluster, bench: MakeBench, api: Api[Any, Any]
+) -> None:
+    cluster.inject(Hold(), api=api, times=None)
+    made = bench(cluster)
+    made.start(0)
+    wait_until(lambda: any(seen.api is api for seen in cluster.requests), "a broker is asked, and does not answer")
+
+    def call_everything() -> int:
+        begun_ms = SYSTEM_CLOCK.now_ms()
+        made.manager.add_partitions_with_error(made.start(1))
+        made.manager.wake()
+        made.manager.leaderless()
+        made.manager.min_fetch_rate()
+        return SYSTEM_CLOCK.now_ms() - begun_ms
+
+    assert run_in_thread(call_everything)() < HELD_MS
+
+
+FETCH_VERSIONS = {
+    "0.8.1.1": 0, "0.8.2.2": 0, "0.9.0.1": 0, "0.10.2.2": 3, "0.11.0.3": 5, "1.1.1": 7, "2.0.1": 8, "3.9.1": 12,
+    "4.1.1": 12,
+}  # fmt: skip
+"""Brokers before 0.10 cannot be asked which versions they have, so they get the first one."""
+
+
+@pytest.mark.parametrize(("release", "version"), FETCH_VERSIONS.items())
+def test_a_fetch_has_the_newest_version_that_both_sides_speak(release: str, version: int, bench: MakeBench) -> None:
+    cluster = FakeCluster(release=release)
+    cluster.create_topic(TOPIC)
+    append(cluster, 0, 1)
+    made = bench(cluster)
+    made.start(0)
+    made.take(1)
+    assert {seen.version for seen in cluster.requests if seen.api is FETCH} == {version}
+
+
 # --- leaders and brokers ----------------------------------------------------------------------------------------
 
 
@@ -336,6 +397,7 @@ OF_A_BROKER = {
 def test_the_metrics_of_a_broker_go_with_its_last_fetcher_thread(
     cluster: FakeCluster, bench: MakeBench, why: str
 ) -> None:
+    """AbstractFetcherThreadTest.testMetricsRemovedOnShutdown."""
     made = bench(cluster, num_fetchers=3)
     gone, stays = (address.host for address in cluster.addresses)
     made.start(0, 1, 2, 3)
@@ -467,6 +529,7 @@ def test_without_a_place_in_the_log_the_policy_says_where_to_go_on(
 
 
 def test_a_log_that_lost_its_end_is_read_again_from_its_beginning(cluster: FakeCluster, bench: MakeBench) -> None:
+    """What a reader sees of UncleanLeaderElectionTest."""
     made = bench(cluster, reset_to_earliest=True)
     for _ in range(6):
         append(cluster, 0, 1)
@@ -527,6 +590,7 @@ def test_an_error_with_a_null_record_set_is_that_error(cluster: FakeCluster, ben
 def test_a_corrupt_record_set_of_one_partition_does_not_stop_the_others(
     at: int, cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """AbstractFetcherThreadTest.testFetchRequestCorruptedMessageException."""
     corrupt = cluster.inject(CorruptRecords(TopicPartition(TOPIC, 0), at), api=FETCH, times=None)
     made = bench(cluster)
     append(cluster, 0, 2)

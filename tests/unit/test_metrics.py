@@ -312,6 +312,19 @@ def test_a_program_that_stands_still_shows_what_it_has_not_consumed(world: FakeW
     assert connector.assignment
 
 
+def test_the_lag_of_a_partition_goes_with_it(world: FakeWorld, connect: MakeConnector) -> None:
+    """AbstractFetcherThreadTest.testConsumerLagRemovedWithPartition."""
+    world.create_topic(TOPIC, 2)
+    for partition in range(2):
+        world.cluster.append(TOPIC, partition, [b"value"])
+    first = connect(group_id=GROUP, consumer_id="a")
+    take(first.create_message_streams({TOPIC: 1})[TOPIC][0], 2)
+    lags = [f"clientId={GROUP},topic={TOPIC},partition={number}" for number in range(2)]
+    wait_until(lambda: sorted(beans(first, "ConsumerLag")) == lags, "each partition has a lag")
+    connect(group_id=GROUP, consumer_id="b").create_message_streams({TOPIC: 1})
+    wait_until(lambda: sorted(beans(first, "ConsumerLag")) == lags[:1], "the other one has left")
+
+
 def test_connectors_of_one_client_id_do_not_touch_each_other(world: FakeWorld, connect: MakeConnector) -> None:
     """Closing ``a`` removed the metrics of ``ab``, and those of another ``a``, from the original's registry."""
     world.create_topic(TOPIC, 4)

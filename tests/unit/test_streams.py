@@ -248,6 +248,7 @@ def test_consumed_moves_also_when_coming_back_brings_a_time_out() -> None:
 
 
 def test_has_next_and_peek_take_nothing_and_do_not_move_consumed() -> None:
+    """IteratorTemplateTest."""
     lane = Lane()
     info = lane.info()
     lane.put(info, records_of(range(3)))

@@ -119,6 +119,7 @@ def test_thread_ids_are_numbered_from_0_without_padding() -> None:
     ],
 )
 def test_a_filter_is_escaped_once_on_its_way_through_zookeeper(regex: str, escaped: str) -> None:
+    """TopicFilterTest.testWildcardTopicCountGetTopicCountMapEscapeJson."""
     topic_filter = object.__new__(Whitelist)
     topic_filter.regex = regex  # Some of these are literals of a pattern that is not evaluated.
     written = WildcardTopicCount("g_c", topic_filter, 1)

@@ -33,6 +33,7 @@ def matches(regex: str, name: str) -> bool:
 
 
 def test_white_lists() -> None:
+    """TopicFilterTest.testWhitelists."""
     two = Whitelist("white1,white2")
     assert two.is_topic_allowed("white2", True)
     assert two.is_topic_allowed("white2", False)
@@ -50,6 +51,7 @@ def test_white_lists() -> None:
 
 
 def test_black_lists() -> None:
+    """TopicFilterTest.testBlacklists."""
     black = Blacklist("black1")
     assert black.is_topic_allowed("white2", True)
     assert not black.is_topic_allowed("black1", True)

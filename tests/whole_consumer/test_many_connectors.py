@@ -1,4 +1,4 @@
-"""Two hundred connectors of one process on real servers: nothing of the closed ones is left."""
+"""Two hundred connectors of one process on real servers: nothing of the closed ones is left (MetricsTest)."""
 
 from __future__ import annotations
 

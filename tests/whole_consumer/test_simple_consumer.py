@@ -42,6 +42,7 @@ def broker_of(sandbox: Sandbox) -> BrokerUnderTest:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_a_simple_consumer_on_1_1_1(shared_cluster: Sandbox, case: Callable[[BrokerUnderTest], None]) -> None:
+    """The cases of PrimitiveApiTest, OffsetCommitTest and LogOffsetTest."""
     case(broker_of(shared_cluster))
 
 
@@ -131,6 +132,7 @@ def test_a_broker_without_zookeeper_that_says_it_speaks_version_0_answers_error_
 
 @pytest.mark.nightly
 def test_a_broker_that_was_restarted_goes_unnoticed_and_one_that_hangs_does_not(clusters: Clusters) -> None:
+    """The first part is what a reader sees of ServerShutdownTest."""
     sandbox = clusters.get("1.1.1")
     broker = broker_of(sandbox)
     topic = broker.topic(b"a", b"b")
