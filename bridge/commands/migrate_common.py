@@ -14,7 +14,8 @@ from bridge.migration.look import look_at_group
 from bridge.migration.preflight import NEXT, next_of, plan_again
 from zkconsumer.admin.describe import COLUMNS, Row
 from zkconsumer.admin.groups import read_control, shown_owner
-from zkconsumer.cli.common import print_table, tell
+from zkconsumer.cli.common import print_table
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.offsets_common import given_words
 from zkconsumer.errors import PreconditionFailed

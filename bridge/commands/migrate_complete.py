@@ -25,7 +25,7 @@ from bridge.migration.journal import read_journal
 from bridge.migration.moving import kept_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.status import PATIENCE
-from zkconsumer.cli.common import tell
+from zkconsumer.cli.console import tell
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import tell
+from zkconsumer.cli.console import tell
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 

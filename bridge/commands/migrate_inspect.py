@@ -21,9 +21,8 @@ from zkconsumer.cli.common import (
     open_session,
     output_option,
     print_json,
-    printable,
-    tell,
 )
+from zkconsumer.cli.console import printable, tell
 from zkconsumer.zk import paths
 
 SCHEMA = "zkconsumer/migrate-inspect/1"

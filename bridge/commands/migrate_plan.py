@@ -33,8 +33,8 @@ from zkconsumer.cli.common import (
     open_session,
     output_option,
     print_json,
-    tell,
 )
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition

@@ -12,7 +12,8 @@ from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.archive import missing, put_back, read_archive
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.stores import members_of, words_of_members
-from zkconsumer.cli.common import EXIT_DIFFERS, cluster_options, output_option, print_json, tell
+from zkconsumer.cli.common import EXIT_DIFFERS, cluster_options, output_option, print_json
+from zkconsumer.cli.console import tell
 from zkconsumer.errors import PreconditionFailed
 
 SCHEMA = "zkconsumer/migrate-restore/1"

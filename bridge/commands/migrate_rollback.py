@@ -25,7 +25,7 @@ from bridge.migration.plan import Plan
 from bridge.migration.plan_file import read_plan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.seen import Seen
-from zkconsumer.cli.common import tell
+from zkconsumer.cli.console import tell
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 

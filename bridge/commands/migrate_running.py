@@ -27,9 +27,8 @@ from zkconsumer.cli.common import (
     nowhere_to_go,
     output_option,
     print_json,
-    printable,
-    tell,
 )
+from zkconsumer.cli.console import log_to_console, printable, tell
 from zkconsumer.errors import PreconditionFailed, ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -100,6 +99,7 @@ def open_session(
     acl_fence: bool = True,
 ) -> AdminSession:
     """A connected session that is logged in for the fence, and ends with the command."""
+    log_to_console()
     if zookeeper is None and config_file is None:
         raise nowhere_to_go()
     doors = context.find_object(Doors)

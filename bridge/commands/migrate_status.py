@@ -34,10 +34,9 @@ from zkconsumer.cli.common import (
     open_session,
     output_option,
     print_json,
-    printable,
-    tell,
     when,
 )
+from zkconsumer.cli.console import printable, tell
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 

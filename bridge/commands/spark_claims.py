@@ -19,9 +19,9 @@ from zkconsumer.cli.common import (
     output_option,
     print_json,
     print_table,
-    tell,
     when,
 )
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import again_words, execute_option
 from zkconsumer.errors import UsageError

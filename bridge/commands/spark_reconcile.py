@@ -22,8 +22,8 @@ from zkconsumer.cli.common import (
     output_option,
     print_json,
     print_table,
-    tell,
 )
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import again_words, counted, execute_option, store_option, stores_of
 from zkconsumer.types import TopicPartition

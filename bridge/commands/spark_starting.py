@@ -10,7 +10,8 @@ import click
 from bridge.commands.spark import group_option
 from bridge.spark.starting import read_starts
 from bridge.spark.starts import Convention, Missing, OffsetStore, OutOfRange
-from zkconsumer.cli.common import cluster_options, open_session, tell
+from zkconsumer.cli.common import cluster_options, open_session
+from zkconsumer.cli.console import tell
 
 
 @click.command(name="starting-offsets", short_help="Print where a group stands, for startingOffsets.")

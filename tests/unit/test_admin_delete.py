@@ -158,7 +158,7 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
     result = tool("groups", "delete", "order", "--execute")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "Error: The consumer group 'order' does not exist.", "Names that come near: orders",
+        "zkconsumer: The consumer group 'order' does not exist.", "Names that come near: orders",
     ]  # fmt: skip
 
 

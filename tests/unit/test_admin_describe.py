@@ -111,9 +111,9 @@ def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeW
         result = tool(*words)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.splitlines() == [
-            "Error: The consumer group 'payment' does not exist.", "Names that come near: payments",
+            "zkconsumer: The consumer group 'payment' does not exist.", "Names that come near: payments",
         ]  # fmt: skip
-    assert tool("groups", "describe", "zzz").stderr == "Error: The consumer group 'zzz' does not exist.\n"
+    assert tool("groups", "describe", "zzz").stderr == "zkconsumer: The consumer group 'zzz' does not exist.\n"
 
 
 def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeWorld, tool: RunTool) -> None:

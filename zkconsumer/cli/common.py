@@ -6,8 +6,6 @@ Data goes to standard output, words to standard error.
 from __future__ import annotations
 
 import json
-import logging
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +15,7 @@ import click
 
 from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.cli.console import log_to_console, printable, tell
 from zkconsumer.errors import UsageError
 from zkconsumer.properties import decode_properties, parse_properties
 
@@ -81,7 +80,7 @@ def open_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
 ) -> AdminSession:
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
-    _log_warnings()
+    log_to_console()
     if zookeeper is None and config_file is None:
         raise nowhere_to_go()
     word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
@@ -99,7 +98,7 @@ def open_any(
     """``open_session``; a session with brokers alone where neither an option nor the file names a ZooKeeper."""
     if bootstrap_servers is None or zookeeper is not None or _names_a_zookeeper(config_file):
         return open_session(context, zookeeper, config_file, bootstrap_servers)
-    _log_warnings()
+    log_to_console()
     session = BrokerSession.open(bootstrap_servers, config_file, context.find_object(Doors))
     context.call_on_close(session.close)
     return session
@@ -114,20 +113,10 @@ def _names_a_zookeeper(config_file: Path | None) -> bool:
         return False  # whoever reads the rest of it says what is wrong
 
 
-def _log_warnings() -> None:
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
-
-
 def _say_what_is_waited_for(stop: StopSignal) -> None:
     """One sentence, if the connection takes so long that a person begins to wonder."""
     if not stop.wait(WORD_AFTER_MS):
         tell(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
-
-
-def tell(words: str) -> None:
-    """A sentence for the person, on standard error."""
-    click.echo(printable(words), err=True)
 
 
 def print_json(value: object) -> None:
@@ -159,8 +148,3 @@ def when(ms: int | None) -> str | None:
 def _cell(value: object) -> str:
     text = NOTHING if value is None or value == "" else str(value)
     return printable(text)
-
-
-def printable(text: str) -> str:
-    """What others wrote into a znode must not move the cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -19,6 +19,7 @@ import click
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.common import nowhere_to_go
+from zkconsumer.cli.console import log_to_console, tell_error
 from zkconsumer.cli.console_format import console_format
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -209,10 +210,7 @@ def consume(
     Offsets are committed as auto.commit says, and at the end: on --max-messages, --timeout-ms, Ctrl-C, SIGTERM and
     when the reader of the output goes away, the partitions are given back and the group is left.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s"
-    )
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    log_to_console(logging.INFO if verbose else logging.WARNING)
     if properties and output_format != DEFAULT_FORMAT:
         raise UsageError("give --format or --property: both say what a line looks like")
     parts = console_format(properties) if properties else compile_format(output_format)
@@ -283,7 +281,7 @@ class MetricsDump:
         except OSError as error:
             why = error.strerror or type(error).__name__
             if why != self._said:
-                click.echo(f"--metrics {self._path}: {why}", err=True)
+                tell_error(f"--metrics {self._path}: {why}")
             self._said = why
 
 

@@ -33,9 +33,9 @@ from zkconsumer.cli.common import (
     output_option,
     print_json,
     print_table,
-    tell,
     when,
 )
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.zk.znodes import Control
 
@@ -285,7 +285,7 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
 
 def no_such_group(context: click.Context, session: AnySession, group: str) -> NoReturn:
     """The words of the original (0.10.2 and later), the names that come near, and exit code 1."""
-    tell(f"Error: The consumer group '{group}' does not exist.")
+    tell_error(f"The consumer group '{group}' does not exist.")
     names = group_names(session) if isinstance(session, AdminSession) else list_modern_groups(session.brokers).groups
     near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:

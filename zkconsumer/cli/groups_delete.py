@@ -25,9 +25,9 @@ from zkconsumer.cli.common import (
     output_option,
     print_json,
     print_table,
-    tell,
     when,
 )
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.groups_delete_modern import delete_modern
 from zkconsumer.cli.main import EXIT_PRECONDITION

@@ -13,13 +13,8 @@ from zkconsumer.admin.delete_modern import ModernTarget, execute_modern, plan_mo
 from zkconsumer.admin.modern import MODERN
 from zkconsumer.admin.session import BrokerSession
 from zkconsumer.admin.words import unseen_members
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    EXIT_PARTIAL,
-    print_json,
-    print_table,
-    tell,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.main import EXIT_PRECONDITION
 

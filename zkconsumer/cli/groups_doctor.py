@@ -22,9 +22,8 @@ from zkconsumer.cli.common import (
     open_any,
     output_option,
     print_json,
-    printable,
-    tell,
 )
+from zkconsumer.cli.console import printable, tell
 from zkconsumer.cli.groups import no_such_group
 
 SCHEMA = "zkconsumer/groups-doctor/1"

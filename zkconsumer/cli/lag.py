@@ -27,9 +27,9 @@ from zkconsumer.cli.common import (
     open_any,
     output_option,
     table_lines,
-    tell,
     when,
 )
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
 from zkconsumer.errors import WorldError
 

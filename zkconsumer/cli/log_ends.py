@@ -6,8 +6,6 @@ is said on standard error, and then the exit code is 1.
 
 from __future__ import annotations
 
-import logging
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +15,8 @@ import click
 from zkconsumer.admin.brokers import Brokers
 from zkconsumer.admin.session import Doors, tools_config
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.cli.common import EXIT_FAILED, open_session, tell
+from zkconsumer.cli.common import EXIT_FAILED, open_session
+from zkconsumer.cli.console import log_to_console, tell_error
 from zkconsumer.config_tables.brokers import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
@@ -70,7 +69,7 @@ def log_ends(
     With a time in milliseconds, brokers before 4.0 tell the starts of the segments that were last written by then (none
     if there is no such); later ones tell the first offset at or after it.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    log_to_console()
     if time < EARLIEST_TIME:
         raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
     wanted = _numbers(numbers)
@@ -82,7 +81,7 @@ def log_ends(
     for number in sorted(ends.offsets):
         click.echo(f"{topic}:{number}:{','.join(map(str, ends.offsets[number]))}")
     for trouble in ends.troubles:
-        tell(f"Error: {trouble}")
+        tell_error(trouble)
     if ends.troubles:
         context.exit(EXIT_FAILED)
 
@@ -151,22 +150,25 @@ def _brokers(
     if servers is not None and zookeeper is not None:
         raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
     if servers is not None and config_file is None:
-        return BootstrapBrokers(_checked(servers)).brokers(), given or BlockingConnection
+        return _bootstrap(servers, given), given or BlockingConnection
     if servers is None and zookeeper is None and config_file is None:
         raise UsageError("say where the brokers are: --bootstrap-server, --zookeeper or --config")
     config = tools_config(zookeeper, config_file)
     connect = given or connect_of(config)
     servers = servers or (config.bootstrap_servers if zookeeper is None else None)
     if servers is not None:
-        return BootstrapBrokers(_checked(servers)).brokers(), connect
+        return _bootstrap(servers, given), connect
     return open_session(context, zookeeper, config_file).brokers.all(), connect
 
 
-def _checked(servers: str) -> str:
+def _bootstrap(servers: str, given: Connect | None) -> Sequence[BrokerAddress]:
     try:
-        return check_bootstrap(servers)
+        found = BootstrapBrokers(check_bootstrap(servers))
     except ValueError as error:
         raise UsageError(f"--bootstrap-server: {error}") from error
+    if given is None:
+        found.check()
+    return found.brokers()
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -27,8 +27,8 @@ from zkconsumer.cli.common import (
     output_option,
     print_json,
     print_table,
-    tell,
 )
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
     as_convention,

@@ -25,7 +25,8 @@ from zkconsumer.admin.offset_lines import STORES, Convention, Store
 from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other, named
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import unseen_members
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table, tell
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
 

@@ -10,7 +10,8 @@ import click
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option, tell
+from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.offsets_common import (
     Job,
     again_words,

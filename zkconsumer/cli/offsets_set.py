@@ -28,7 +28,8 @@ from zkconsumer.admin.offset_targets import (
     parse_duration,
     parse_scope,
 )
-from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option, tell
+from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.offsets_common import (
     Job,
     again_words,

@@ -7,10 +7,8 @@ What is counted differs where the original was wrong; see the docstring of ``per
 from __future__ import annotations
 
 import itertools
-import logging
 import random
 import signal
-import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ import click
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import spawn
 from zkconsumer.cli.common import nowhere_to_go
+from zkconsumer.cli.console import log_to_console
 from zkconsumer.cli.java_dates import DateFormat, compile_date_format
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -213,7 +212,7 @@ def perf(
     --consumer.config says is not overwritten by defaults, a message without a value counts 0 bytes, the row that ends
     a thread tells its last interval, and an error is told by the exit code.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    log_to_console()
     date = compile_date_format(date_format)
     options = {
         "zookeeper.connect": zookeeper,
