@@ -26,6 +26,7 @@ from bridge.migration.moving import kept_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.status import PATIENCE
 from zkconsumer.cli.console import tell
+from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ OLD_MEMBERS = "Old members that start then read again from the offsets of the cu
 
 
 @click.command(cls=MigrateCommand, short_help="End a migration that was switched.")
-@click.argument("group")
+@group_argument()
 @execute_option
 @click.option("--lift-fences", is_flag=True,
               help="Then remove the fences and restore the access lists; works later too, in phase completed.")

@@ -15,14 +15,9 @@ from bridge.migration.plan import Plan
 from bridge.migration.preflight import next_of
 from bridge.migration.targets import make_plan
 from zkconsumer.admin.words import age, count_of, registered, some
-from zkconsumer.cli.common import (
-    bootstrap_option,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-)
+from zkconsumer.cli.common import open_session, print_json
 from zkconsumer.cli.console import printable, tell
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.zk import paths
 
 SCHEMA = "zkconsumer/migrate-inspect/1"
@@ -32,9 +27,8 @@ NOT_PLANNED = "inspect"
 
 
 @click.command(cls=MigrateCommand, short_help="A group as a migration would find it.")
-@click.argument("group")
+@group_argument()
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def inspect(

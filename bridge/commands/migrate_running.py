@@ -20,15 +20,9 @@ from bridge.migration.status import SEAT
 from bridge.migration.step import Run
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    bootstrap_option,
-    cluster_options,
-    nowhere_to_go,
-    output_option,
-    print_json,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json
 from zkconsumer.cli.console import log_to_console, printable, tell
+from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed, ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -76,7 +70,7 @@ def auth_option(command: F) -> F:
 
 def running_options(command: F) -> F:
     """How long is waited, as whom, what is printed, and where: what every command takes that carries steps out."""
-    for option in reversed((timeout_option, auth_option, output_option, bootstrap_option, cluster_options)):
+    for option in reversed((timeout_option, auth_option, output_option, cluster_options)):
         command = option(command)
     return command
 

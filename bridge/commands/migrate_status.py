@@ -28,15 +28,9 @@ from bridge.migration.step import Refused
 from bridge.migration.verify import VerifyCopy
 from zkconsumer.admin.words import count_of, some
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import (
-    bootstrap_option,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-    when,
-)
+from zkconsumer.cli.common import open_session, print_json, when
 from zkconsumer.cli.console import printable, tell
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -58,10 +52,9 @@ COMPARED_EVERY = 15
 
 
 @click.command(cls=MigrateCommand, short_help="Where a migration stands.")
-@click.argument("group")
+@group_argument()
 @click.option("--watch", is_flag=True, help="Look again every two seconds, until it is over or Ctrl-C.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def status(
@@ -195,9 +188,8 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
 
 
 @click.command(cls=MigrateCommand, short_help="Compare both stores of a group on the move.")
-@click.argument("group")
+@group_argument()
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def verify(
@@ -272,7 +264,7 @@ def _differences(moving: Moving, phase: Phase) -> list[str]:
 
 
 @click.command(cls=MigrateCommand, short_help="Ask a run to stop at its next step.")
-@click.argument("group")
+@group_argument()
 @output_option
 @cluster_options
 @click.pass_context
@@ -280,6 +272,7 @@ def abort(
     context: click.Context,
     group: str,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -290,7 +283,7 @@ def abort(
     Exit codes: 0 it was asked, 4 nobody runs.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
     words = request_abort(session, group, whoami())
     steps = [command_words(context, "status", group)]
     if output == "json":

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 CARRIED = frozenset({"zookeeper", "config_file", "bootstrap_servers", "zookeeper_auth", "timeout_s", "hooks_dir"})
 """Parameters that are given again to whatever comes next, if it has them."""
 
+ADDRESSES = frozenset({"zookeeper", "bootstrap_servers"})
+
 _MADE = "bridge.commands.made"
 """Where a context keeps the commands that were made with ``command_words`` or ``typed``: they are whole."""
 
@@ -67,10 +69,13 @@ def typed(context: click.Context, command: str) -> str:
     """A command with what this one was given and that one takes, and it has not."""
     _, group, verb, *rest = shlex.split(command)
     taken = _command(context, group, verb)
+    has = {word.partition("=")[0] for word in rest}
+    # An address of its own is a whole one: no other is added to it.
+    carried = CARRIED if has.isdisjoint(("--zookeeper", "--bootstrap-server")) else CARRIED - ADDRESSES
     lacking = [
         parameter.name
         for parameter in (() if taken is None else taken.params)
-        if parameter.name in CARRIED and not set(parameter.opts).intersection(word.partition("=")[0] for word in rest)
+        if parameter.name in carried and has.isdisjoint(parameter.opts)
     ]
     words = [command]
     if "--resume" in rest and "--execute" in rest and "--plan-digest" not in rest and _DIGEST in context.meta:

@@ -271,7 +271,7 @@ HOW = f"--timeout 5.0 --zookeeper-auth digest:f {WHERE}"
         ("Plan again (zkconsumer migrate plan g), or", f"Plan again (zkconsumer migrate plan g -f g.plan {WHERE}), or"),
         ("zkconsumer migrate plan g --strategy copy", f"zkconsumer migrate plan g --strategy copy -f g.plan {WHERE}"),
         ("zkconsumer migrate rollback g --plan FILE", f"zkconsumer migrate rollback g --plan FILE {HOW}"),
-        ("stop it: zkconsumer migrate abort g", "stop it: zkconsumer migrate abort g --zookeeper zk:1"),
+        ("1: zkconsumer migrate abort g", "1: zkconsumer migrate abort g --bootstrap-server b:1 --zookeeper zk:1"),
         ("first: zkconsumer groups describe g, and", f"first: zkconsumer groups describe g {WHERE}, and"),
         ("zkconsumer migrate abort g --zookeeper other:1.", "zkconsumer migrate abort g --zookeeper other:1."),
         ("no command", "no command"),

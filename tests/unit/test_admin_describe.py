@@ -346,7 +346,10 @@ def test_without_an_address_the_options_are_named() -> None:
     for words in (["lag", "g1"], ["groups", "list"], ["offsets", "diff", "g1"]):
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 2
-        assert result.stderr == "zkconsumer: say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE\n"
+        assert result.stderr == (
+            "zkconsumer: say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
+            "ZKCONSUMER_ZOOKEEPER or ZKCONSUMER_BOOTSTRAP_SERVERS in the environment, or a --config FILE that has it\n"
+        )
 
 
 def test_a_member_that_reads_has_no_lag_left(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:

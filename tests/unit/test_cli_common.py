@@ -48,7 +48,9 @@ def test_a_command_that_is_loaded_later_tells_its_help(words: str) -> None:
 def test_without_an_address_every_command_says_how_to_give_it(words: str) -> None:
     done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 2
-    assert "say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE" in done.output
+    assert re.search(r"say where (ZooKeeper|the cluster) is: --zookeeper HOST:PORT\[/CHROOT\]", done.stderr)
+    assert "ZKCONSUMER_ZOOKEEPER" in done.stderr
+    assert "--config FILE" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_command_ends_with_the_exit_code_of_its_error(error: type[ZkConsumerEr
     [
         ("--nosuch", "No such option"),
         ("groups list --nosuch", "No such option"),
-        ("groups describe", "Missing argument 'GROUP'."),
+        ("groups describe", "Missing argument 'GROUP', or --group."),
         ("grups", "There is no command 'grups'. Did you mean 'groups'?"),
         ("sandbox up --chroot x", "Invalid value for --chroot: 'x' is not a path like /kafka"),
         ("check /no/such/file", "Invalid value for 'HISTORY...': File '/no/such/file' does not exist."),

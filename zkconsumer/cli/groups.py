@@ -25,18 +25,10 @@ from zkconsumer.admin.modern import (
 )
 from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import (
-    EXIT_FAILED,
-    bootstrap_option,
-    cluster_options,
-    open_any,
-    output_option,
-    print_json,
-    print_table,
-    when,
-)
+from zkconsumer.cli.common import EXIT_FAILED, open_any, print_json, print_table, when
 from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.zk.znodes import Control
 
 Output = Literal["table", "json"]
@@ -62,7 +54,6 @@ def groups() -> None:
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
 @click.option("--empty", "which", flag_value="empty", help="Groups without one.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def list_(
@@ -146,10 +137,9 @@ def _topics(line: GroupLine | ModernLine) -> str:
 
 
 @groups.command(name="describe")
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def describe_(

@@ -18,11 +18,8 @@ from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
     EXIT_PARTIAL,
-    bootstrap_option,
-    cluster_options,
     only_in_zookeeper,
     open_any,
-    output_option,
     print_json,
     print_table,
     when,
@@ -31,6 +28,7 @@ from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.groups_delete_modern import delete_modern
 from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.cli.options import cluster_options, group_arguments, is_typed, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
@@ -52,13 +50,12 @@ def span_ms(text: str) -> int:
 
 
 @click.command(name="delete")
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@group_arguments
 @click.option("--topic", metavar="T", help="Only what belongs to this topic; without GROUP in every inactive group.")
 @click.option("--litter", is_flag=True, help="Every console-consumer-<number> that nobody is in.")
 @click.option("--older-than", metavar="SPAN", help=f"With --litter: not written to for so long [{OLDER_THAN}].")
 @click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def delete(
@@ -94,7 +91,7 @@ def delete(
         if litter:
             only_in_zookeeper(known, "--litter deletes what console consumers left in ZooKeeper")
         delete_modern(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
-    if bootstrap_servers is not None:
+    if is_typed(context, "bootstrap_servers"):
         raise UsageError(
             "with a ZooKeeper the group there is deleted, and no broker is asked: leave --bootstrap-server out; "
             "or give it alone, and the group of the coordinator is deleted"

@@ -14,30 +14,22 @@ from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
 from zkconsumer.admin.doctor.owners import verified
 from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    bootstrap_option,
-    cluster_options,
-    only_in_zookeeper,
-    open_any,
-    output_option,
-    print_json,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, only_in_zookeeper, open_any, print_json
 from zkconsumer.cli.console import printable, tell
 from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 
 SCHEMA = "zkconsumer/groups-doctor/1"
 LOOK_FOR_S = 5.0
 
 
 @click.command(name="doctor")
-@click.argument("group")
+@group_argument()
 @click.option("--look-for", type=click.FloatRange(min=0, max=3_600), default=LOOK_FOR_S, show_default=True, metavar="S",
               help="Seconds between the two looks; 0: one look.")
 @click.option("--commit-interval", type=click.FloatRange(min=0.1), metavar="S",
               help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def doctor(

@@ -20,17 +20,10 @@ from zkconsumer.admin.modern import look_at_modern, modern_rows
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import (
-    NOTHING,
-    bootstrap_option,
-    cluster_options,
-    open_any,
-    output_option,
-    table_lines,
-    when,
-)
+from zkconsumer.cli.common import NOTHING, open_any, table_lines, when
 from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import WorldError
 
 if TYPE_CHECKING:
@@ -55,13 +48,12 @@ class Seen:
 
 
 @click.command()
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=INTERVAL_S, show_default=True, metavar="S",
               help="Seconds between two looks.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def lag(

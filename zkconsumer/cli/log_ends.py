@@ -17,6 +17,7 @@ from zkconsumer.admin.session import Doors, tools_config
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import EXIT_FAILED, open_session
 from zkconsumer.cli.console import log_to_console, tell_error
+from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_typed
 from zkconsumer.config_tables.brokers import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
@@ -49,10 +50,7 @@ TROUBLE = (BrokerUnreachable, RemoteProtocolError, KafkaException)
               help="-1: where the log ends, -2: where it begins, else milliseconds since 1970.")
 @click.option("--offsets", "count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="At most so many offsets a partition, newest first (brokers before 4.0).")
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,…]", help="Brokers to ask; no ZooKeeper is needed.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Where the brokers are registered.")
-@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="A consumer's .properties file: addresses, TLS and SASL.")
+@cluster_options
 @click.pass_context
 def log_ends(
     context: click.Context,
@@ -60,7 +58,7 @@ def log_ends(
     numbers: str | None,
     time: int,
     count: int,
-    servers: str | None,
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -73,7 +71,7 @@ def log_ends(
     if time < EARLIEST_TIME:
         raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
     wanted = _numbers(numbers)
-    seeds, connect = _brokers(context, servers, zookeeper, config_file)
+    seeds, connect = _brokers(context, bootstrap_servers, zookeeper, config_file)
     doors = context.find_object(Doors)
     leaders = _leaders(seeds, connect, SYSTEM_CLOCK if doors is None else doors.clock, topic)
     ends = _Ends(connect, topic, PartitionOffsetRequestInfo(time, count))
@@ -147,12 +145,15 @@ def _brokers(
     """Whom to ask first, and how to connect."""
     doors = context.find_object(Doors)
     given = None if doors is None else doors.connect
-    if servers is not None and zookeeper is not None:
+    if is_typed(context, "bootstrap_servers") and is_typed(context, "zookeeper"):
         raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
     if servers is not None and config_file is None:
         return _bootstrap(servers, given), given or BlockingConnection
     if servers is None and zookeeper is None and config_file is None:
-        raise UsageError("say where the brokers are: --bootstrap-server, --zookeeper or --config")
+        raise UsageError(
+            "say where the brokers are: --bootstrap-server, --zookeeper or --config, or "
+            f"{BOOTSTRAP_VARIABLE} or {ZOOKEEPER_VARIABLE} in the environment"
+        )
     config = tools_config(zookeeper, config_file)
     connect = given or connect_of(config)
     servers = servers or (config.bootstrap_servers if zookeeper is None else None)

@@ -309,7 +309,7 @@ def given_words(
     words = ["zkconsumer", *context.command_path.split()[1:]] if names is None else []
     for parameter, value in sorted(given, key=lambda each: isinstance(each[0], click.Option)):
         if isinstance(parameter, click.Argument):
-            words.append(str(value))
+            words += [str(each) for each in (value if parameter.nargs == -1 else [value])]
         elif isinstance(parameter, click.Option) and parameter.is_flag:
             words.append(parameter.opts[-1])
         else:

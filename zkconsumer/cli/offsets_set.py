@@ -28,7 +28,7 @@ from zkconsumer.admin.offset_targets import (
     parse_duration,
     parse_scope,
 )
-from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option
+from zkconsumer.cli.common import open_any
 from zkconsumer.cli.console import tell
 from zkconsumer.cli.offsets_common import (
     Job,
@@ -40,6 +40,7 @@ from zkconsumer.cli.offsets_common import (
     store_option,
     stores_of,
 )
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
@@ -49,7 +50,7 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 
 
 @click.command(name="set")
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="This topic, or these partitions of it.")
 @click.option("--all-topics", is_flag=True, help="Every partition that has an offset in the store.")
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
@@ -64,7 +65,6 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 @store_option("Where the offsets are set; both: for groups with dual commit.")
 @execute_option
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def set_(
@@ -203,12 +203,11 @@ def _csv(plan: OffsetPlan) -> str:
 
 
 @click.command()
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="Only this, or these partitions of it.")
 @store_option("Where the offsets are deleted.")
 @execute_option
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def delete(
