@@ -28,7 +28,7 @@ from bridge.migration.step import Refused
 from bridge.migration.verify import VerifyCopy
 from zkconsumer.admin.words import count_of, some
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import open_session, print_json, when
+from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
 from zkconsumer.cli.console import printable, tell
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
@@ -68,7 +68,8 @@ def status(
 ) -> None:
     """Show the phase, which store counts, who runs, who is in the way on either side, and what comes next.
 
-    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown.
+    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 not all of it is known,
+    because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -91,7 +92,10 @@ def status(
                     tell(f"Next: {step}")
                 shown = facts
         sys.stdout.flush()
-        if not watch or found.is_over:
+        if not watch:
+            tell_unknown(found.not_known)
+            context.exit(EXIT_FAILED if found.not_known else 0)
+        if found.is_over:
             return
         pause.wait(INTERVAL_MS)
 
@@ -183,6 +187,8 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
             {"at_ms": one.at_ms, "who": one.who, "what": one.what, "facts": dict(one.facts)} for one in found.journal
         ],
         "journal_problem": found.journal_problem or None,
+        "not_known": list(found.not_known),
+        "exit_code": EXIT_FAILED if found.not_known else 0,
         "next_steps": steps,
     }
 

@@ -124,7 +124,9 @@ def test_what_a_broker_does_not_tell_is_said_and_the_rest_is_exported() -> None:
         words = ["offsets", "export", "--all", "--format", "csv", "--bootstrap-server", broker.bootstrap]
         result = CliRunner().invoke(main, words, obj=Doors(connect=connect))
     assert (result.exit_code, result.stdout) == (1, "clicks,0,1\n")
-    assert result.stderr == f"modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
+    assert result.stderr == (
+        f"zkconsumer: modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
+    )
 
 
 def test_a_file_of_offsets_in_zookeeper_goes_to_the_coordinator(broker: EmbeddedBroker, tmp_path: Path) -> None:

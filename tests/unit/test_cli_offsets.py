@@ -470,7 +470,7 @@ def test_a_group_without_offsets_is_not_called_equal(kafka: FakeWorld, offsets: 
         result = offsets("diff", "g1-mistyped", "-o", output)
         assert result.exit_code == 1
         assert result.stderr == (
-            "Group g1-mistyped has no offsets in zookeeper or kafka: nothing was compared. "
+            "zkconsumer: group g1-mistyped has no offsets in zookeeper or kafka: nothing was compared. "
             "The groups: zkconsumer groups list\n"
         )
 

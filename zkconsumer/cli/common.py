@@ -14,7 +14,7 @@ import click
 
 from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.cli.console import log_to_console, printable, tell
+from zkconsumer.cli.console import log_to_console, printable, tell, tell_error
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, settings_of
 from zkconsumer.errors import UsageError
 
@@ -85,6 +85,12 @@ def _say_what_is_waited_for(stop: StopSignal) -> None:
     """One sentence, if the connection takes so long that a person begins to wonder."""
     if not stop.wait(WORD_AFTER_MS):
         tell(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
+
+
+def tell_unknown(words: Iterable[str]) -> None:
+    """What is not known, and so neither zero nor absent: which servers did not answer, and what to do."""
+    for each in words:
+        tell_error(each)
 
 
 def print_json(value: object) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, NoReturn
 import click
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.describe import COLUMNS, Row, Storage, describe, differing
+from zkconsumer.admin.describe import COLUMNS, Row, Storage, differing
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
 from zkconsumer.admin.look import Look, look_at, storage_of
 from zkconsumer.admin.modern import (
@@ -25,10 +25,11 @@ from zkconsumer.admin.modern import (
 )
 from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import EXIT_FAILED, open_any, print_json, print_table, when
+from zkconsumer.cli.common import EXIT_FAILED, open_any, print_json, print_table, tell_unknown, when
 from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.errors import WorldError
 from zkconsumer.zk.znodes import Control
 
 Output = Literal["table", "json"]
@@ -68,14 +69,16 @@ def list_(
 
     KIND says whose owner nodes there are: scala, zkconsumer, mixed; foreign: neither kind; - : nobody owns anything.
     modern: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
+
+    Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
     lines: list[GroupLine | ModernLine] = []
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(session, AdminSession):
         lines += list_groups(session)
     modern = list_modern_groups(session.brokers)
-    for words in modern.words:
-        tell(words)
+    if modern.words and not modern.groups and not isinstance(session, AdminSession):
+        _nothing_is_known(context, modern.words, output)
     old = {line.group for line in lines}
     # Offsets that an old group stores in Kafka are no second group.
     lines += [line for line in modern.lines if not (line.is_offsets_only and line.group in old)]
@@ -89,11 +92,26 @@ def list_(
                 "schema": LIST_SCHEMA,
                 "groups": [_line_json(line) for line in shown],
                 "not_known": list(modern.words),
+                "exit_code": EXIT_FAILED if modern.words else 0,
                 "next_steps": steps,
             }
         )
-        return
-    print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
+    else:
+        print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
+    if modern.words:
+        tell_unknown(modern.words)
+        context.exit(EXIT_FAILED)
+
+
+def _nothing_is_known(context: click.Context, words: Sequence[str], output: Output) -> NoReturn:
+    """An empty table would say that there are no groups."""
+    if output == "json":
+        print_json(
+            {"schema": LIST_SCHEMA, "groups": None, "not_known": list(words), "exit_code": EXIT_FAILED,
+             "next_steps": []}
+        )  # fmt: skip
+    tell_unknown(words)
+    context.exit(EXIT_FAILED)
 
 
 def _line_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
@@ -157,27 +175,29 @@ def describe_(
     ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka has an
     offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration keeps old members out), persistent (a node that
     no member made, and that nobody can claim), or modern: a member of the group that brokers coordinate under this
-    name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there or not known;
-    standard error says why.
+    name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there, a ? what is not
+    known: standard error says which broker did not answer. Exit codes: 0 shown, 1 no such group, or not all of it is
+    known.
     """
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     look = look_at(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
     modern, trouble = look_at_modern(session.brokers, group) if is_kafka_asked else (None, ())
-    for words in trouble if look is None else ():
-        tell(words)
     if look is not None and modern is not None and not modern.state.members:
         modern = None  # only what this very group has stored in Kafka, which its own rows show
     if look is None and modern is None:
+        if trouble:
+            raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
         no_such_group(context, session, group)
     storage = storage_of(session) if isinstance(session, AdminSession) else "kafka"
-    rows = [] if look is None else describe(look.state, look.ends, look.kafka.offsets, storage, topics)
-    words_told = list(look.words) if look is not None else []
+    rows = [] if look is None else look.rows(storage, topics)
+    not_known = list(look.words) if look is not None else []
+    if look is not None and trouble and (look.kafka.problem or not look.state.partitions):
+        # Else its coordinator has answered, and the brokers that did not are no concern of this group.
+        not_known += [f"whether modern members have joined group {group} is not known: {why}" for why in trouble]
     if modern is not None:
         rows += modern_rows(modern, topics)
-        words_told += modern.words
-    for words in words_told:
-        tell(words)
+        not_known += modern.words
     if look is not None:
         say_what_is_not_there(look, topics)
         for words in remarks(look, storage):
@@ -188,9 +208,13 @@ def describe_(
             if member.problem:
                 tell(f"{member.member_id}: {member.problem}")
     if output == "json":
-        print_json(_describe_json(group, look, modern, storage, rows) | {"not_known": words_told})
-        return
-    print_table(COLUMNS, (row.cells for row in rows))
+        told = _describe_json(group, look, modern, storage, rows)
+        print_json(told | {"not_known": not_known, "exit_code": EXIT_FAILED if not_known else 0})
+    else:
+        print_table(COLUMNS, (row.cells for row in rows))
+    if not_known:
+        tell_unknown(dict.fromkeys(not_known))
+        context.exit(EXIT_FAILED)
 
 
 def _describe_json(

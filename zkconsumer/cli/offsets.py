@@ -24,8 +24,9 @@ from zkconsumer.cli.common import (
     open_any,
     print_json,
     print_table,
+    tell_unknown,
 )
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
     as_convention,
@@ -84,15 +85,17 @@ def export(
     """Write the offsets of groups to standard output, or to a file.
 
     The file appears whole or not at all. Groups without offsets are named and passed over. Exit codes: 0 done, 1 an
-    offset could not be read (the others are written), or there is none at all (nothing is written).
+    offset could not be read, or a broker does not say which groups it has (the others are written), or there is none
+    at all (nothing is written).
     """
     if bool(groups) == all_groups:
         raise UsageError("name the groups, or give --all, and not both")
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     [store] = stores_of(session, store)
     names, unknown = _every_group(session) if all_groups else (sorted(set(groups)), ())
-    for words in unknown:
-        tell(words)
+    tell_unknown(unknown)
+    if unknown and not names:
+        context.exit(EXIT_FAILED)
     found: list[Exported] = []
     unreadable = len(unknown)
     for group in names:
@@ -108,7 +111,8 @@ def export(
             tell(f"{path}: left out, that is no topic or partition")
         unreadable += len(seen.unreadable) if store == "zookeeper" else 0
     if not found:
-        tell(f"There are no offsets in {store} to export; nothing was written. The groups: {GROUPS}")
+        among = "of the groups that are known " if unknown else ""
+        tell_error(f"there are no offsets {among}in {store} to export; nothing was written. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     now_ms = session.clock.wall_ms()
     text = format_file(Format(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
@@ -226,7 +230,8 @@ def diff(
             ((group, tp.topic, tp.partition, one, other, _difference(one, other)) for tp, one, other in rows),
         )
     if not partitions:
-        tell(f"Group {group} has no offsets in {names[0]} or {names[1]}: nothing was compared. The groups: {GROUPS}")
+        where = f"{names[0]} or {names[1]}"
+        tell_error(f"group {group} has no offsets in {where}: nothing was compared. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     equal = len(partitions) - len(rows)
     are = "1 partition is" if equal == 1 else f"{equal} partitions are"
