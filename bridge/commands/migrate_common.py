@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.commands.migrate_words import typed
 from bridge.migration.look import look_at_group
 from bridge.migration.preflight import NEXT, next_of, plan_again
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, Row
@@ -17,7 +16,7 @@ from zkconsumer.admin.groups import read_control, shown_owner
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.cli.hints import completed, given_words
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def addressed(context: click.Context, sentence: str) -> str:
         more = command.removeprefix(again)
         command = shlex.join(given_words(context, without=_OPTION.findall(more))) + more
     else:
-        command = typed(context, command)
+        command = completed(command, context)
     return sentence[: sentence.rindex(NEXT)] + NEXT + command
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bridge.commands.migrate_words import command_words, with_commands
+from bridge.commands.migrate_words import command_words
 from bridge.migration.authority import Authority
 from bridge.migration.away import is_away
 from bridge.migration.journal import Journal
@@ -22,6 +22,7 @@ from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json
 from zkconsumer.cli.console import log_to_console, printable, tell
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed, ZkConsumerError
 from zkconsumer.zk import paths
@@ -119,7 +120,7 @@ def explain(
     performer = Explain()
     _run(moving, performer, TIMEOUT_S, again).see_through(steps)
     error = performer.error
-    words = "" if error is None else with_commands(context, str(error))
+    words = "" if error is None else completed(str(error), context)
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
     if output == "json":
         print_json(
@@ -153,7 +154,7 @@ def explain(
 
 
 def _lines(context: click.Context, step: Explained) -> list[str]:
-    return [with_commands(context, line) for line in step.lines]
+    return [completed(line, context) for line in step.lines]
 
 
 def execute(
@@ -192,7 +193,7 @@ def execute(
     following = [again]
     if error is None:
         following = [command_words(context, "status", moving.group)] if unknown else next_steps(phase)
-    reason = "" if error is None else with_commands(context, str(error))
+    reason = "" if error is None else completed(str(error), context)
     report = {
         "schema": schema,
         "group": moving.group,

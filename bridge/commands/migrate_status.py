@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_words import MigrateCommand, command_words, typed, with_commands
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
 from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
@@ -30,6 +30,7 @@ from zkconsumer.admin.words import count_of, some
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
 from zkconsumer.cli.console import printable, tell
+from zkconsumer.cli.hints import all_completed, completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -79,10 +80,10 @@ def status(
     for number in count():
         found = look_at_status(session, group, copied if number % COMPARED_EVERY else None)
         copied = found.copied
-        steps = [typed(context, step) for step in found.next_steps]
+        steps = [completed(step, context) for step in found.next_steps]
         if output == "json":
             value = _json(found, steps)
-            click.echo(json.dumps(value, indent=None if watch else 2))
+            click.echo(json.dumps(all_completed(value), indent=None if watch else 2))
         else:
             facts = list(_facts(context, found))
             if facts != shown:
@@ -128,7 +129,7 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
         yield from _copied_facts(found.copied)
         if found.copied.lost:
             words = found.copied.what_to_do(found.group, found.held.phase)
-            yield "what to do", with_commands(context, words)
+            yield "what to do", completed(words, context)
     if found.journal_problem:
         yield "journal", found.journal_problem
     for entry in found.journal[-JOURNAL_SHOWN:]:

@@ -12,8 +12,9 @@ from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import age, count_of
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_session, print_json, print_table, when
 from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import again_words, execute_option
+from zkconsumer.cli.offsets_common import execute_option
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UsageError
 

@@ -15,8 +15,9 @@ from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, named
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_session, print_json, print_table
 from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import again_words, counted, execute_option, store_option, stores_of
+from zkconsumer.cli.offsets_common import counted, execute_option, store_option, stores_of
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.types import TopicPartition
 

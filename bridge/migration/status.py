@@ -111,7 +111,7 @@ class Status:
         if phase is Phase.SWITCHED:
             return [f"zkconsumer migrate complete {self.group}", back]
         if not self.keeps_plan:
-            return ["zkconsumer migrate apply FILE --execute", back]
+            return [f"zkconsumer migrate apply {self.group}.plan --execute", back]
         if phase in FORWARD[self.held.strategy]:
             return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
         return [back]

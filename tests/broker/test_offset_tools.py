@@ -197,7 +197,7 @@ def test_of_two_groups_one_is_deleted_and_one_refused(broker: EmbeddedBroker) ->
         result = run(broker, "groups", "delete", "g", "h", "--execute", "-o", "json")
     told = json.loads(result.stdout)
     assert (result.exit_code, [each["verdict"] for each in told["groups"]]) == (6, ["deleted", "active"])
-    assert told["next_steps"] == ["zkconsumer groups describe h"]
+    assert told["next_steps"] == [f"zkconsumer groups describe h --bootstrap-server {broker.bootstrap}"]
 
 
 @pytest.mark.parametrize("release", ["0.11.0.3"])
@@ -222,7 +222,7 @@ def test_old_brokers_delete_neither_groups_nor_single_offsets(release: str) -> N
         (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper is about offsets in ZooKeeper"),
         (("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"), "--store both is about offsets in"),
         (("groups", "delete", "--litter"), "--litter deletes what console consumers left in ZooKeeper"),
-        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper; brokers have zkconsumer"),
+        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper: say where that is"),
     ],
 )
 def test_what_is_in_zookeeper_needs_one(words: tuple[str, ...], said: str) -> None:

@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from bridge.commands.migrate import migrate
 from bridge.commands.migrate_apply import apply
-from bridge.commands.migrate_words import with_commands
 from bridge.migration.plan_file import read_plan
 from bridge.testing import EmbeddedBroker
 from tests.migration.seen_groups import tp
 from zkconsumer.admin.describe import COLUMNS
 from zkconsumer.admin.session import Doors
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.main import main
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -282,5 +282,5 @@ def test_commands_in_a_text_can_be_typed(said: str, typed: str) -> None:
     among = click.Context(migrate, parent=parent, info_name="migrate")
     words = "p --zookeeper zk:1 --timeout 5 --zookeeper-auth digest:f --hooks-dir h --bootstrap-server b:1 --execute"
     with apply.make_context("apply", words.split(), parent=among) as context:
-        assert with_commands(context, said) == typed
-        assert with_commands(context, typed) == typed, "what is whole stays"
+        assert completed(said, context) == typed
+        assert completed(typed, context) == typed, "what is whole stays"

@@ -17,7 +17,7 @@ from zkconsumer.admin.delete import execute, plan_group
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Authority, Control, format_control
@@ -69,7 +69,7 @@ def test_an_active_group_is_not_touched(world: FakeWorld, tool: RunTool) -> None
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "Delete for group g failed because its consumers are still active.",
-        "Stop them first. Where they run: zkconsumer groups describe g",
+        f"Stop them first. Where they run: zkconsumer groups describe g --zookeeper {ADDRESS}",
     ]
     assert nodes(world, "/consumers/g") == before
 

@@ -188,7 +188,7 @@ def test_a_group_that_moves_or_has_moved_is_told_apart(
     control = Control("m1", 2, phase, authority, "copy")
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     assert words in tool("groups", "describe", "g1").stderr
-    assert described(tool, "g1")["next_steps"][0] == f"zkconsumer {step}"
+    assert described(tool, "g1")["next_steps"][0] == f"zkconsumer {step} --zookeeper {ADDRESS}"
 
 
 def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(world: FakeWorld, tool: RunTool) -> None:
@@ -218,7 +218,9 @@ def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool
     }  # fmt: skip
     [member] = told["members"]
     assert (member["consumer_id"], member["threads"], member["subscribes_by"]) == (SCALA, {"clicks": 1}, "static")
-    assert told["next_steps"] == ["zkconsumer groups doctor g1", "zkconsumer lag g1 --watch"]
+    assert told["next_steps"] == [
+        f"zkconsumer groups doctor g1 --zookeeper {ADDRESS}", f"zkconsumer lag g1 --watch --zookeeper {ADDRESS}"
+    ]  # fmt: skip
 
 
 def test_brokers_that_are_away_cost_a_question_mark_and_an_error(world: FakeWorld, tool: RunTool) -> None:

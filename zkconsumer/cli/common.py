@@ -15,6 +15,7 @@ import click
 from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.console import log_to_console, printable, tell, tell_error
+from zkconsumer.cli.hints import all_completed
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, settings_of
 from zkconsumer.errors import UsageError
 
@@ -94,8 +95,8 @@ def tell_unknown(words: Iterable[str]) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
-    click.echo(json.dumps(value, indent=2))
+    """One JSON document; the commands in it are completed."""
+    click.echo(json.dumps(all_completed(value), indent=2))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,4 +1,7 @@
-"""What commands write to standard error: sentences, errors with one prefix, and log lines."""
+"""What commands write to standard error: sentences, errors with one prefix, and log lines.
+
+The commands that a sentence or an error names are completed, so that they can be pasted (``hints``).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import logging
 import sys
 
 import click
+
+from zkconsumer.cli.hints import completed
 
 PREFIX = "zkconsumer: "
 """In front of every error of every command, click's own among them."""
@@ -15,12 +20,12 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def tell(words: str) -> None:
     """A sentence for the person, on standard error."""
-    click.echo(printable(words), err=True)
+    click.echo(printable(completed(words)), err=True)
 
 
 def tell_error(words: str) -> None:
     """Why the command ends with an exit code other than 0; may have several lines."""
-    click.echo(PREFIX + "\n".join(map(printable, words.split("\n"))), err=True)
+    click.echo(PREFIX + "\n".join(map(printable, completed(words).split("\n"))), err=True)
 
 
 def log_to_console(level: int = logging.WARNING) -> None:

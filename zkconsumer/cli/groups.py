@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -284,7 +285,7 @@ def words_of_control(control: Control) -> str:
 
 def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     """Commands that follow from what was seen."""
-    group = look.state.group
+    group = shlex.quote(look.state.group)
     steps: list[str] = []
     unowned = look.state.is_active and any(row.partition is not None and row.owner_kind is None for row in rows)
     if unowned or any(member.problem for member in look.state.members.values()):

@@ -16,6 +16,7 @@ from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, only_in_zookeeper, open_any, print_json, tell_unknown
 from zkconsumer.cli.console import printable
 from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.lag import Total
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 
@@ -83,7 +84,7 @@ def _print(facts: Facts, findings: list[Finding]) -> None:
         for line in finding.evidence:
             click.echo(f"   {printable(line)}")
         for step in finding.next_steps:
-            click.echo(f"   -> {printable(step)}")
+            click.echo(f"   -> {printable(completed(step))}")
     if findings:
         click.echo(f"\n{count_of(len(findings), 'finding')}")
     else:

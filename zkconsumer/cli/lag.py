@@ -7,6 +7,7 @@ brokers answer again.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,10 @@ from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import count_of
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_any, table_lines, tell_unknown, when
+from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_any, print_json, table_lines, tell_unknown, when
 from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
+from zkconsumer.cli.hints import all_completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import WorldError
 
@@ -90,7 +92,7 @@ def lag(
     if not watch:
         code = EXIT_FAILED if first.words else 0
         if output == "json":
-            click.echo(json.dumps(_json(first) | {"exit_code": code}, indent=2))
+            print_json(_json(first) | {"exit_code": code})
         else:
             click.echo("\n".join(_lines(first.rows)))
         tell_unknown(first.words)
@@ -98,7 +100,7 @@ def lag(
     looks = _looks(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
-            click.echo(json.dumps(_json(each)))
+            click.echo(json.dumps(all_completed(_json(each))))
             sys.stdout.flush()
     else:
         _watch(looks)
@@ -118,7 +120,7 @@ def _old_group(session: AdminSession, group: str, topics: Sequence[str]) -> Call
             say_what_is_not_there(found, topics)
             is_first = False
         rows = found.rows(storage, topics)
-        return _seen(group, found.state.read_at_ms, rows, found.words, "doctor")
+        return _seen(group, found.state.read_at_ms, rows, found.words, f"zkconsumer groups doctor {shlex.quote(group)}")
 
     return look
 
@@ -132,14 +134,15 @@ def _modern_group(brokers: Brokers, group: str, topics: Sequence[str]) -> Callab
             if trouble:
                 raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
             return None
-        return _seen(group, SYSTEM_CLOCK.wall_ms(), modern_rows(found, topics), found.words, "describe")
+        describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
+        return _seen(group, SYSTEM_CLOCK.wall_ms(), modern_rows(found, topics), found.words, describe_it)
 
     return look
 
 
-def _seen(group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_command: str) -> Seen:
+def _seen(group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_step: str) -> Seen:
     partitions = tuple(row for row in rows if row.partition is not None)
-    return Seen(group, at_ms, partitions, tuple(words), f"zkconsumer groups {next_command} {group}")
+    return Seen(group, at_ms, partitions, tuple(words), next_step)
 
 
 def _looks(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms: int) -> Iterator[Seen]:

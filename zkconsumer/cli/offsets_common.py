@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from zkconsumer.admin.group_stores import GroupStores, Reports, SeenGroup
 from zkconsumer.admin.log_ranges import LogRange
@@ -27,6 +26,7 @@ from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import unseen_members
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table
 from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words, given_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
 
@@ -227,12 +227,19 @@ def _judge(
     for words in in_the_way:
         tell(words)
     if in_the_way:
-        tell(f"Nothing was changed. Then: {again_words(context)}")
+        tell(f"Nothing was changed. Then: {_where_it_can_be_done(context, jobs, wanted)}")
         return EXIT_PRECONDITION
     if not do_it:
         tell(f"Nothing was changed; {counted(changes)} would be. To do it: {again_words(context)}")
         return EXIT_DIFFERS
     return None
+
+
+def _where_it_can_be_done(context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store]) -> str:
+    """The same command, or, for a group that has moved, the one for Kafka's store: ZooKeeper would be refused again."""
+    if "zookeeper" in wanted and any(job.seen.has_moved for job in jobs):
+        return shlex.join([*given_words(context, without=("--store",)), "--store", "kafka", "--execute"])
+    return again_words(context)
 
 
 def _carry_out(jobs: Sequence[Job], again: str) -> int:
@@ -270,10 +277,11 @@ def _tell_partial(jobs: Sequence[Job], again: str) -> int:
         return EXIT_PARTIAL
     rest = {row.tp: row.new for row in changes if (row.store, row.tp) not in written}
     stores = " --store both" if len({row.store for row in changes}) > 1 else f" --store {changes[0].store}"
-    tell("Do not give the same command again: it would begin from where the offsets stand now. Put this into a file:")
+    file = shlex.quote(f"{group}-rest.csv")
+    tell(f"Do not give the same command again: it would begin from where the offsets stand now. Put this into {file}:")
     for tp, new in rest.items():
         tell(f"{tp.topic},{tp.partition},{new}")
-    tell(f"Then: zkconsumer offsets set {group} --from-file FILE{stores} --execute")
+    tell(f"Then: zkconsumer offsets set {shlex.quote(group)} --from-file {file}{stores} --execute")
     return EXIT_PARTIAL
 
 
@@ -284,35 +292,3 @@ def _done(reports: Reports) -> set[tuple[Store, TopicPartition]]:
 def _unknown(reports: Reports) -> set[tuple[Store, TopicPartition]]:
     return {("zookeeper", tp) for tp in reports.zookeeper.unknown} | {("kafka", tp) for tp in reports.kafka.unknown}
 
-
-def again_words(context: click.Context) -> str:
-    """The command that was given, as it would be typed, with ``--execute``."""
-    return shlex.join([*given_words(context), "--execute"])
-
-
-def given_words(
-    context: click.Context, names: Collection[str] | None = None, without: Collection[str] = ()
-) -> list[str]:
-    """The command that was given, word by word, without ``--execute`` and the options ``without`` (as typed).
-
-    ``names``: only these options, by the names of their parameters, and not the command.
-    """
-    given = [
-        (parameter, context.params[parameter.name])
-        for parameter in context.command.params
-        if parameter.name in context.params
-        and parameter.name != "do_it"
-        and (names is None or parameter.name in names)
-        and not set(without).intersection(parameter.opts)
-        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-    ]
-    words = ["zkconsumer", *context.command_path.split()[1:]] if names is None else []
-    for parameter, value in sorted(given, key=lambda each: isinstance(each[0], click.Option)):
-        if isinstance(parameter, click.Argument):
-            words += [str(each) for each in (value if parameter.nargs == -1 else [value])]
-        elif isinstance(parameter, click.Option) and parameter.is_flag:
-            words.append(parameter.opts[-1])
-        else:
-            values = value if parameter.multiple else [value]
-            words += [word for each in values for word in (parameter.opts[-1], str(each))]
-    return words

@@ -12,9 +12,9 @@ from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import open_any
 from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.offsets_common import (
     Job,
-    again_words,
     as_convention,
     convention_option,
     execute_option,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -30,9 +31,9 @@ from zkconsumer.admin.offset_targets import (
 )
 from zkconsumer.cli.common import open_any
 from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words, hint
 from zkconsumer.cli.offsets_common import (
     Job,
-    again_words,
     execute_option,
     read_file,
     run,
@@ -124,11 +125,12 @@ def set_(
     elif output == "table":
         show_table(plan, changes_only=False)
     gone = sorted({row.tp.topic for row in plan.refused if row.log == NO_SUCH_TOPIC})
-    hint = f"Leave these partitions out, or put right what is wrong with them; then: {again_words(context)}"
+    advice = f"Leave these partitions out, or put right what is wrong with them; then: {again_words(context)}"
     if gone:
-        hint = f"Name other topics, or delete what is left of this: zkconsumer offsets delete {group} --topic {gone[0]}"
+        delete_it = hint(context, "offsets", "delete", group, "--topic", gone[0])
+        advice = f"Name other topics, or delete what is left of this: {delete_it}"
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
-    run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=hint)
+    run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
 
 
 def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> None:
@@ -184,7 +186,8 @@ def _partitions(
     for topic, numbers in sorted(scope.items()):
         if numbers is None and topic not in known:
             raise PreconditionFailed(
-                f"there is no topic {topic}; the topics of this group: zkconsumer groups describe {seen.group}"
+                f"there is no topic {topic}; the topics of this group: zkconsumer groups describe "
+                f"{shlex.quote(seen.group)}"
             )
         if numbers is None and known[topic].problem:
             raise PreconditionFailed(f"the znode of topic {topic} cannot be read: {known[topic].problem}; repair it")
@@ -238,7 +241,7 @@ def delete(
         raise PreconditionFailed(
             "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
-            f"be set: zkconsumer offsets set {group} --all-topics --to-earliest --store kafka"
+            f"be set: zkconsumer offsets set {shlex.quote(group)} --all-topics --to-earliest --store kafka"
         )
     plan = plan_delete(group, in_stores, current)
     if output == "table":

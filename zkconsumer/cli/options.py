@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from zkconsumer.cli.hints import completed
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
 
 ZOOKEEPER_VARIABLE = "ZKCONSUMER_ZOOKEEPER"
@@ -44,7 +46,12 @@ def cluster_options(command: F) -> F:
 
     @functools.wraps(command)
     def with_addresses(**given: Any) -> Any:
-        return command(**given | _addresses(given))
+        try:
+            return command(**given | _addresses(given))
+        except ZkConsumerError as error:
+            # Here it is still known how this command was called.
+            error.args = tuple(completed(each) if isinstance(each, str) else each for each in error.args)
+            raise
 
     wrapped: Any = with_addresses
     for option in reversed(options):
