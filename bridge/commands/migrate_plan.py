@@ -28,7 +28,7 @@ from bridge.migration.targets import make_plan
 from zkconsumer.admin.offset_targets import parse_duration
 from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import open_session, print_json
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UsageError
@@ -162,7 +162,7 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
             steps.append(decide)
     tell(f"The plan is in {file} (digest {made.digest}).")
     if not made.can_be_applied:
-        tell("It cannot be applied. Nothing was changed.")
+        tell_error("the plan cannot be applied. Nothing was changed.")
         return [*steps, *later]
     apply = command_words(context, "apply", str(file))
     tell(f"Nothing was changed. What it would do, step by step: {apply}")

@@ -11,7 +11,7 @@ from bridge.spark.claims_list import ListedClaim, forget, list_claims, plan_forg
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import age, count_of
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_session, print_json, print_table, when
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option
@@ -69,7 +69,7 @@ def _forget(
     _show(session, group, planned.claims, output)
     count = count_of(len(planned.claims), "record")
     if planned.alive:
-        tell(f"{planned.alive}. Nothing was deleted.")
+        tell_error(f"{planned.alive}. Nothing was deleted.")
         return EXIT_PRECONDITION
     if not do_it:
         tell(f"Nothing was deleted; {count} of query {query} would be. To do it: {again_words(context)}")

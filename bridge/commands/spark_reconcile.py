@@ -14,7 +14,7 @@ from zkconsumer.admin.offset_lines import Store
 from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, named
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_session, print_json, print_table
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import counted, execute_option, store_option, stores_of
@@ -83,14 +83,14 @@ def _judged(context: click.Context, report: ReconcileReport, *, do_it: bool) -> 
     """The exit code when nothing is to be written; None: go on."""
     if report.refused:
         for line in refusal_lines(report):
-            tell(line)
+            tell_error(line)
         tell("Nothing was changed.")
         return EXIT_PRECONDITION
     if not report.changes:
         tell("There is nothing to change.")
         return 0
     if report.in_the_way:
-        tell(report.in_the_way)
+        tell_error(report.in_the_way)
         tell(f"Nothing was changed. Then: {again_words(context)}")
         return EXIT_PRECONDITION
     if not do_it:

@@ -158,7 +158,7 @@ def test_a_group_with_members_is_refused(broker: EmbeddedBroker) -> None:
         result = run(broker, "groups", "delete", "g", "--execute")
         assert result.exit_code == 4
         assert result.stderr.splitlines()[0] == (
-            "Delete for group g failed because its consumers are still active: it is Stable, with 1 member."
+            "zkconsumer: Delete for group g failed because its consumers are still active: it is Stable, with 1 member."
         )
     assert stored(broker) == "clicks,0,1\nclicks,1,2\n"
 

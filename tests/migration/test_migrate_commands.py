@@ -112,7 +112,7 @@ def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file
     assert "  clicks/2: 9 is beyond the end of the log (5) (--out-of-range)\n" in done.stderr
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --missing earliest --out-of-range earliest"
     assert f"Next, after a look at each: {again}\n" in done.stderr
-    assert "It cannot be applied. Nothing was changed." in done.stderr
+    assert "the plan cannot be applied. Nothing was changed." in done.stderr
     assert not read_plan(file).can_be_applied
     done = place.run("plan", "g1", "-f", str(file), "--missing", "earliest", "--out-of-range", "latest")
     assert done.exit_code == 0

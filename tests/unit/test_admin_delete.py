@@ -68,7 +68,7 @@ def test_an_active_group_is_not_touched(world: FakeWorld, tool: RunTool) -> None
     assert result.exit_code == 4
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "Delete for group g failed because its consumers are still active.",
+        "zkconsumer: Delete for group g failed because its consumers are still active.",
         f"Stop them first. Where they run: zkconsumer groups describe g --zookeeper {ADDRESS}",
     ]
     assert nodes(world, "/consumers/g") == before

@@ -233,7 +233,7 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
     ]
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
     assert result.stderr.splitlines()[:5] == [
-        "Group g1: 4 offsets cannot be set:",
+        "zkconsumer: Group g1: 4 offsets cannot be set:",
         "  clicks/0: 9 is before the start of the log (10)",
         "  clicks/1: 101 is beyond the end of the log (100)",
         "  clicks/9: its log cannot be looked at: topic clicks has no such partition",

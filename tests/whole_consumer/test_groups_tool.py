@@ -136,7 +136,7 @@ def test_a_group_that_somebody_is_in_is_not_deleted(live: Cluster) -> None:
         done = live.run("groups", "delete", *words, "--execute")
         assert done.returncode == 4
         assert done.stderr.startswith(
-            f"Delete for group {live.group} failed because its consumers are still active.\n"
+            f"zkconsumer: Delete for group {live.group} failed because its consumers are still active.\n"
         )
     assert admin.members(live.group) == members
     # It may be in the middle of a rebalance, since an earlier test changed the group.

@@ -25,7 +25,7 @@ from zkconsumer.cli.common import (
     print_table,
     when,
 )
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.groups_delete_modern import delete_modern, tell_not_done
 from zkconsumer.cli.hints import again_words, hint
@@ -209,13 +209,13 @@ def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | N
 def _say_refused(targets: Sequence[Target], *, is_named: bool) -> None:
     for each in targets:
         if each.verdict == "active":
-            tell(f"Delete for group {each.group} failed because its consumers are still active.")
+            tell_error(f"Delete for group {each.group} failed because its consumers are still active.")
             if is_named:
                 tell(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(each.group)}")
         elif each.verdict == "too young":
             tell(f"{each.group} is left alone: {each.why}.")
         elif each.verdict in ("moving", "refused", "missing"):
-            tell(f"Delete for group {each.group} refused: {each.why}")
+            tell_error(f"Delete for group {each.group} refused: {each.why}")
 
 
 def _exit_code(targets: Sequence[Target], *, is_named: bool, do_it: bool) -> int:

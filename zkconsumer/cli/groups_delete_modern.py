@@ -15,7 +15,7 @@ from zkconsumer.admin.modern import MODERN
 from zkconsumer.admin.session import BrokerSession
 from zkconsumer.admin.words import unseen_members
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.hints import again_words, hint
 from zkconsumer.cli.main import EXIT_PRECONDITION
@@ -56,10 +56,10 @@ def delete_modern(
             tell_not_done(context, going)
     for target in targets:
         if target.verdict == "active":
-            tell(f"Delete for group {target.group} failed because its consumers are still active: {target.why}.")
+            tell_error(f"Delete for group {target.group} failed because its consumers are still active: {target.why}.")
             tell(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
         elif target.verdict == "refused":
-            tell(f"Delete for group {target.group} refused: {target.why}")
+            tell_error(f"Delete for group {target.group} refused: {target.why}")
     context.exit(_exit_code(targets, do_it=do_it))
 
 

@@ -25,7 +25,7 @@ from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_th
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import unseen_members
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.hints import again_words, given_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
@@ -172,7 +172,7 @@ def _tell_about(job: Job, wanted: Sequence[Store]) -> None:
     other: Store = "kafka" if wanted[0] == "zookeeper" else "zookeeper"
     if other == "kafka" and job.seen.kafka is None:
         if job.seen.kafka_problem:
-            tell(f"Whether Kafka's own store has offsets of this group cannot be told: {job.seen.kafka_problem}")
+            tell_error(f"whether Kafka's own store has offsets of this group is not known: {job.seen.kafka_problem}")
         return
     higher = higher_in_the_other(job.plan, job.seen.current(other))
     if higher:
@@ -213,7 +213,7 @@ def _judge(
     """The exit code when nothing is to be written; None: go on."""
     refused = [job for job in jobs if job.plan.refused]
     for job in refused:
-        tell(f"Group {job.plan.group}: {counted(len(job.plan.refused))} cannot be set:")
+        tell_error(f"Group {job.plan.group}: {counted(len(job.plan.refused))} cannot be set:")
         for line in job.plan.refusal_lines():
             tell(f"  {line}")
     if refused:
@@ -225,7 +225,7 @@ def _judge(
         return 0
     in_the_way = [words for job in jobs if job.plan.changes and (words := job.seen.refusal(wanted))]
     for words in in_the_way:
-        tell(words)
+        tell_error(words)
     if in_the_way:
         tell(f"Nothing was changed. Then: {_where_it_can_be_done(context, jobs, wanted)}")
         return EXIT_PRECONDITION
@@ -263,10 +263,10 @@ def _tell_partial(jobs: Sequence[Job], again: str) -> int:
     job = jobs[-1]
     group, reports = job.plan.group, job.reports
     if not any(each.reports.written or each.reports.unknown for each in jobs):
-        tell(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
+        tell_error(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
         return EXIT_PRECONDITION
     changes = job.plan.changes
-    tell(f"Group {group}: {reports.written} of {counted(len(changes))} {job.verb}, because {reports.stopped_by}:")
+    tell_error(f"Group {group}: {reports.written} of {counted(len(changes))} {job.verb}, because {reports.stopped_by}:")
     written, unknown = _done(reports), _unknown(reports)
     for row in changes:
         at = row.store, row.tp
