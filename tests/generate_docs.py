@@ -26,6 +26,7 @@ from bridge.client.runtime import NOTED_AS_INFO, NOTED_AS_WARNING  # noqa: E402
 from bridge.commands import migrate_exit_codes  # noqa: E402
 from bridge.migration import phases_page  # noqa: E402
 from bridge.spark import option_page  # noqa: E402
+from tests import command_page  # noqa: E402
 from zkconsumer import config_page  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
@@ -344,6 +345,7 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "coordinator-config.md": lambda _: settings_page.render(kafkas_keys()),
     "spark-options.md": lambda _: option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: reference_page.render(),
+    "command-outcomes.md": lambda _: command_page.render(),
     "migration-phases.md": lambda _: phases_page.render(),
     "migration-exit-codes.md": lambda _: migrate_exit_codes.render(),
 }

@@ -59,6 +59,7 @@ UNIT = Part(
             *ON_BOTH_CORES,
             "tests/hostile",
             "tests/unit",
+            "tests/commands",
             "tests/property",
             "tests/conformance",
             "tests/coordinator",

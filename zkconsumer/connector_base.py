@@ -123,6 +123,15 @@ class ConsumerConnector(Generic[M]):
         """How long a commit may take."""
         raise NotImplementedError
 
+    def obstacles(self, timeout_ms: int) -> list[str]:
+        """What keeps this member from reading all of its share now, a sentence each; empty if nothing does.
+
+        Topics that do not exist, brokers that do not answer, partitions without a leader, a group that it is not in.
+        Waits this long at most for its control thread.
+        """
+        self._looker.begin_look()
+        return self._looker.health(timeout_ms).obstacles
+
     # --- streams --------------------------------------------------------------------------------------------
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:

@@ -201,6 +201,10 @@ class BrokerUnreachable(WorldError):
     """A broker did not answer; start it, or correct the address that it advertises in ZooKeeper."""
 
 
+class UnknownHostException(ZkTimeoutException, BrokerUnreachable):
+    """No host name of an address setting has an address; correct the name, or DNS on this machine."""
+
+
 class ConsumerRebalanceFailedException(WorldError):
     """The member could not get its share of the partitions; the text says what stands in its way."""
 

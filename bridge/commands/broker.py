@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from zkconsumer.cli.console import log_to_console
 from zkconsumer.errors import UsageError, WorldError
 
 if TYPE_CHECKING:
@@ -106,9 +107,7 @@ def broker(context: click.Context, /, **options: Any) -> None:
     from bridge.broker.server import BrokerServer
 
     _check_call(context)
-    level = logging.INFO if options["verbose"] else logging.WARNING
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(message)s")
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    log_to_console(logging.INFO if options["verbose"] else logging.WARNING)
     topics = _topics(options["topics"])
     server = BrokerServer(_settings(options))
     ended = threading.Event()

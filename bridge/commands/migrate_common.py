@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.commands.migrate_words import typed
 from bridge.migration.look import look_at_group
 from bridge.migration.preflight import NEXT, next_of, plan_again
-from zkconsumer.admin.describe import COLUMNS, Row
+from zkconsumer.admin.describe import COLUMNS, UNKNOWN, Row
 from zkconsumer.admin.groups import read_control, shown_owner
-from zkconsumer.cli.common import print_table, tell
+from zkconsumer.cli.common import print_table
+from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.offsets_common import given_words
+from zkconsumer.cli.hints import completed, given_words
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -84,10 +84,14 @@ def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
     """Each partition as ``groups describe`` has it, and what is planned for it."""
     seen = plan.seen
     hosts = {one.consumer_id: one.host for one in seen.members}
-    authority = "?" if seen.control_problem else "zookeeper" if seen.control is None else seen.control.authority
+    authority = UNKNOWN if seen.control_problem else "zookeeper" if seen.control is None else seen.control.authority
     for planned in plan.partitions:
         one = seen.partitions[planned.tp]
         in_kafka = None if one.kafka is None else one.kafka.offset
+        unknown = {"log_end_offset"} if isinstance(one.log, str) else set()
+        unknown |= {"kafka_offset"} if seen.kafka_problem else set()
+        if authority == UNKNOWN or (authority == "kafka" and seen.kafka_problem):
+            unknown.add("current_offset")
         consumer, kind = (None, None) if one.owner is None else shown_owner(one.owner.thread, one.owner.kind)
         yield (
             Row(
@@ -102,6 +106,7 @@ def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
                 kafka_offset=in_kafka,
                 authority=authority,
                 owner_kind=kind,
+                unknown=frozenset(unknown),
             ),
             planned,
         )
@@ -120,7 +125,7 @@ def addressed(context: click.Context, sentence: str) -> str:
         more = command.removeprefix(again)
         command = shlex.join(given_words(context, without=_OPTION.findall(more))) + more
     else:
-        command = typed(context, command)
+        command = completed(command, context)
     return sentence[: sentence.rindex(NEXT)] + NEXT + command
 
 

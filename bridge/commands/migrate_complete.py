@@ -17,7 +17,7 @@ from bridge.commands.migrate_running import (
     open_session,
     running_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words, with_commands
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.complete import check_can_be_completed, complete_steps
 from bridge.migration.control_access import check_control_lists
 from bridge.migration.copied import look_at_copied
@@ -25,7 +25,9 @@ from bridge.migration.journal import read_journal
 from bridge.migration.moving import kept_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.status import PATIENCE
-from zkconsumer.cli.common import tell
+from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import completed
+from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ OLD_MEMBERS = "Old members that start then read again from the offsets of the cu
 
 
 @click.command(cls=MigrateCommand, short_help="End a migration that was switched.")
-@click.argument("group")
+@group_argument()
 @execute_option
 @click.option("--lift-fences", is_flag=True,
               help="Then remove the fences and restore the access lists; works later too, in phase completed.")
@@ -107,4 +109,4 @@ def _warn_of_lost(context: click.Context, session: AdminSession, group: str) -> 
     for line in copied.lines:
         tell(f"Warning: {line}")
     if copied.lost:
-        tell(f"Warning: {with_commands(context, copied.what_to_do(group, Phase.SWITCHED))}")
+        tell(f"Warning: {completed(copied.what_to_do(group, Phase.SWITCHED), context)}")

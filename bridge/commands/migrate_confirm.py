@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import tell
+from zkconsumer.cli.console import tell
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 
@@ -25,7 +25,7 @@ def check_plan_digest(plan: Plan, given: str | None, again: str, *, do_it: bool)
     ``PreconditionFailed`` without the digest, or with another one; a dry run needs none.
     """
     if given is not None and (len(given) != DIGEST_CHARS or not given.isascii() or not given.isalnum()):
-        raise UsageError(f"--plan-digest is the {DIGEST_CHARS} digits that zkconsumer migrate plan printed")
+        raise UsageError(f"--plan-digest is the {DIGEST_CHARS} digits that 'zkconsumer migrate plan' printed")
     if given == plan.digest:
         return
     for line in plan_words(plan):
@@ -35,12 +35,12 @@ def check_plan_digest(plan: Plan, given: str | None, again: str, *, do_it: bool)
         raise PreconditionFailed(
             f"the plan that {where} keeps has the digest {plan.digest}, and not {given}: it is another plan, or it was "
             "altered. Nothing was changed. Go on with the file of the plan that you made (zkconsumer migrate apply "
-            "FILE --execute)"
+            f"{plan.group}.plan --execute)"
         )
     if do_it:
         raise PreconditionFailed(
             f"this plan was read from {where}, and every client that can write there decides what it says. Nothing was "
-            "changed. Compare its digest with that of zkconsumer migrate plan, or check what is shown above; then "
+            "changed. Compare its digest with that of 'zkconsumer migrate plan', or check what is shown above; then "
             f"confirm it: {again}"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,17 +14,15 @@ from bridge.migration.decisions import Decisions
 from bridge.migration.plan import Plan
 from bridge.migration.preflight import next_of
 from bridge.migration.targets import make_plan
+from zkconsumer.admin.look import unknown_ends
 from zkconsumer.admin.words import age, count_of, registered, some
-from zkconsumer.cli.common import (
-    bootstrap_option,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-    printable,
-    tell,
-)
+from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json
+from zkconsumer.cli.console import printable, tell, tell_error
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.seen import Seen
 
 SCHEMA = "zkconsumer/migrate-inspect/1"
 
@@ -33,9 +31,8 @@ NOT_PLANNED = "inspect"
 
 
 @click.command(cls=MigrateCommand, short_help="A group as a migration would find it.")
-@click.argument("group")
+@group_argument()
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def inspect(
@@ -49,7 +46,8 @@ def inspect(
     """Show a group on both sides: who is in it, which assignment is in use, what the stored numbers mean and what shows
     it, what Kafka has, and what would stop a migration that decides nothing.
 
-    Changes nothing. Exit codes: 0 shown, 1 there is no such group, 4 znodes of it may not be read.
+    Changes nothing. Exit codes: 0 shown, 1 there is no such group, or not all of it is known, because a broker does not
+    answer (? in the table), 4 znodes of it may not be read.
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -67,9 +65,28 @@ def inspect(
     tell_all(context, "In the way", made.refusals)
     plan = command_words(context, "plan", group)
     tell(f"To plan: {plan}")
+    not_known = list(_not_known(seen))
+    code = EXIT_FAILED if not_known else 0
     if output == "json":
         others = [next_of(sentence) for sentence in (*made.refusals, *made.warnings)]
-        print_json(_json(made, [plan, *dict.fromkeys(step for step in others if step)]))
+        told = _json(made, [plan, *dict.fromkeys(step for step in others if step)])
+        print_json(told | {"not_known": not_known, "exit_code": code})
+    if not_known:
+        more = f"; and {len(not_known) - 1} more above" if len(not_known) > 1 else ""
+        tell_error(f"not everything about group {group} is known: {not_known[0]}{more}")
+    context.exit(code)
+
+
+def _not_known(seen: Seen) -> Iterator[str]:
+    """What a server did not tell, and what to do."""
+    silent = [f"{one.name} ({one.words})" for one in seen.brokers if one.has_groups is None]
+    if silent:
+        yield f"brokers do not answer: {some(silent)}"
+    if seen.kafka_problem:
+        yield f"offsets in Kafka are not known: {seen.kafka_problem}"
+    if seen.modern is None:
+        yield f"whether modern members have joined group {seen.group} is not known: {seen.modern_problem}"
+    yield from unknown_ends({tp: one.log for tp, one in seen.partitions.items() if isinstance(one.log, str)})
 
 
 def _facts(made: Plan) -> Iterator[tuple[str, str]]:
@@ -84,7 +101,7 @@ def _facts(made: Plan) -> Iterator[tuple[str, str]]:
     yield "assignment in use", seen.strategy_in_use
     yield "modern group", f"not known: {seen.modern_problem}" if seen.modern is None else seen.modern.state
     yield "brokers", some(f"{one.name} ({one.words})" for one in seen.brokers) or "none"
-    yield "offsets are kept for", "not told" if seen.retention_ms is None else age(seen.retention_ms)
+    yield "offsets are kept for", "not known" if seen.retention_ms is None else age(seen.retention_ms)
     yield "migration", "none" if control is None else (
         f"{control.migration_id}, {control.strategy}, phase {control.phase}, epoch {control.epoch}, "
         f"authority {control.authority}"

@@ -27,15 +27,10 @@ from bridge.migration.plan_file import check_target, write_plan
 from bridge.migration.targets import make_plan
 from zkconsumer.admin.offset_targets import parse_duration
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import (
-    bootstrap_option,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-    tell,
-)
+from zkconsumer.cli.common import open_session, print_json
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -51,7 +46,7 @@ _FALLBACKS = [each.value for each in Fallback]
 
 
 @click.command(cls=MigrateCommand, short_help="What a move would do, and what stops it.")
-@click.argument("group")
+@group_argument()
 @click.option("--strategy", type=click.Choice(["copy", "dual"]), default="copy", show_default=True,
               help="copy: stop the old members, start the new ones. dual: all members run this library, none stops.")
 @click.option("-f", "--file", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -73,7 +68,6 @@ _FALLBACKS = [each.value for each in Fallback]
 @click.option("--offsets-retention", metavar="PnDTnHnMnS",
               help="How long brokers before 2.1 keep the copied offsets [P30D, or as they are set, if that is longer].")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def plan(
@@ -168,7 +162,7 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
             steps.append(decide)
     tell(f"The plan is in {file} (digest {made.digest}).")
     if not made.can_be_applied:
-        tell("It cannot be applied. Nothing was changed.")
+        tell_error("the plan cannot be applied. Nothing was changed.")
         return [*steps, *later]
     apply = command_words(context, "apply", str(file))
     tell(f"Nothing was changed. What it would do, step by step: {apply}")

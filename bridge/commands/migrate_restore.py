@@ -12,7 +12,9 @@ from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.archive import missing, put_back, read_archive
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.stores import members_of, words_of_members
-from zkconsumer.cli.common import EXIT_DIFFERS, cluster_options, output_option, print_json, tell
+from zkconsumer.cli.common import EXIT_DIFFERS, print_json
+from zkconsumer.cli.console import tell
+from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed
 
 SCHEMA = "zkconsumer/migrate-restore/1"
@@ -31,6 +33,7 @@ def restore(
     do_it: bool,
     zookeeper_auth: str | None,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -41,7 +44,9 @@ def restore(
     would change something, 4 it cannot be done now, 6 part of it is done and the same command goes on.
     """
     archive = read_archive(file)
-    session = open_session(context, zookeeper, config_file, None, zookeeper_auth=zookeeper_auth, acl_fence=False)
+    session = open_session(
+        context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth, acl_fence=False
+    )
     members = members_of(session, archive.group)
     if members:
         raise PreconditionFailed(f"{words_of_members(members)}, and would take up what is put back: stop it first")

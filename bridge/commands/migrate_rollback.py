@@ -25,7 +25,8 @@ from bridge.migration.plan import Plan
 from bridge.migration.plan_file import read_plan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.seen import Seen
-from zkconsumer.cli.common import tell
+from zkconsumer.cli.console import tell
+from zkconsumer.cli.options import group_argument
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -38,7 +39,7 @@ SCHEMA = "zkconsumer/migrate-rollback/1"
 
 
 @click.command(cls=MigrateCommand, short_help="Take a group back to ZooKeeper.")
-@click.argument("group")
+@group_argument()
 @execute_option
 @click.option("--plan", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="The plan's file, where the plan beside the control znode was damaged.")

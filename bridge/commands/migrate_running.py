@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bridge.commands.migrate_words import command_words, with_commands
+from bridge.commands.migrate_words import command_words
 from bridge.migration.authority import Authority
 from bridge.migration.away import is_away
 from bridge.migration.journal import Journal
@@ -20,16 +20,10 @@ from bridge.migration.status import SEAT
 from bridge.migration.step import Run
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    bootstrap_option,
-    cluster_options,
-    nowhere_to_go,
-    output_option,
-    print_json,
-    printable,
-    tell,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json
+from zkconsumer.cli.console import log_to_console, printable, tell
+from zkconsumer.cli.hints import completed
+from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed, ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -77,7 +71,7 @@ def auth_option(command: F) -> F:
 
 def running_options(command: F) -> F:
     """How long is waited, as whom, what is printed, and where: what every command takes that carries steps out."""
-    for option in reversed((timeout_option, auth_option, output_option, bootstrap_option, cluster_options)):
+    for option in reversed((timeout_option, auth_option, output_option, cluster_options)):
         command = option(command)
     return command
 
@@ -100,6 +94,7 @@ def open_session(
     acl_fence: bool = True,
 ) -> AdminSession:
     """A connected session that is logged in for the fence, and ends with the command."""
+    log_to_console()
     if zookeeper is None and config_file is None:
         raise nowhere_to_go()
     doors = context.find_object(Doors)
@@ -125,7 +120,7 @@ def explain(
     performer = Explain()
     _run(moving, performer, TIMEOUT_S, again).see_through(steps)
     error = performer.error
-    words = "" if error is None else with_commands(context, str(error))
+    words = "" if error is None else completed(str(error), context)
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
     if output == "json":
         print_json(
@@ -159,7 +154,7 @@ def explain(
 
 
 def _lines(context: click.Context, step: Explained) -> list[str]:
-    return [with_commands(context, line) for line in step.lines]
+    return [completed(line, context) for line in step.lines]
 
 
 def execute(
@@ -198,7 +193,7 @@ def execute(
     following = [again]
     if error is None:
         following = [command_words(context, "status", moving.group)] if unknown else next_steps(phase)
-    reason = "" if error is None else with_commands(context, str(error))
+    reason = "" if error is None else completed(str(error), context)
     report = {
         "schema": schema,
         "group": moving.group,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_words import MigrateCommand, command_words, typed, with_commands
+from bridge.commands.migrate_words import MigrateCommand, command_words
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
 from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
@@ -28,16 +28,10 @@ from bridge.migration.step import Refused
 from bridge.migration.verify import VerifyCopy
 from zkconsumer.admin.words import count_of, some
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import (
-    bootstrap_option,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-    printable,
-    tell,
-    when,
-)
+from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
+from zkconsumer.cli.console import printable, tell
+from zkconsumer.cli.hints import all_completed, completed
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -59,10 +53,9 @@ COMPARED_EVERY = 15
 
 
 @click.command(cls=MigrateCommand, short_help="Where a migration stands.")
-@click.argument("group")
+@group_argument()
 @click.option("--watch", is_flag=True, help="Look again every two seconds, until it is over or Ctrl-C.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def status(
@@ -76,7 +69,8 @@ def status(
 ) -> None:
     """Show the phase, which store counts, who runs, who is in the way on either side, and what comes next.
 
-    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown.
+    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 not all of it is known,
+    because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -86,10 +80,10 @@ def status(
     for number in count():
         found = look_at_status(session, group, copied if number % COMPARED_EVERY else None)
         copied = found.copied
-        steps = [typed(context, step) for step in found.next_steps]
+        steps = [completed(step, context) for step in found.next_steps]
         if output == "json":
             value = _json(found, steps)
-            click.echo(json.dumps(value, indent=None if watch else 2))
+            click.echo(json.dumps(all_completed(value), indent=None if watch else 2))
         else:
             facts = list(_facts(context, found))
             if facts != shown:
@@ -99,7 +93,10 @@ def status(
                     tell(f"Next: {step}")
                 shown = facts
         sys.stdout.flush()
-        if not watch or found.is_over:
+        if not watch:
+            tell_unknown(found.not_known)
+            context.exit(EXIT_FAILED if found.not_known else 0)
+        if found.is_over:
             return
         pause.wait(INTERVAL_MS)
 
@@ -132,7 +129,7 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
         yield from _copied_facts(found.copied)
         if found.copied.lost:
             words = found.copied.what_to_do(found.group, found.held.phase)
-            yield "what to do", with_commands(context, words)
+            yield "what to do", completed(words, context)
     if found.journal_problem:
         yield "journal", found.journal_problem
     for entry in found.journal[-JOURNAL_SHOWN:]:
@@ -191,14 +188,15 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
             {"at_ms": one.at_ms, "who": one.who, "what": one.what, "facts": dict(one.facts)} for one in found.journal
         ],
         "journal_problem": found.journal_problem or None,
+        "not_known": list(found.not_known),
+        "exit_code": EXIT_FAILED if found.not_known else 0,
         "next_steps": steps,
     }
 
 
 @click.command(cls=MigrateCommand, short_help="Compare both stores of a group on the move.")
-@click.argument("group")
+@group_argument()
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def verify(
@@ -273,7 +271,7 @@ def _differences(moving: Moving, phase: Phase) -> list[str]:
 
 
 @click.command(cls=MigrateCommand, short_help="Ask a run to stop at its next step.")
-@click.argument("group")
+@group_argument()
 @output_option
 @cluster_options
 @click.pass_context
@@ -281,6 +279,7 @@ def abort(
     context: click.Context,
     group: str,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -291,7 +290,7 @@ def abort(
     Exit codes: 0 it was asked, 4 nobody runs.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
     words = request_abort(session, group, whoami())
     steps = [command_words(context, "status", group)]
     if output == "json":

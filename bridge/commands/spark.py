@@ -17,6 +17,3 @@ LATER = {
 @click.group(cls=LazyGroup, later=LATER)
 def spark() -> None:
     """Where Spark starts, what it claimed, and order after a crash."""
-
-
-group_option = click.option("--group", required=True, metavar="G", help="The group in ZooKeeper.")

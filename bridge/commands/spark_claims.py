@@ -7,23 +7,15 @@ from typing import Literal
 
 import click
 
-from bridge.commands.spark import group_option
 from bridge.spark.claims_list import ListedClaim, forget, list_claims, plan_forget
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import age, count_of
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    EXIT_FAILED,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-    print_table,
-    tell,
-    when,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_session, print_json, print_table, when
+from zkconsumer.cli.console import tell, tell_error
+from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import again_words, execute_option
+from zkconsumer.cli.offsets_common import execute_option
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UsageError
 
 SCHEMA = "zkconsumer/spark-claims/1"
@@ -31,7 +23,7 @@ HEADS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-OFFSET", 
 
 
 @click.command(short_help="Show or forget what queries claimed.")
-@group_option
+@group_argument()
 @click.option("--query", metavar="Q", help="Only this query, by the id that its checkpoint has (q).")
 @click.option("--forget", "forget_query", metavar="Q", help="Delete the records of this query, which is gone for good.")
 @execute_option
@@ -45,6 +37,7 @@ def claims(
     forget_query: str | None,
     do_it: bool,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -58,7 +51,7 @@ def claims(
         raise UsageError("--execute belongs to --forget")
     if forget_query is not None and query is not None:
         raise UsageError("--forget names the query; leave --query away")
-    session = open_session(context, zookeeper, config_file)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
     if forget_query is not None:
         context.exit(_forget(context, session, group, forget_query, output, do_it=do_it))
     found = list_claims(session, group, query)
@@ -76,7 +69,7 @@ def _forget(
     _show(session, group, planned.claims, output)
     count = count_of(len(planned.claims), "record")
     if planned.alive:
-        tell(f"{planned.alive}. Nothing was deleted.")
+        tell_error(f"{planned.alive}. Nothing was deleted.")
         return EXIT_PRECONDITION
     if not do_it:
         tell(f"Nothing was deleted; {count} of query {query} would be. To do it: {again_words(context)}")

@@ -7,25 +7,18 @@ from typing import Literal
 
 import click
 
-from bridge.commands.spark import group_option
 from bridge.spark.reconcile import ReconcileReport, carry_out, look_and_plan
 from bridge.spark.reconcile_plan import Row
 from bridge.spark.starts import Convention
 from zkconsumer.admin.offset_lines import Store
 from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, named
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    EXIT_PARTIAL,
-    cluster_options,
-    open_session,
-    output_option,
-    print_json,
-    print_table,
-    tell,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_session, print_json, print_table
+from zkconsumer.cli.console import tell, tell_error
+from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import again_words, counted, execute_option, store_option, stores_of
+from zkconsumer.cli.offsets_common import counted, execute_option, store_option, stores_of
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.types import TopicPartition
 
 SCHEMA = "zkconsumer/spark-reconcile/1"
@@ -33,7 +26,7 @@ HEADS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CLAIMED", "NEW
 
 
 @click.command(short_help="Bring a group and a checkpoint together.")
-@group_option
+@group_argument()
 @click.option("--checkpoint", required=True, metavar="DIR",
               help="The query's checkpointLocation: a folder of this machine, or a file: URI.")
 @click.option("--rewind", is_flag=True,
@@ -58,6 +51,7 @@ def reconcile(
     allow_members: bool,
     do_it: bool,
     output: Literal["table", "json"],
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -70,7 +64,7 @@ def reconcile(
     A group with registered members is refused. Exit codes: 0 done or nothing to do, 3 would change something, 4 refused
     and nothing changed, 6 written in part.
     """
-    session = open_session(context, zookeeper, config_file)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
     report = look_and_plan(
         session, group, checkpoint, rewind=rewind, stores=stores_of(session, store), convention=convention,
         source=source, allow_members=allow_members,
@@ -89,14 +83,14 @@ def _judged(context: click.Context, report: ReconcileReport, *, do_it: bool) -> 
     """The exit code when nothing is to be written; None: go on."""
     if report.refused:
         for line in refusal_lines(report):
-            tell(line)
+            tell_error(line)
         tell("Nothing was changed.")
         return EXIT_PRECONDITION
     if not report.changes:
         tell("There is nothing to change.")
         return 0
     if report.in_the_way:
-        tell(report.in_the_way)
+        tell_error(report.in_the_way)
         tell(f"Nothing was changed. Then: {again_words(context)}")
         return EXIT_PRECONDITION
     if not do_it:

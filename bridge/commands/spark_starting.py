@@ -7,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from bridge.commands.spark import group_option
 from bridge.spark.starting import read_starts
 from bridge.spark.starts import Convention, Missing, OffsetStore, OutOfRange
-from zkconsumer.cli.common import cluster_options, open_session, tell
+from zkconsumer.cli.common import open_session
+from zkconsumer.cli.console import tell
+from zkconsumer.cli.options import cluster_options, group_argument
 
 
 @click.command(name="starting-offsets", short_help="Print where a group stands, for startingOffsets.")
-@group_option
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T",
               help="A topic that Spark reads; may be repeated [every topic that the group has an offset of].")
 @click.option("--store", type=click.Choice(["auto", "zookeeper", "kafka", "both"]), default="auto", show_default=True,
@@ -37,6 +38,7 @@ def starting(
     missing: Missing,
     out_of_range: OutOfRange,
     allow_members: bool,
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -45,7 +47,7 @@ def starting(
     Every partition is listed; -2 is the beginning of the log, -1 its end. Spark reads the option for a new checkpoint
     only. Exit codes: 0 printed, 2 no such group or topic, 4 members are registered, or an offset is out of range.
     """
-    session = open_session(context, zookeeper, config_file)
+    session = open_session(context, zookeeper, config_file, bootstrap_servers)
     starts = read_starts(
         session, group, topics or None, convention=convention, store=store, missing=missing,
         out_of_range=out_of_range, allow_members=allow_members,

@@ -154,7 +154,7 @@ def logins_of_group(session: AdminSession, group: str) -> set[tuple[str, str]]:
     if hidden:
         raise PreconditionFailed(
             f"ZooKeeper does not show the logins of group {group} in the access list of {hidden[0]}, since we may not "
-            "administer it; members and zkconsumer migrate abort need rights below the control znode. Log in as the "
+            "administer it; members and 'zkconsumer migrate abort' need rights below the control znode. Log in as the "
             "members do, or have the right to administer that node added (--zookeeper-auth)"
         )
     return found

@@ -58,13 +58,13 @@ class CopiedOffsets:
             return ""
         if phase is not Phase.SWITCHED:
             return f"commit them again: zkconsumer migrate apply --resume {group} --execute"
-        first = self.lost[0].tp
+        first = self.lost[0]
         back = f"zkconsumer migrate rollback {group} --execute"
-        one = f"zkconsumer offsets set {group} --store kafka --topic {first.topic}:{first.partition} --to-offset N"
+        where = f"--topic {first.tp.topic}:{first.tp.partition} --to-offset {first.offset}"
+        one = f"zkconsumer offsets set {group} --store kafka {where} --execute"
         return (
             "they expired or were deleted, and a member that starts there begins at its auto.offset.reset. Stop the "
-            f"members; then take the group back to ZooKeeper, which still has them ({back}), or set each ({one} "
-            "--execute)"
+            f"members; then take the group back to ZooKeeper, which still has them ({back}), or set each ({one})"
         )
 
 

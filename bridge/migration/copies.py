@@ -86,6 +86,8 @@ class Difference:
     where: str
     wanted: str
     found: str
+    offset: int = 0
+    """Which offset it should be at least."""
 
     def __str__(self) -> str:
         return f"{self.tp}: {self.where} has {self.found}, not {self.wanted}"
@@ -153,7 +155,8 @@ def lost_since_copy(copies: Iterable[Copy], kafka: Mapping[TopicPartition, Kafka
     for copy in copies:
         value = kafka.get(copy.tp)
         if value is None or value.offset < copy.offset:
-            found.append(Difference(copy.tp, "Kafka", f"{copy.offset} or more, as was copied", _words(value)))
+            wanted = f"{copy.offset} or more, as was copied"
+            found.append(Difference(copy.tp, "Kafka", wanted, _words(value), copy.offset))
     return found
 
 

@@ -184,7 +184,7 @@ class CompareSwitched:
                 f"{words_of(differences)}. Nothing was written over, and the fences against old members stand. Find "
                 "out which client it was, and stop it. To go on with the offsets that Kafka has: zkconsumer migrate "
                 f"apply --resume {group} --execute --accept-drift. If they are wrong, do that too, then correct them "
-                f"in Kafka (zkconsumer offsets set {group}) before you start members or roll back"
+                f"in Kafka ('zkconsumer offsets set') before you start members or roll back"
             )
         )
 

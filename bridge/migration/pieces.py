@@ -91,15 +91,15 @@ def read_plan(session: AdminSession, group: str) -> bytes:
     if not pieces:
         raise PreconditionFailed(
             f"{paths.control(group)} keeps no plan: the first run was cut off before it wrote it, or somebody deleted "
-            "it. Go on with the plan's file: zkconsumer migrate apply FILE --execute. Or undo it: zkconsumer migrate "
-            f"rollback {group} --execute"
+            f"it. Go on with the plan's file: zkconsumer migrate apply {group}.plan --execute. Or undo it: zkconsumer "
+            f"migrate rollback {group} --execute"
         )
     try:
         return unpack(list(pieces.values()))
     except Damaged as error:
         raise PreconditionFailed(
             f"the plan at {paths.control(group)} cannot be read ({error}); go on with the plan's file instead: "
-            "zkconsumer migrate apply FILE --execute"
+            f"zkconsumer migrate apply {group}.plan --execute"
         ) from error
 
 

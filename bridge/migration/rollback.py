@@ -84,8 +84,8 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
         raise PreconditionFailed(
             f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back "
             "from it. A second migration that keeps Kafka's offsets can be rolled back: stop the new members, then "
-            f"zkconsumer migrate plan {moving.group} --existing keep-target, apply and rollback. Or old members go on "
-            f"under another group.id, with offsets of: zkconsumer offsets export {moving.group}"
+            f"zkconsumer migrate plan {moving.group} --existing keep-target; then apply that plan, and roll back. Or "
+            f"old members go on under another group.id, with offsets of: zkconsumer offsets export {moving.group}"
         )
     if phase is None or phase is Phase.UNDONE:
         return
@@ -203,7 +203,7 @@ class NothingIsFenced:
             PartlyDone(
                 f"group {group} has fences ({len(marks)} owner nodes, {len(lists)} access lists), and the plan, which "
                 "says what was there before, was damaged: somebody else writes beside the control znode. Put the plan "
-                f"back with its file: zkconsumer migrate rollback {group} --plan FILE --execute"
+                f"back with its file: zkconsumer migrate rollback {group} --plan {group}.plan --execute"
             )
         )
 

@@ -69,6 +69,18 @@ class Status:
     """From ``copied`` to ``switched``: what Kafka has of the copied offsets."""
 
     @property
+    def not_known(self) -> tuple[str, ...]:
+        """What nobody told, a sentence each; what is shown of it is neither empty nor zero."""
+        found = []
+        if self.modern_problem:
+            found.append(f"who is in the modern group {self.group} is not known: {self.modern_problem}")
+        if self.copied is not None and self.copied.problem and self.copied.problem != self.modern_problem:
+            found.append(f"whether Kafka still has the copied offsets is not known: {self.copied.problem}")
+        if self.journal_problem:
+            found.append(f"not all of the journal is known: {self.journal_problem}")
+        return tuple(found)
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is under way."""
         return self.held is None or self.held.phase in ENDED
@@ -99,7 +111,7 @@ class Status:
         if phase is Phase.SWITCHED:
             return [f"zkconsumer migrate complete {self.group}", back]
         if not self.keeps_plan:
-            return ["zkconsumer migrate apply FILE --execute", back]
+            return [f"zkconsumer migrate apply {self.group}.plan --execute", back]
         if phase in FORWARD[self.held.strategy]:
             return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
         return [back]

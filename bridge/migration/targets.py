@@ -126,7 +126,7 @@ def _row(
         problem = f"its member carries {one.stored} over, and {row.target} was decided ({row.why})"
     if not problem:
         return row
-    instead = "set the offset first, while the group is stopped (zkconsumer offsets set), or move by copying"
+    instead = "set the offset first, while the group is stopped ('zkconsumer offsets set'), or move by copying"
     return replace(row, target=None, why="", refusal=f"{problem}: {instead}")
 
 

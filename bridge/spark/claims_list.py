@@ -157,7 +157,9 @@ def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
     claims = [claim for claim in listed if claim.query == query]
     if _is_in_kafka(session, group):
         seen = GroupStores(session, group).look(["kafka"])
-        if seen.modern is not None and seen.modern.is_alive:
+        if seen.modern is None:
+            raise WorldError(f"whether members of group {group} are alive at its coordinator is not known: try again")
+        if seen.modern.is_alive:
             members = len(seen.modern.members)
             alive = (
                 f"group {group} has moved to Kafka and is alive there ({count_of(members, 'member')}), and nobody can "

@@ -111,7 +111,7 @@ def decode(found: Any, group: str) -> BatchOffsets | None:
         raise ForeignCheckpoint(
             f"the checkpoint of this query was not written by zkconsumer: its offset is {_shown(found)}. "
             "Positions of another source cannot be taken over: give this query a checkpointLocation of its own, and "
-            "say with startingOffsets where it begins (zkconsumer spark reconcile puts what a checkpoint of "
+            "say with startingOffsets where it begins ('zkconsumer spark reconcile' puts what a checkpoint of "
             'format("kafka") has finished into the group)'
         )
     version = found["v"]
@@ -141,9 +141,9 @@ def check_mode(began: BatchOffsets, mode: CommitMode) -> None:
     raise ForeignCheckpoint(
         f"the checkpoint of this query was written with group.offsets.commit={began.mode.value}, and what it says of a "
         f"batch means something else with {mode.value}: records would be lost, or read twice. Set "
-        f"group.offsets.commit={began.mode.value} again; or bring the group to where the query ended (zkconsumer spark "
-        "reconcile), and give the query a checkpointLocation and a sink of its own, with which it begins where the "
-        "group stands"
+        f"group.offsets.commit={began.mode.value} again; or bring the group to where the query ended "
+        "('zkconsumer spark reconcile'), and give the query a checkpointLocation and a sink of its own, with which it "
+        "begins where the group stands"
     )
 
 

@@ -93,7 +93,7 @@ def _settle(query: StreamingQuery, listeners: tuple[WatchingListener, ...], even
         if not listener.await_end(str(query.runId), give_up_ms - SYSTEM_CLOCK.now_ms()):
             raise WorldError(
                 f"Spark did not tell a {type(listener).__name__} of the query's end within {events_timeout_ms} ms: the "
-                "offsets of the last batch may be missing in the group; zkconsumer spark reconcile writes them"
+                "offsets of the last batch may be missing in the group; 'zkconsumer spark reconcile' writes them"
             )
     for listener in listeners:
         listener.settle(events_timeout_ms)

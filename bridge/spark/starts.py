@@ -180,7 +180,7 @@ def _refuse_unreadable(seen: SeenGroup, wanted: Sequence[TopicPartition], storag
     if bad:
         raise PreconditionFailed(
             f"the offset znode of {named(node.tp for node in bad)} in group {seen.group} holds no number "
-            f"({bad[0].problem}): repair it (zkconsumer offsets set), or delete it"
+            f"({bad[0].problem}): repair it ('zkconsumer offsets set'), or delete it"
         )
 
 

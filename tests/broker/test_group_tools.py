@@ -44,12 +44,13 @@ def test_the_lag_of_a_group_of_the_coordinator(broker: EmbeddedBroker) -> None:
     ]  # fmt: skip
     assert result.stdout.splitlines()[-1] == "TOTAL 3"
     told = json.loads(run("lag", "g", "--bootstrap-server", broker.bootstrap, "-o", "json").stdout)
-    assert (told["total"], told["next_steps"]) == (3, ["zkconsumer groups describe g"])
+    step = f"zkconsumer groups describe g --bootstrap-server {broker.bootstrap}"
+    assert (told["total"], told["next_steps"]) == (3, [step])
 
 
 def test_no_such_group_and_no_such_broker_are_told_apart(broker: EmbeddedBroker) -> None:
     result = run("lag", "nobody", "--bootstrap-server", broker.bootstrap)
-    assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'nobody' does not exist.\n")
+    assert (result.exit_code, result.stderr) == (1, "zkconsumer: The consumer group 'nobody' does not exist.\n")
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))  # Bound and not listening: every connection is refused.
         result = run("lag", "g", "--bootstrap-server", f"127.0.0.1:{reserved.getsockname()[1]}")

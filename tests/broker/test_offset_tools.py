@@ -124,7 +124,9 @@ def test_what_a_broker_does_not_tell_is_said_and_the_rest_is_exported() -> None:
         words = ["offsets", "export", "--all", "--format", "csv", "--bootstrap-server", broker.bootstrap]
         result = CliRunner().invoke(main, words, obj=Doors(connect=connect))
     assert (result.exit_code, result.stdout) == (1, "clicks,0,1\n")
-    assert result.stderr == f"modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
+    assert result.stderr == (
+        f"zkconsumer: modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
+    )
 
 
 def test_a_file_of_offsets_in_zookeeper_goes_to_the_coordinator(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_a_group_with_members_is_refused(broker: EmbeddedBroker) -> None:
         result = run(broker, "groups", "delete", "g", "--execute")
         assert result.exit_code == 4
         assert result.stderr.splitlines()[0] == (
-            "Delete for group g failed because its consumers are still active: it is Stable, with 1 member."
+            "zkconsumer: Delete for group g failed because its consumers are still active: it is Stable, with 1 member."
         )
     assert stored(broker) == "clicks,0,1\nclicks,1,2\n"
 
@@ -177,7 +179,7 @@ def test_a_group_is_deleted(broker: EmbeddedBroker) -> None:
     result = run(broker, "groups", "delete", "g", "--execute")
     assert (result.exit_code, result.stdout) == (0, "Deletion of requested consumer groups ('g') was successful.\n")
     result = run(broker, "groups", "delete", "g", "--execute")
-    assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'g' does not exist.\n")
+    assert (result.exit_code, result.stderr) == (1, "zkconsumer: The consumer group 'g' does not exist.\n")
 
 
 def test_who_joins_behind_the_plan_is_not_deleted(broker: EmbeddedBroker) -> None:
@@ -195,7 +197,7 @@ def test_of_two_groups_one_is_deleted_and_one_refused(broker: EmbeddedBroker) ->
         result = run(broker, "groups", "delete", "g", "h", "--execute", "-o", "json")
     told = json.loads(result.stdout)
     assert (result.exit_code, [each["verdict"] for each in told["groups"]]) == (6, ["deleted", "active"])
-    assert told["next_steps"] == ["zkconsumer groups describe h"]
+    assert told["next_steps"] == [f"zkconsumer groups describe h --bootstrap-server {broker.bootstrap}"]
 
 
 @pytest.mark.parametrize("release", ["0.11.0.3"])
@@ -220,7 +222,7 @@ def test_old_brokers_delete_neither_groups_nor_single_offsets(release: str) -> N
         (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper is about offsets in ZooKeeper"),
         (("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"), "--store both is about offsets in"),
         (("groups", "delete", "--litter"), "--litter deletes what console consumers left in ZooKeeper"),
-        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper; brokers have zkconsumer"),
+        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper: say where that is"),
     ],
 )
 def test_what_is_in_zookeeper_needs_one(words: tuple[str, ...], said: str) -> None:

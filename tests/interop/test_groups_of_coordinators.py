@@ -153,13 +153,21 @@ def test_an_unknown_group_makes_nothing_by_being_asked_for(broker: EmbeddedBroke
     assert rows(run(broker, "groups", "list")) == []
 
 
-def test_brokers_that_are_not_there_are_a_sentence() -> None:
-    result = CliRunner().invoke(main, ["groups", "list", "--bootstrap-server", "127.0.0.1:1"])
-    assert result.exit_code == 0
-    assert "modern groups are not known: " in result.stderr
-    assert json.loads(
-        CliRunner().invoke(main, ["groups", "list", "-o", "json", "--bootstrap-server", "127.0.0.1:1"]).stdout
-    )["not_known"]
+def test_brokers_that_are_not_there_are_an_error_and_no_empty_list() -> None:
+    where = ["--bootstrap-server", "127.0.0.1:1"]
+    result = CliRunner().invoke(main, ["groups", "list", *where])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("zkconsumer: modern groups are not known: none of 1 brokers answers")
+    told = json.loads(CliRunner().invoke(main, ["groups", "list", "-o", "json", *where]).stdout)
+    assert (told["groups"], told["exit_code"]) == (None, 1)
+    assert told["not_known"]
+    for words in (["groups", "describe", "g"], ["lag", "g"], ["groups", "delete", "g"]):
+        result = CliRunner().invoke(main, [*words, *where])
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("zkconsumer: whether there is a group g is not known: ")
+    result = CliRunner().invoke(main, ["offsets", "export", "--all", *where])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("zkconsumer: modern groups are not known: ")
 
 
 # --- beside groups of ZooKeeper ---------------------------------------------------------------------------------
@@ -207,4 +215,4 @@ def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(wor
         world.cluster.commit(group, "clicks", 0, 5)
     assert [tool("lag", group).stdout.splitlines()[-1] for group in ("both", "new")] == ["TOTAL 9", "TOTAL 5"]
     result = tool("lag", "nobody")
-    assert (result.exit_code, result.stderr) == (1, "Error: The consumer group 'nobody' does not exist.\n")
+    assert (result.exit_code, result.stderr) == (1, "zkconsumer: The consumer group 'nobody' does not exist.\n")

@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from bridge.commands.migrate import migrate
 from bridge.commands.migrate_apply import apply
-from bridge.commands.migrate_words import with_commands
 from bridge.migration.plan_file import read_plan
 from bridge.testing import EmbeddedBroker
 from tests.migration.seen_groups import tp
 from zkconsumer.admin.describe import COLUMNS
 from zkconsumer.admin.session import Doors
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.main import main
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -112,7 +112,7 @@ def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file
     assert "  clicks/2: 9 is beyond the end of the log (5) (--out-of-range)\n" in done.stderr
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --missing earliest --out-of-range earliest"
     assert f"Next, after a look at each: {again}\n" in done.stderr
-    assert "It cannot be applied. Nothing was changed." in done.stderr
+    assert "the plan cannot be applied. Nothing was changed." in done.stderr
     assert not read_plan(file).can_be_applied
     done = place.run("plan", "g1", "-f", str(file), "--missing", "earliest", "--out-of-range", "latest")
     assert done.exit_code == 0
@@ -271,7 +271,7 @@ HOW = f"--timeout 5.0 --zookeeper-auth digest:f {WHERE}"
         ("Plan again (zkconsumer migrate plan g), or", f"Plan again (zkconsumer migrate plan g -f g.plan {WHERE}), or"),
         ("zkconsumer migrate plan g --strategy copy", f"zkconsumer migrate plan g --strategy copy -f g.plan {WHERE}"),
         ("zkconsumer migrate rollback g --plan FILE", f"zkconsumer migrate rollback g --plan FILE {HOW}"),
-        ("stop it: zkconsumer migrate abort g", "stop it: zkconsumer migrate abort g --zookeeper zk:1"),
+        ("1: zkconsumer migrate abort g", "1: zkconsumer migrate abort g --bootstrap-server b:1 --zookeeper zk:1"),
         ("first: zkconsumer groups describe g, and", f"first: zkconsumer groups describe g {WHERE}, and"),
         ("zkconsumer migrate abort g --zookeeper other:1.", "zkconsumer migrate abort g --zookeeper other:1."),
         ("no command", "no command"),
@@ -282,5 +282,5 @@ def test_commands_in_a_text_can_be_typed(said: str, typed: str) -> None:
     among = click.Context(migrate, parent=parent, info_name="migrate")
     words = "p --zookeeper zk:1 --timeout 5 --zookeeper-auth digest:f --hooks-dir h --bootstrap-server b:1 --execute"
     with apply.make_context("apply", words.split(), parent=among) as context:
-        assert with_commands(context, said) == typed
-        assert with_commands(context, typed) == typed, "what is whole stays"
+        assert completed(said, context) == typed
+        assert completed(typed, context) == typed, "what is whole stays"

@@ -61,10 +61,11 @@ def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes
     assert "is in phase planned, and only one that is switched can be completed" in early.stderr
     assert early.stderr.endswith(f"What comes next: zkconsumer migrate status {group} {where}\n")
     shown = migrate("status", group)
-    assert shown.stderr == f"Next: zkconsumer migrate apply FILE --execute {where}\n"
+    assert shown.stderr == f"Next: zkconsumer migrate apply {group}.plan --execute {where}\n"
     blind = migrate("apply", "--resume", group, "--execute")
     assert blind.exit_code == 4
-    assert f"Go on with the plan's file: zkconsumer migrate apply FILE --execute {where}. Or undo it: " in blind.stderr
+    go_on = f"zkconsumer migrate apply {group}.plan --execute {where}"
+    assert f"Go on with the plan's file: {go_on}. Or undo it: " in blind.stderr
     assert migrate("apply", str(file), "--execute", "--hold-at", "fenced").exit_code == 0
     assert migrate("status", group).stderr == f"Next: {resumed(group).replace(' --zoo', ' --execute --zoo')}\n"
     none = migrate("apply", "--resume", "nobody")

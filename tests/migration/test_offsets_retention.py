@@ -329,5 +329,5 @@ def test_a_plan_that_is_not_there_leaves_the_comparison_unknown(lab: Lab, shell:
     assert shell("apply", file, "--execute").exit_code == 0
     lab.zookeeper.remove(f"/zkconsumer/groups/{group}/plan-0000")
     done = shell("status", group)
-    assert done.exit_code == 0
+    assert done.exit_code == 1
     assert "copied offsets: not known:" in done.stdout

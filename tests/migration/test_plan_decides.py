@@ -130,7 +130,7 @@ def test_it_is_shown_and_refused_and_done_as_decided(
         assert words.format(group="t/0") in shown.stderr
     if row.decides:
         assert shown.exit_code == 4
-        assert shown.stderr.endswith("It cannot be applied. Nothing was changed.\n")
+        assert shown.stderr.endswith("the plan cannot be applied. Nothing was changed.\n")
         refused = shell("apply", file, "--execute")
         assert refused.exit_code == 4
         assert refused.stderr.startswith("zkconsumer: this plan cannot be applied: ")

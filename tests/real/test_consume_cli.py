@@ -206,6 +206,7 @@ def test_a_missing_chroot_is_named(zookeeper_server: ZooKeeperServer) -> None:
 def test_without_a_broker_it_waits_and_says_what_is_missing(zookeeper_connect: str) -> None:
     done = run([PROGRAM, "consume", "--zookeeper", zookeeper_connect, "--group", "g", "--topic", "t",
                 "--timeout-ms", "1500"])  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "topic-missing" in done.stderr
+    assert "zkconsumer: not everything could be read: the topic t does not exist" in done.stderr
     assert printed(done.stderr) == 0

@@ -17,7 +17,7 @@ from zkconsumer.admin.delete import execute, plan_group
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
 from zkconsumer.zk.store import call
 from zkconsumer.zk.znodes import Authority, Control, format_control
@@ -68,8 +68,8 @@ def test_an_active_group_is_not_touched(world: FakeWorld, tool: RunTool) -> None
     assert result.exit_code == 4
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "Delete for group g failed because its consumers are still active.",
-        "Stop them first. Where they run: zkconsumer groups describe g",
+        "zkconsumer: Delete for group g failed because its consumers are still active.",
+        f"Stop them first. Where they run: zkconsumer groups describe g --zookeeper {ADDRESS}",
     ]
     assert nodes(world, "/consumers/g") == before
 
@@ -158,7 +158,7 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
     result = tool("groups", "delete", "order", "--execute")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "Error: The consumer group 'order' does not exist.", "Names that come near: orders",
+        "zkconsumer: The consumer group 'order' does not exist.", "Names that come near: orders",
     ]  # fmt: skip
 
 

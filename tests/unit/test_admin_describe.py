@@ -112,9 +112,9 @@ def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeW
         result = tool(*words)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.splitlines() == [
-            "Error: The consumer group 'payment' does not exist.", "Names that come near: payments",
+            "zkconsumer: The consumer group 'payment' does not exist.", "Names that come near: payments",
         ]  # fmt: skip
-    assert tool("groups", "describe", "zzz").stderr == "Error: The consumer group 'zzz' does not exist.\n"
+    assert tool("groups", "describe", "zzz").stderr == "zkconsumer: The consumer group 'zzz' does not exist.\n"
 
 
 def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeWorld, tool: RunTool) -> None:
@@ -189,7 +189,7 @@ def test_a_group_that_moves_or_has_moved_is_told_apart(
     control = Control("m1", 2, phase, authority, "copy")
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     assert words in tool("groups", "describe", "g1").stderr
-    assert described(tool, "g1")["next_steps"][0] == f"zkconsumer {step}"
+    assert described(tool, "g1")["next_steps"][0] == f"zkconsumer {step} --zookeeper {ADDRESS}"
 
 
 def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(world: FakeWorld, tool: RunTool) -> None:
@@ -215,22 +215,26 @@ def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool
     assert told["rows"][0] == {
         "group": "g1", "topic": "clicks", "partition": 0, "current_offset": None, "log_end_offset": 0, "lag": None,
         "consumer_id": None, "host": None, "client_id": None, "zk_offset": None, "kafka_offset": None,
-        "authority": "zookeeper", "owner_kind": None,
+        "authority": "zookeeper", "owner_kind": None, "unknown": [],
     }  # fmt: skip
     [member] = told["members"]
     assert (member["consumer_id"], member["threads"], member["subscribes_by"]) == (SCALA, {"clicks": 1}, "static")
-    assert told["next_steps"] == ["zkconsumer groups doctor g1", "zkconsumer lag g1 --watch"]
+    assert told["next_steps"] == [
+        f"zkconsumer groups doctor g1 --zookeeper {ADDRESS}", f"zkconsumer lag g1 --watch --zookeeper {ADDRESS}"
+    ]  # fmt: skip
 
 
-def test_brokers_that_are_away_cost_a_dash_and_a_word(world: FakeWorld, tool: RunTool) -> None:
+def test_brokers_that_are_away_cost_a_question_mark_and_an_error(world: FakeWorld, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
     for address in world.cluster.addresses:
         world.cluster.stop_broker(address.broker_id)
     result = tool("groups", "describe", "g1")
-    assert result.exit_code == 0
-    assert rows(result.stdout)[0][3:6] == ["7", "-", "-"]
-    assert "none of 2 brokers" in result.stderr
+    assert result.exit_code == 1
+    assert rows(result.stdout)[0][3:6] == ["7", "?", "?"]
+    assert result.stderr.startswith("zkconsumer: none of 2 brokers answers")
+    told = json.loads(tool("groups", "describe", "g1", "-o", "json").stdout)
+    assert (told["exit_code"], told["rows"][0]["unknown"]) == (1, ["kafka_offset", "lag", "log_end_offset"])
 
 
 def test_nobody_is_asked_about_kafkas_offsets_where_kafka_keeps_none(world: FakeWorld, tool: RunTool) -> None:
@@ -302,8 +306,9 @@ def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
     monkeypatch.setattr(coordinators, "RETRY_PAUSE_MS", 1)
     world.cluster.inject(GroupError("g1", COORDINATOR_NOT_AVAILABLE.code), times=None)
     result = tool("groups", "describe", "g1")
-    assert rows(result.stdout)[0][9:11] == ["7", "-"]
-    assert "offsets in Kafka are not known: no broker names the coordinator of group g1" in result.stderr
+    assert result.exit_code == 1
+    assert rows(result.stdout)[0][9:11] == ["7", "?"]
+    assert "zkconsumer: offsets in Kafka are not known: no broker names the coordinator of group g1" in result.stderr
 
 
 def test_a_control_znode_decides_about_the_authority(
@@ -319,7 +324,7 @@ def test_a_control_znode_decides_about_the_authority(
     assert "on the move: phase switched, authority kafka" in result.stderr
     world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
     result = tool("groups", "describe", "g1")
-    assert rows(result.stdout)[0][3] == "-"
+    assert rows(result.stdout)[0][3] == "?"
     assert rows(result.stdout)[0][11] == "?"
     assert "control znode cannot be read" in result.stderr
 
@@ -334,12 +339,13 @@ def test_lag_of_each_partition_and_in_all(world: FakeWorld, tool: RunTool) -> No
     offset(world, "clicks/1", 4)
     result = tool("lag", "g1")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == "TOTAL 2  (1 of 3 partitions not known)"
+    assert result.stdout.splitlines()[-1] == "TOTAL 2  (1 of 3 partitions without an offset)"
     assert [row[:5] for row in rows(result.stdout)[:-1]] == [
         ["clicks", "0", "3", "5", "2"], ["clicks", "1", "4", "0", "-4"], ["clicks", "2", "-", "0", "-"],
     ]  # fmt: skip
     told = json.loads(tool("lag", "g1", "-o", "json").stdout)
-    assert (told["schema"], told["total"], told["partitions_not_known"]) == ("zkconsumer/lag/1", 2, 1)
+    assert (told["schema"], told["total"], told["partitions_not_known"]) == ("zkconsumer/lag/1", 2, 0)
+    assert told["partitions_without_offset"] == 1
     assert tool("lag", "g1", "--topic", "clisk").stderr == "g1 has nothing of the topic clisk\n"
 
 
@@ -347,7 +353,10 @@ def test_without_an_address_the_options_are_named() -> None:
     for words in (["lag", "g1"], ["groups", "list"], ["offsets", "diff", "g1"]):
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 2
-        assert result.stderr == "zkconsumer: say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE\n"
+        assert result.stderr == (
+            "zkconsumer: say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
+            "ZKCONSUMER_ZOOKEEPER or ZKCONSUMER_BOOTSTRAP_SERVERS in the environment, or a --config FILE that has it\n"
+        )
 
 
 def test_a_member_that_reads_has_no_lag_left(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
@@ -395,7 +404,7 @@ def test_watching_survives_a_broker_that_is_away_and_says_so_once(
     result = watch(world, monkeypatch, between=between)
     assert result.exit_code == 130
     totals = [line for line in result.stdout.splitlines() if line.startswith("TOTAL")]
-    assert totals == ["TOTAL 0", *["TOTAL -  (1 of 1 partitions not known)"] * 2, "TOTAL 0"]
+    assert totals == ["TOTAL 0", *["TOTAL ?  (1 of 1 partition not known)"] * 2, "TOTAL 0"]
     assert result.stderr.count("none of 2 brokers") == 1
     assert "everything is known again" in result.stderr
 

@@ -141,6 +141,6 @@ def test_metrics_are_written_when_they_are_due_and_trouble_is_said_once(
         clock.move(METRICS_EVERY_MS)
     dump.write_if_due()
     assert written == [path] * 3
-    assert capsys.readouterr().err == f"--metrics {path}: Permission denied\n"
+    assert capsys.readouterr().err == f"zkconsumer: --metrics {path}: Permission denied\n"
     MetricsDump(Connector(), None).write()  # type: ignore[arg-type]
     assert len(written) == 3

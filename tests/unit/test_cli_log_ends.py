@@ -95,9 +95,9 @@ def test_what_could_not_be_told_is_said_and_the_rest_is_told(world: FakeWorld) -
     world.cluster.move_leader("t", 2, None)
     done = run(world, "--topic", "t", "--partitions", "0,1,2,7", *bootstrap(world))
     assert (done.exit_code, done.stdout) == (1, "t:0:0\n")
-    assert "Error: partition 2 does not have a leader\n" in done.stderr
-    assert "Error: partition 7 does not exist\n" in done.stderr
-    assert "Error: partition 1: " in done.stderr
+    assert "zkconsumer: partition 2 does not have a leader\n" in done.stderr
+    assert "zkconsumer: partition 7 does not exist\n" in done.stderr
+    assert "zkconsumer: partition 1: " in done.stderr
     assert "NOT_LEADER_OR_FOLLOWER (6)" in done.stderr
 
 

@@ -233,7 +233,7 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
     ]
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
     assert result.stderr.splitlines()[:5] == [
-        "Group g1: 4 offsets cannot be set:",
+        "zkconsumer: Group g1: 4 offsets cannot be set:",
         "  clicks/0: 9 is before the start of the log (10)",
         "  clicks/1: 101 is beyond the end of the log (100)",
         "  clicks/9: its log cannot be looked at: topic clicks has no such partition",
@@ -364,17 +364,18 @@ def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
 
 @pytest.mark.usefixtures("second_write_fails")
 def test_a_part_of_a_shift_is_not_completed_by_shifting_again(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeWorld, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = offsets("set", "g1", "--all-topics", "--shift-by", "5", "--execute")
     assert result.exit_code == 6
     assert "Do not give the same command again" in result.stderr
     rest = [line for line in result.stderr.splitlines() if line.startswith("clicks,")]
     assert rest == ["clicks,1,55"]
-    file = tmp_path / "rest.csv"
-    file.write_text("\n".join(rest))
-    [_, *words] = shlex.split(result.stderr.rpartition("Then: ")[2].replace("FILE", str(file)))
-    assert CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=doors(world)).exit_code == 0
+    assert "Put this into g1-rest.csv:" in result.stderr
+    monkeypatch.chdir(tmp_path)
+    Path("g1-rest.csv").write_text("\n".join(rest))
+    [_, *words] = shlex.split(result.stderr.rpartition("Then: ")[2])
+    assert CliRunner().invoke(main, words, obj=doors(world)).exit_code == 0
     assert world.offsets("g1", "clicks") == {0: 47, 1: 55}
 
 
@@ -470,8 +471,8 @@ def test_a_group_without_offsets_is_not_called_equal(kafka: FakeWorld, offsets: 
         result = offsets("diff", "g1-mistyped", "-o", output)
         assert result.exit_code == 1
         assert result.stderr == (
-            "Group g1-mistyped has no offsets in zookeeper or kafka: nothing was compared. "
-            "The groups: zkconsumer groups list\n"
+            "zkconsumer: group g1-mistyped has no offsets in zookeeper or kafka: nothing was compared. "
+            f"The groups: zkconsumer groups list --zookeeper {ADDRESS}\n"
         )
 
 
@@ -559,7 +560,7 @@ def test_all_topics_are_those_with_an_offset(world: FakeWorld, offsets: RunTool)
 def test_a_topic_that_is_gone_is_refused(world: FakeWorld, offsets: RunTool) -> None:
     unknown = offsets("set", "g1", "--topic", "views", "--to-latest")
     assert unknown.exit_code == 4
-    assert unknown.stderr.endswith("the topics of this group: zkconsumer groups describe g1\n")
+    assert unknown.stderr.endswith(f"topics of this group: zkconsumer groups describe g1 --zookeeper {ADDRESS}\n")
     beyond = offsets("set", "g1", "--topic", "clicks:0,99", "--to-offset", "50")
     assert beyond.exit_code == 4
     assert "Nothing was changed. Leave these partitions out" in beyond.stderr

@@ -102,7 +102,7 @@ def test_a_share_that_is_not_whole_is_a_note() -> None:
     notes = judged(look).notes
     assert "9 partitions of its share are not read: t/0: another holds it; " in notes[0]
     assert "t/5" not in notes[0]
-    assert "1 partitions are owned and not fetched yet" in notes[1]
+    assert "1 partition of its share is not fetched yet" in notes[1]
 
 
 def test_a_process_is_as_healthy_as_its_worst_member_and_shows_it_first() -> None:

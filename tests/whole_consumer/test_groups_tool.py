@@ -136,7 +136,7 @@ def test_a_group_that_somebody_is_in_is_not_deleted(live: Cluster) -> None:
         done = live.run("groups", "delete", *words, "--execute")
         assert done.returncode == 4
         assert done.stderr.startswith(
-            f"Delete for group {live.group} failed because its consumers are still active.\n"
+            f"zkconsumer: Delete for group {live.group} failed because its consumers are still active.\n"
         )
     assert admin.members(live.group) == members
     # It may be in the middle of a rebalance, since an earlier test changed the group.
@@ -181,6 +181,6 @@ def test_nobody_can_join_behind_the_fence(live: Cluster) -> None:
 def test_an_unknown_group_is_said_as_the_original_says_it(live: Cluster) -> None:
     done = live.run("groups", "describe", f"{live.group}x")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[0] == f"Error: The consumer group '{live.group}x' does not exist."
+    assert done.stderr.splitlines()[0] == f"zkconsumer: The consumer group '{live.group}x' does not exist."
     theirs = live.original("kafka.admin.ConsumerGroupCommand", "--describe", "--group", f"{live.group}x")
     assert done.stderr.splitlines()[0] in theirs

@@ -8,7 +8,7 @@ znode).  ``authority`` says which store it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Storage: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
 """What the members are told to store in: ``unknown`` when no file says so."""
+
+UNKNOWN = "?"
+"""What a table shows where a server did not answer; what is not there is shown otherwise."""
 
 COLUMNS = (
     "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
@@ -33,7 +36,8 @@ class Row:
     """One partition, or one topic of a member that owns no partition at all.
 
     ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
-    ``foreign``, ``persistent``, ``fence`` (a migration's) or ``modern``.
+    ``foreign``, ``persistent``, ``fence`` (a migration's) or ``modern``.  ``unknown``: what is None because a server
+    did not answer, of ``current_offset``, ``log_end_offset`` and ``kafka_offset``.
     """
 
     group: str
@@ -48,6 +52,14 @@ class Row:
     kafka_offset: int | None = None
     authority: str | None = None
     owner_kind: str | None = None
+    unknown: frozenset[str] = frozenset()
+
+    @property
+    def is_lag_unknown(self) -> bool:
+        """Whether there may be a lag that nobody knows; where there is no offset, or no log, there is none."""
+        return bool(self.unknown & {"current_offset", "log_end_offset"}) and not (
+            self.current_offset is None and "current_offset" not in self.unknown
+        )
 
     @property
     def lag(self) -> int | None:
@@ -58,16 +70,26 @@ class Row:
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """In the order of ``COLUMNS``."""
-        return (
+        """In the order of ``COLUMNS``; ``UNKNOWN`` where a server did not answer."""
+        values = self._values
+        return tuple(UNKNOWN if name in self._unknown else value for name, value in values.items())
+
+    def to_json(self) -> dict[str, object]:
+        """The same, by name; ``unknown`` names what is null because a server did not answer."""
+        return {**self._values, "unknown": sorted(self._unknown)}
+
+    @property
+    def _unknown(self) -> set[str]:
+        return {*self.unknown, *(["lag"] if self.is_lag_unknown else [])}
+
+    @property
+    def _values(self) -> dict[str, object]:
+        values = (
             self.group, self.topic, self.partition, self.current_offset, self.log_end_offset, self.lag,
             self.consumer_id, self.host, self.client_id, self.zk_offset, self.kafka_offset, self.authority,
             self.owner_kind,
         )  # fmt: skip
-
-    def to_json(self) -> dict[str, object]:
-        """The same, by name."""
-        return {name.lower().replace("-", "_"): value for name, value in zip(COLUMNS, self.cells, strict=True)}
+        return {name.lower().replace("-", "_"): value for name, value in zip(COLUMNS, values, strict=True)}
 
 
 def describe(
@@ -76,13 +98,22 @@ def describe(
     kafka: Mapping[TopicPartition, int],
     storage: Storage,
     topics: Sequence[str] = (),
+    *,
+    unknown_ends: Collection[TopicPartition] = (),
+    is_kafka_known: bool = True,
 ) -> list[Row]:
     """Every partition, sorted; then every member that owns none, a row for each topic that it wants.
 
-    ``ends`` and ``kafka`` lack what is not known.  ``topics``: only these, if any are given.
+    ``ends`` and ``kafka`` lack what is not there, and what is not known: ``unknown_ends`` are partitions whose leader
+    did not answer, and ``is_kafka_known`` is False where the coordinator did not.  ``topics``: only these, if any are
+    given.
     """
     wanted = set(topics)
-    rows = [_row(state, tp, ends, kafka, storage) for tp in state.partitions if not wanted or tp.topic in wanted]
+    rows = [
+        _row(state, tp, ends, kafka, storage, tp in unknown_ends, is_kafka_known)
+        for tp in state.partitions
+        if not wanted or tp.topic in wanted
+    ]
     busy = {owner.consumer_id for owner in state.owners.values()}
     for name in sorted(set(state.members) - busy):
         member = state.members[name]
@@ -99,6 +130,8 @@ def _row(
     ends: Mapping[TopicPartition, int],
     kafka: Mapping[TopicPartition, int],
     storage: Storage,
+    is_end_unknown: bool,
+    is_kafka_known: bool,
 ) -> Row:
     node = state.offsets.get(tp)
     in_zookeeper = node.offset if node else None
@@ -106,12 +139,22 @@ def _row(
     owner = state.owners.get(tp)
     member = state.members.get(owner.consumer_id) if owner else None
     consumer_id, kind = shown_owner(owner.thread, owner.kind) if owner else (None, None)
+    unknown = set()
+    if is_end_unknown:
+        unknown.add("log_end_offset")
+    if not is_kafka_known:
+        unknown.add("kafka_offset")
+        if authority == "kafka" or storage == "dual" or (storage == "unknown" and in_zookeeper is None):
+            current = None
+            unknown.add("current_offset")
+    if authority == UNKNOWN:
+        unknown.add("current_offset")
     return Row(
         state.group, tp.topic, tp.partition, current, ends.get(tp),
         consumer_id,
         member.host if member else None,
         None, in_zookeeper, kafka.get(tp), authority,
-        kind,
+        kind, frozenset(unknown),
     )  # fmt: skip
 
 
@@ -121,8 +164,8 @@ def current_offset(
     """Where a restarted member starts, and which store says so; None: there is no offset, its reset policy counts."""
     if authority == "kafka" or storage == "kafka":
         return in_kafka, "kafka"
-    if authority == "?":
-        return None, "?"
+    if authority == UNKNOWN:
+        return None, UNKNOWN
     if storage == "dual" and in_kafka is not None and (in_zookeeper is None or in_kafka > in_zookeeper):
         return in_kafka, "kafka"
     if storage == "unknown" and in_zookeeper is None and in_kafka is not None:

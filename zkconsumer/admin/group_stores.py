@@ -10,6 +10,7 @@ With brokers alone there is Kafka's store only, and members that an old group of
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -67,6 +68,11 @@ class SeenGroup:
         has_been_modern = self.modern is not None and bool(self.modern.protocol_type)
         return not self.is_zookeeper_seen and bool(self.kafka) and not has_been_modern
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether a migration has given the authority to Kafka, so that nobody reads what is in ZooKeeper."""
+        return self.control is not None and self.control.authority == "kafka"
+
     def current(self, store: Store) -> Mapping[TopicPartition, int | None]:
         """What each partition has there; None: a znode that holds no offset."""
         if store == "zookeeper":
@@ -78,7 +84,7 @@ class SeenGroup:
         """Why nothing may be written now; empty when it may."""
         if self.control_problem:
             return f"the control znode of group {self.group} cannot be read ({self.control_problem}); repair it first"
-        if self.control is not None and self.control.authority == "kafka" and "zookeeper" in stores:
+        if self.control is not None and self.has_moved and "zookeeper" in stores:
             return (
                 f"the offsets of group {self.group} are kept in Kafka now (migration {self.control.migration_id}), "
                 "and no member would read what is written to ZooKeeper; write to the store kafka"
@@ -89,14 +95,14 @@ class SeenGroup:
             return (
                 f"group {self.group} is active: {names}{f' and {more} more' if more > 0 else ''}. A running owner "
                 "writes its own position over any offset at its next commit, so stop all members first. "
-                f"Where they run: zkconsumer groups describe {self.group}"
+                f"Where they run: zkconsumer groups describe {shlex.quote(self.group)}"
             )
         if "kafka" in stores and self.modern is not None and self.modern.is_alive:
             members = count_of(len(self.modern.members), "member")
             return (
                 f"a modern group of the name {self.group} is alive ({self.modern.state}, {members}), and brokers "
                 "take commits of its members only: stop it first. Where they run: zkconsumer groups describe "
-                f"{self.group}"
+                f"{shlex.quote(self.group)}"
             )
         return ""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.kafka.error_codes import UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
+from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
 from zkconsumer.kafka.metadata import NO_OFFSET, offsets_answered, offsets_asked
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
@@ -41,6 +41,9 @@ RETRY_PAUSE_MS = 200
 """How often a partition is asked for whose leader moved or does not answer, and how long is waited in between."""
 
 BY_SEGMENT_VERSION = 0
+
+NO_SUCH_PARTITION = "there is no such partition"
+"""The reason where the brokers know that there is none; every other reason says why a log range is not known."""
 
 How: TypeAlias = Literal["exact", "end", "segment", "start"]
 
@@ -172,9 +175,10 @@ class _Asker:
                 found[tp] = _Answers(problem=f"nobody leads it: {leader}", is_worth_another_try=True)
             elif tp.topic in leaders.topics:
                 error = leaders.topics[tp.topic]
-                found[tp] = _Answers(problem=f"its topic: {error}", is_worth_another_try=error.is_retriable)
+                why = NO_SUCH_PARTITION if error == UNKNOWN_TOPIC_OR_PARTITION else f"its topic: {error}"
+                found[tp] = _Answers(problem=why, is_worth_another_try=error.is_retriable)
             else:
-                found[tp] = _Answers(problem="there is no such partition")
+                found[tp] = _Answers(problem=NO_SUCH_PARTITION)
         lines = self._brokers.ask_each(list(led), lambda connection, ranges, _: (connection, ranges))
         talks = [self._talk(lines[leader], leader, theirs, times, version_max, found) for leader, theirs in led.items()]
         open_talks = [talk for talk in talks if talk is not None]

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.coordinators import KafkaOffsets, kafka_offsets
+from zkconsumer.admin.describe import describe
 from zkconsumer.admin.groups import GroupState, read_group
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.describe import Storage
+    from collections.abc import Sequence
+
+    from zkconsumer.admin.describe import Row, Storage
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
@@ -30,6 +33,13 @@ class Look:
     unknown: Mapping[TopicPartition, str]
     kafka: KafkaOffsets
     words: tuple[str, ...] = ()
+
+    def rows(self, storage: Storage, topics: Sequence[str] = ()) -> list[Row]:
+        """The group as ``describe`` shows it."""
+        return describe(
+            self.state, self.ends, self.kafka.offsets, storage, topics,
+            unknown_ends=self.unknown, is_kafka_known=not self.kafka.problem,
+        )  # fmt: skip
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -62,7 +72,7 @@ def look_at(session: AdminSession, group: str, topics: Iterable[str] | None = No
     except PeerTrouble as error:
         return Look(state, {}, dict.fromkeys(wanted, str(error)), KafkaOffsets({}, str(error)), (str(error),))
     kafka = kafka_offsets(session.brokers, group, state.partitions, state.all_topics)
-    words += _grouped(unknown)
+    words += unknown_ends(unknown)
     if kafka.problem:
         words.append(f"offsets in Kafka are not known: {kafka.problem}")
     return Look(state, ranges, unknown, kafka, tuple(words))
@@ -78,7 +88,8 @@ def storage_of(session: AdminSession) -> Storage:
     return "zookeeper"
 
 
-def _grouped(unknown: Mapping[TopicPartition, str]) -> list[str]:
+def unknown_ends(unknown: Mapping[TopicPartition, str]) -> list[str]:
+    """Which log ends are not known and why, a sentence a reason."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for tp, why in unknown.items():
         by_reason.setdefault(why, []).append(tp)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.admin.describe import Row
-from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
+from zkconsumer.admin.look import unknown_ends
 from zkconsumer.kafka.error_codes import NONE, BrokerError
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, fetch_offsets
 from zkconsumer.kafka.modern_groups import ModernGroup, modern_groups
@@ -74,7 +75,11 @@ class ModernLook:
     state: ModernGroup
     offsets: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    gone: frozenset[TopicPartition] = frozenset()
+    """Partitions that do not exist, though a member or an offset names them."""
+
     words: tuple[str, ...] = ()
+    are_offsets_known: bool = True
 
 
 def list_modern_groups(brokers: Brokers) -> ModernGroups:
@@ -98,28 +103,30 @@ def list_modern_groups(brokers: Brokers) -> ModernGroups:
 
 
 def look_at_modern(brokers: Brokers, group: str) -> tuple[ModernLook | None, tuple[str, ...]]:
-    """The group, None when no broker that answers knows it; and what could not be learnt."""
+    """The group, None when no broker that answers knows it; and then, which brokers did not answer."""
     listed = list_modern_groups(brokers)
     if group not in listed.groups:
         return None, listed.words
     coordinator, state = listed.groups[group]
     given = {tp for member in state.members for tp in member.partitions}
-    words = list(listed.words)
+    words: list[str] = []  # another broker that does not answer has nothing of a group that this one coordinates
+    is_known = True
     offsets: dict[TopicPartition, int] = {}
     try:
         offsets = brokers.ask(coordinator, lambda connection, ranges: _offsets(connection, ranges, group, given))
     except PeerTrouble as error:
         words.append(f"offsets in Kafka are not known: {error}")
-    ends: dict[TopicPartition, int] = {}
+        is_known = False
+    wanted = given | set(offsets)
+    ranges: dict[TopicPartition, LogRange | str] = {}
     try:
-        ranges = log_ranges(brokers, given | set(offsets)) if given or offsets else {}
-        ends = {tp: told.latest for tp, told in ranges.items() if isinstance(told, LogRange)}
-        words += [
-            f"the log end of {tp} is not known: {why}" for tp, why in sorted(ranges.items()) if isinstance(why, str)
-        ]
+        ranges = log_ranges(brokers, wanted) if wanted else {}
     except PeerTrouble as error:
-        words.append(f"log ends are not known: {error}")
-    return ModernLook(group, state, offsets, ends, tuple(words)), ()
+        ranges = dict.fromkeys(wanted, str(error))
+    ends = {tp: told.latest for tp, told in ranges.items() if isinstance(told, LogRange)}
+    gone = frozenset(tp for tp, why in ranges.items() if why == NO_SUCH_PARTITION)
+    words += unknown_ends({tp: why for tp, why in ranges.items() if isinstance(why, str) and tp not in gone})
+    return ModernLook(group, state, offsets, ends, gone, tuple(words), is_known), ()
 
 
 def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
@@ -130,6 +137,8 @@ def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
         if topics and tp.topic not in topics:
             continue
         owner, stored = owners.get(tp), look.offsets.get(tp)
+        unknown = set() if tp in look.ends or tp in look.gone else {"log_end_offset"}
+        unknown |= set() if look.are_offsets_known else {"current_offset", "kafka_offset"}
         rows.append(
             Row(
                 look.group,
@@ -143,6 +152,7 @@ def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
                 kafka_offset=stored,
                 authority=AUTHORITY,
                 owner_kind=MODERN if owner else None,
+                unknown=frozenset(unknown),
             )
         )
     for member in sorted((one for one in look.state.members if not one.partitions), key=lambda one: one.member_id):

@@ -266,12 +266,17 @@ class BrokerSession:
         assert config.bootstrap_servers is not None, "without ZooKeeper the brokers must be named"
         self.clock = doors.clock
         bootstrap = BootstrapBrokers(config.bootstrap_servers)
+        if doors.connect is None:
+            bootstrap.check()
         connect = doors.connect or connect_of(config, None, doors.clock)
         self.brokers = Brokers(bootstrap.brokers, connect, doors.clock, client_id=config.client_id, nobody=UNREACHABLE)
 
     @classmethod
     def open(cls, bootstrap_servers: str, config_file: Path | None = None, doors: Doors | None = None) -> BrokerSession:
-        """Nothing is connected yet.  Raises ``InvalidConfigException``; rights and keys come from the file."""
+        """Nothing is connected yet.  Raises ``InvalidConfigException``, ``UnknownHostException``.
+
+        Rights and keys come from the file.
+        """
         return cls(tools_config(NO_ZOOKEEPER, config_file, bootstrap_servers), doors)
 
     def close(self) -> None:

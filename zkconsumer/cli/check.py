@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn
 
 import click
 
+from zkconsumer.cli.console import tell_error
 from zkconsumer.testing.checker import (
     HistoryError,
     StateSeen,
@@ -88,5 +89,5 @@ def _end_of(context: click.Context, reference: Path) -> StateSeen:
 
 
 def _unreadable(context: click.Context, name: str, problem: str) -> NoReturn:
-    click.echo(f"{name}: {problem}", err=True)
+    tell_error(f"{name}: {problem}")
     context.exit(EXIT_UNREADABLE)

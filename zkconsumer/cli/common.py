@@ -1,4 +1,4 @@
-"""What the tools' commands have in common: options, exit codes, the session, tables and JSON.
+"""What the tools' commands have in common: exit codes, the session, tables and JSON.
 
 Data goes to standard output, words to standard error.
 """
@@ -6,19 +6,18 @@ Data goes to standard output, words to standard error.
 from __future__ import annotations
 
 import json
-import logging
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.cli.console import log_to_console, printable, tell, tell_error
+from zkconsumer.cli.hints import all_completed
+from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, settings_of
 from zkconsumer.errors import UsageError
-from zkconsumer.properties import decode_properties, parse_properties
 
 EXIT_FAILED = 1
 EXIT_DIFFERS = 3
@@ -32,38 +31,6 @@ WORD_AFTER_MS = 2_000
 NOTHING = "-"
 """What a table shows where there is no value."""
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def cluster_options(command: F) -> F:
-    """``--zookeeper`` and ``--config``."""
-    options = (
-        click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect; wins over the file."),
-        click.option(
-            "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-            help="A consumer's .properties file: addresses, rights and keys.",
-        ),
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def bootstrap_option(command: F) -> F:
-    """``--bootstrap-server``: brokers to ask, in the place of those that ZooKeeper knows, or without any ZooKeeper."""
-    return click.option(
-        "--bootstrap-server", "bootstrap_servers", metavar="HOST:PORT[,…]",
-        help="bootstrap.servers; enough by itself for groups of the coordinator.",
-    )(command)  # fmt: skip
-
-
-def output_option(command: F) -> F:
-    """``-o table|json``."""
-    return click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-        help="A table for people, or JSON for programs.",
-    )(command)  # fmt: skip
-
 
 def only_in_zookeeper(session: AnySession, what: str) -> AdminSession:
     """The session, where it has a ZooKeeper.  Raises ``UsageError``; ``what`` is done there."""
@@ -74,14 +41,17 @@ def only_in_zookeeper(session: AnySession, what: str) -> AdminSession:
 
 def nowhere_to_go() -> UsageError:
     """No command has a default for the address: the wrong cluster would be the likeliest one."""
-    return UsageError("say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], or --config FILE")
+    return UsageError(
+        f"say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], {ZOOKEEPER_VARIABLE} in the environment, or "
+        "zookeeper.connect in a --config FILE"
+    )
 
 
 def open_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
 ) -> AdminSession:
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
-    _log_warnings()
+    log_to_console()
     if zookeeper is None and config_file is None:
         raise nowhere_to_go()
     word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
@@ -96,27 +66,20 @@ def open_session(
 def open_any(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
 ) -> AnySession:
-    """``open_session``; a session with brokers alone where neither an option nor the file names a ZooKeeper."""
-    if bootstrap_servers is None or zookeeper is not None or _names_a_zookeeper(config_file):
+    """``open_session``; a session with brokers alone where nothing names a ZooKeeper."""
+    if zookeeper is None and bootstrap_servers is None and config_file is None:
+        raise UsageError(
+            "say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
+            f"{ZOOKEEPER_VARIABLE} or {BOOTSTRAP_VARIABLE} in the environment, or a --config FILE that has it"
+        )
+    in_file = settings_of(config_file)
+    bootstrap_servers = bootstrap_servers or in_file.get("bootstrap.servers")
+    if bootstrap_servers is None or zookeeper is not None or "zookeeper.connect" in in_file:
         return open_session(context, zookeeper, config_file, bootstrap_servers)
-    _log_warnings()
+    log_to_console()
     session = BrokerSession.open(bootstrap_servers, config_file, context.find_object(Doors))
     context.call_on_close(session.close)
     return session
-
-
-def _names_a_zookeeper(config_file: Path | None) -> bool:
-    if config_file is None:
-        return False
-    try:
-        return "zookeeper.connect" in parse_properties(decode_properties(config_file.read_bytes()))
-    except (OSError, ValueError):
-        return False  # whoever reads the rest of it says what is wrong
-
-
-def _log_warnings() -> None:
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
 
 
 def _say_what_is_waited_for(stop: StopSignal) -> None:
@@ -125,14 +88,15 @@ def _say_what_is_waited_for(stop: StopSignal) -> None:
         tell(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
 
 
-def tell(words: str) -> None:
-    """A sentence for the person, on standard error."""
-    click.echo(printable(words), err=True)
+def tell_unknown(words: Iterable[str]) -> None:
+    """What is not known, and so neither zero nor absent: which servers did not answer, and what to do."""
+    for each in words:
+        tell_error(each)
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
-    click.echo(json.dumps(value, indent=2))
+    """One JSON document; the commands in it are completed."""
+    click.echo(json.dumps(all_completed(value), indent=2))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -159,8 +123,3 @@ def when(ms: int | None) -> str | None:
 def _cell(value: object) -> str:
     text = NOTHING if value is None or value == "" else str(value)
     return printable(text)
-
-
-def printable(text: str) -> str:
-    """What others wrote into a znode must not move the cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)

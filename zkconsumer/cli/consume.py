@@ -19,12 +19,14 @@ import click
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.common import nowhere_to_go
+from zkconsumer.cli.console import log_to_console, tell_error
 from zkconsumer.cli.console_format import console_format
+from zkconsumer.cli.options import cluster_options, group_argument
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
-from zkconsumer.errors import ConsumerTimeoutException, UsageError
+from zkconsumer.errors import ConsumerTimeoutException, UsageError, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +39,8 @@ LOOK_MS = 100
 
 STOP_TIMEOUT_MS = 3_000
 METRICS_EVERY_MS = 10_000
+LAST_LOOK_MS = 3_000
+"""How long the member may take to say whether anything is left that it could not read."""
 
 FIELDS = {
     "t": lambda m: m.topic.encode(),
@@ -89,6 +93,7 @@ class Printer:
         self.printed = 0
         self.error: BaseException | None = None
         self.why = ""
+        self.has_no_reader = False
         self._parts = parts
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
@@ -112,6 +117,7 @@ class Printer:
             self.end("")
         except BrokenPipeError:
             iterator.give_back()
+            self.has_no_reader = True
             self.end("the reader of the output has gone")
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except Exception as error:  # noqa: BLE001 (the thread ends here: the main thread raises it)
@@ -140,6 +146,12 @@ class Printer:
             self.end(f"stopped by {self.signal.name}")
         return self.stop.wait(timeout_ms / 1000)
 
+    def obstacles(self, connector: ZookeeperConsumerConnector) -> list[str]:
+        """Why fewer messages were printed than there may be; none after ``max_messages`` or for a reader that left."""
+        if self.printed == self._max_messages or self.error is not None or self.has_no_reader:
+            return []
+        return connector.obstacles(LAST_LOOK_MS)
+
     def _print(self, message: MessageAndMetadata[bytes, bytes]) -> bool:
         with self._lock:
             if self._max_messages is not None and self.printed >= self._max_messages:
@@ -159,17 +171,13 @@ class Printer:
 
 
 @click.command()
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]",
-              help="bootstrap.servers: brokers and topics are learnt from Kafka, not from ZooKeeper.")
-@click.option("--group", metavar="G", help="group.id")
+@group_argument(required=False)
+@cluster_options
 @click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="A topic's name; may be repeated.")
 @click.option("--whitelist", metavar="R", help="Instead: every topic whose whole name matches this Java pattern.")
 @click.option("--blacklist", metavar="R", help="Instead: every topic whose name does not match it.")
 @click.option("--streams", type=click.IntRange(1, THREADS_PER_TOPIC_MAX), metavar="N",
               help="Streams of a white or black list; 1 if not given.")
-@click.option("--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
-              help="A .properties file.")
 @click.option("--set", "--consumer-property", "settings", multiple=True, metavar="KEY=VALUE",
               help="One setting; wins over the file.")
 @click.option("--from-beginning", is_flag=True, help="Where there is no offset, begin at the smallest.")
@@ -185,7 +193,7 @@ class Printer:
 @click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
 def consume(
     zookeeper: str | None,
-    bootstrap_server: str | None,
+    bootstrap_servers: str | None,
     group: str | None,
     topics: Sequence[str],
     whitelist: str | None,
@@ -208,26 +216,28 @@ def consume(
 
     Offsets are committed as auto.commit says, and at the end: on --max-messages, --timeout-ms, Ctrl-C, SIGTERM and
     when the reader of the output goes away, the partitions are given back and the group is left.
+
+    It waits for topics and brokers that are not there yet, and logs which ones. Exit codes: 0 done, 1 not everything
+    could be read, because at the end a topic does not exist, a broker does not answer or a partition has no leader.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s"
-    )
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    log_to_console(logging.INFO if verbose else logging.WARNING)
     if properties and output_format != DEFAULT_FORMAT:
         raise UsageError("give --format or --property: both say what a line looks like")
     parts = console_format(properties) if properties else compile_format(output_format)
     printer = Printer(parts, max_messages, timeout_ms)
     wanted = _wanted(topics, whitelist, blacklist, streams)
-    config = _config(zookeeper, bootstrap_server, group, config_file, settings, from_beginning)
+    config = _config(zookeeper, bootstrap_servers, group, config_file, settings, from_beginning)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, printer.on_signal)
     connector = ZookeeperConsumerConnector(config)
     dump = MetricsDump(connector, metrics_file)
+    obstacles: list[str] = []
     try:
         dump.write()
         if not printer.wait(0):
             _print_all(wanted(connector), printer, dump)
+            obstacles = printer.obstacles(connector)
     finally:
         connector.close()
         dump.write()
@@ -235,6 +245,8 @@ def consume(
     click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} {messages}", err=True)
     if printer.error is not None:
         raise printer.error
+    if obstacles:
+        raise WorldError(f"not everything could be read: {'; '.join(obstacles)}")
 
 
 def _wanted(
@@ -283,7 +295,7 @@ class MetricsDump:
         except OSError as error:
             why = error.strerror or type(error).__name__
             if why != self._said:
-                click.echo(f"--metrics {self._path}: {why}", err=True)
+                tell_error(f"--metrics {self._path}: {why}")
             self._said = why
 
 
@@ -300,7 +312,7 @@ def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, d
 
 def _config(
     zookeeper: str | None,
-    bootstrap_server: str | None,
+    bootstrap_servers: str | None,
     group: str | None,
     config_file: Path | None,
     settings: Sequence[str],
@@ -314,8 +326,8 @@ def _config(
         overrides[key.strip()] = value
     if zookeeper is not None:
         overrides["zookeeper.connect"] = zookeeper
-    if bootstrap_server is not None:
-        overrides["bootstrap.servers"] = bootstrap_server
+    if bootstrap_servers is not None:
+        overrides["bootstrap.servers"] = bootstrap_servers
     if group is not None:
         overrides["group.id"] = group
     if from_beginning:

@@ -15,6 +15,7 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.cli.console import log_to_console
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
@@ -101,7 +102,7 @@ class Seen:
 @click.option("-v", "--verbose", is_flag=True, help="Show the log lines of the members as well.")
 def demo(verbose: bool) -> None:
     """Show two members share a topic, a rebalance, a crash and a clean leave; no Java, no server."""
-    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="      log: %(message)s")
+    log_to_console(logging.INFO if verbose else logging.ERROR)
     better = next(iter(entry_points(group=BETTER_BROKERS)), None)
     world = FakeWorld(brokers=2) if better is None else FakeWorld(brokers=0, connect=BlockingConnection)
     with world:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal, NoReturn
 import click
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.describe import COLUMNS, Row, Storage, describe, differing
+from zkconsumer.admin.describe import COLUMNS, Row, Storage, differing
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
 from zkconsumer.admin.look import Look, look_at, storage_of
 from zkconsumer.admin.modern import (
@@ -25,18 +26,11 @@ from zkconsumer.admin.modern import (
 )
 from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import (
-    EXIT_FAILED,
-    bootstrap_option,
-    cluster_options,
-    open_any,
-    output_option,
-    print_json,
-    print_table,
-    tell,
-    when,
-)
+from zkconsumer.cli.common import EXIT_FAILED, open_any, print_json, print_table, tell_unknown, when
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.errors import WorldError
 from zkconsumer.zk.znodes import Control
 
 Output = Literal["table", "json"]
@@ -62,7 +56,6 @@ def groups() -> None:
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
 @click.option("--empty", "which", flag_value="empty", help="Groups without one.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def list_(
@@ -77,14 +70,16 @@ def list_(
 
     KIND says whose owner nodes there are: scala, zkconsumer, mixed; foreign: neither kind; - : nobody owns anything.
     modern: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
+
+    Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
     lines: list[GroupLine | ModernLine] = []
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(session, AdminSession):
         lines += list_groups(session)
     modern = list_modern_groups(session.brokers)
-    for words in modern.words:
-        tell(words)
+    if modern.words and not modern.groups and not isinstance(session, AdminSession):
+        _nothing_is_known(context, modern.words, output)
     old = {line.group for line in lines}
     # Offsets that an old group stores in Kafka are no second group.
     lines += [line for line in modern.lines if not (line.is_offsets_only and line.group in old)]
@@ -98,11 +93,26 @@ def list_(
                 "schema": LIST_SCHEMA,
                 "groups": [_line_json(line) for line in shown],
                 "not_known": list(modern.words),
+                "exit_code": EXIT_FAILED if modern.words else 0,
                 "next_steps": steps,
             }
         )
-        return
-    print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
+    else:
+        print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
+    if modern.words:
+        tell_unknown(modern.words)
+        context.exit(EXIT_FAILED)
+
+
+def _nothing_is_known(context: click.Context, words: Sequence[str], output: Output) -> NoReturn:
+    """An empty table would say that there are no groups."""
+    if output == "json":
+        print_json(
+            {"schema": LIST_SCHEMA, "groups": None, "not_known": list(words), "exit_code": EXIT_FAILED,
+             "next_steps": []}
+        )  # fmt: skip
+    tell_unknown(words)
+    context.exit(EXIT_FAILED)
 
 
 def _line_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
@@ -146,10 +156,9 @@ def _topics(line: GroupLine | ModernLine) -> str:
 
 
 @groups.command(name="describe")
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def describe_(
@@ -167,27 +176,29 @@ def describe_(
     ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka has an
     offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration keeps old members out), persistent (a node that
     no member made, and that nobody can claim), or modern: a member of the group that brokers coordinate under this
-    name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there or not known;
-    standard error says why.
+    name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there, a ? what is not
+    known: standard error says which broker did not answer. Exit codes: 0 shown, 1 no such group, or not all of it is
+    known.
     """
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     look = look_at(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
     modern, trouble = look_at_modern(session.brokers, group) if is_kafka_asked else (None, ())
-    for words in trouble if look is None else ():
-        tell(words)
     if look is not None and modern is not None and not modern.state.members:
         modern = None  # only what this very group has stored in Kafka, which its own rows show
     if look is None and modern is None:
+        if trouble:
+            raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
         no_such_group(context, session, group)
     storage = storage_of(session) if isinstance(session, AdminSession) else "kafka"
-    rows = [] if look is None else describe(look.state, look.ends, look.kafka.offsets, storage, topics)
-    words_told = list(look.words) if look is not None else []
+    rows = [] if look is None else look.rows(storage, topics)
+    not_known = list(look.words) if look is not None else []
+    if look is not None and trouble and (look.kafka.problem or not look.state.partitions):
+        # Else its coordinator has answered, and the brokers that did not are no concern of this group.
+        not_known += [f"whether modern members have joined group {group} is not known: {why}" for why in trouble]
     if modern is not None:
         rows += modern_rows(modern, topics)
-        words_told += modern.words
-    for words in words_told:
-        tell(words)
+        not_known += modern.words
     if look is not None:
         say_what_is_not_there(look, topics)
         for words in remarks(look, storage):
@@ -198,9 +209,13 @@ def describe_(
             if member.problem:
                 tell(f"{member.member_id}: {member.problem}")
     if output == "json":
-        print_json(_describe_json(group, look, modern, storage, rows) | {"not_known": words_told})
-        return
-    print_table(COLUMNS, (row.cells for row in rows))
+        told = _describe_json(group, look, modern, storage, rows)
+        print_json(told | {"not_known": not_known, "exit_code": EXIT_FAILED if not_known else 0})
+    else:
+        print_table(COLUMNS, (row.cells for row in rows))
+    if not_known:
+        tell_unknown(dict.fromkeys(not_known))
+        context.exit(EXIT_FAILED)
 
 
 def _describe_json(
@@ -270,7 +285,7 @@ def words_of_control(control: Control) -> str:
 
 def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     """Commands that follow from what was seen."""
-    group = look.state.group
+    group = shlex.quote(look.state.group)
     steps: list[str] = []
     unowned = look.state.is_active and any(row.partition is not None and row.owner_kind is None for row in rows)
     if unowned or any(member.problem for member in look.state.members.values()):
@@ -285,7 +300,7 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
 
 def no_such_group(context: click.Context, session: AnySession, group: str) -> NoReturn:
     """The words of the original (0.10.2 and later), the names that come near, and exit code 1."""
-    tell(f"Error: The consumer group '{group}' does not exist.")
+    tell_error(f"The consumer group '{group}' does not exist.")
     names = group_names(session) if isinstance(session, AdminSession) else list_modern_groups(session.brokers).groups
     near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +19,18 @@ from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
     EXIT_PARTIAL,
-    bootstrap_option,
-    cluster_options,
     only_in_zookeeper,
     open_any,
-    output_option,
     print_json,
     print_table,
-    tell,
     when,
 )
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.groups_delete_modern import delete_modern
+from zkconsumer.cli.groups_delete_modern import delete_modern, tell_not_done
+from zkconsumer.cli.hints import again_words, hint
 from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.cli.options import cluster_options, group_arguments, is_typed, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
@@ -51,14 +51,23 @@ def span_ms(text: str) -> int:
     return int(found[1]) * _UNIT_MS[found[2]]
 
 
-@click.command(name="delete")
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+class DeleteCommand(click.Command):
+    """``delete`` asks no broker where a ZooKeeper is given, and refuses to be told of one."""
+
+    def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
+        """See ``hints.CompletesHints``."""
+        if context.params.get("zookeeper") is not None:
+            carried.discard("bootstrap_servers")
+        return []
+
+
+@click.command(name="delete", cls=DeleteCommand)
+@group_arguments
 @click.option("--topic", metavar="T", help="Only what belongs to this topic; without GROUP in every inactive group.")
 @click.option("--litter", is_flag=True, help="Every console-consumer-<number> that nobody is in.")
 @click.option("--older-than", metavar="SPAN", help=f"With --litter: not written to for so long [{OLDER_THAN}].")
 @click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def delete(
@@ -90,11 +99,13 @@ def delete(
     known = open_any(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(known, BrokerSession):
         if topic is not None:
-            only_in_zookeeper(known, "--topic deletes in ZooKeeper; brokers have zkconsumer offsets delete G --topic T")
+            instead = [hint(context, "offsets", "delete", group, "--topic", topic) for group in groups]
+            more = f". Offsets that brokers have: {'; '.join(instead)}" if instead else ""
+            raise UsageError(f"--topic deletes in ZooKeeper: say where that is, --zookeeper HOST:PORT[/CHROOT]{more}")
         if litter:
             only_in_zookeeper(known, "--litter deletes what console consumers left in ZooKeeper")
         delete_modern(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
-    if bootstrap_servers is not None:
+    if is_typed(context, "bootstrap_servers"):
         raise UsageError(
             "with a ZooKeeper the group there is deleted, and no broker is asked: leave --bootstrap-server out; "
             "or give it alone, and the group of the coordinator is deleted"
@@ -108,11 +119,11 @@ def delete(
         targets = [_execute(session, target) for target in targets]
     if output == "json":
         print_json({"schema": SCHEMA, "executed": do_it, "groups": [_json(each) for each in targets],
-                    "next_steps": _next_steps(targets, do_it)})  # fmt: skip
+                    "next_steps": _next_steps(context, targets, do_it)})  # fmt: skip
     elif do_it:
         _print_done(targets, groups, topic)
     else:
-        _print_plan(session, targets)
+        _print_plan(context, session, targets)
     _say_refused(targets, is_named=bool(groups))
     context.exit(_exit_code(targets, is_named=bool(groups), do_it=do_it))
 
@@ -166,7 +177,7 @@ def _execute(session: AdminSession, target: Target) -> Target:
 # --- what is printed --------------------------------------------------------------------------------------------
 
 
-def _print_plan(session: AdminSession, targets: Sequence[Target]) -> None:
+def _print_plan(context: click.Context, session: AdminSession, targets: Sequence[Target]) -> None:
     now_ms = session.clock.wall_ms()
     rows = (
         (each.group, each.topic or "(all)", each.verdict, len(each.nodes) or None, when(each.last_write_ms or None),
@@ -174,8 +185,9 @@ def _print_plan(session: AdminSession, targets: Sequence[Target]) -> None:
         for each in targets
     )  # fmt: skip
     print_table(("GROUP", "TOPIC", "WHAT", "ZNODES", "LAST-WRITE", "AGE"), rows)
-    if any(each.verdict == "would delete" for each in targets):
-        tell("Nothing was changed. Keep the offsets first with zkconsumer offsets export; then add --execute.")
+    going = [each.group for each in targets if each.verdict == "would delete"]
+    if going:
+        tell_not_done(context, going)
     elif not targets:
         tell("There is nothing to delete.")
 
@@ -197,13 +209,13 @@ def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | N
 def _say_refused(targets: Sequence[Target], *, is_named: bool) -> None:
     for each in targets:
         if each.verdict == "active":
-            tell(f"Delete for group {each.group} failed because its consumers are still active.")
+            tell_error(f"Delete for group {each.group} failed because its consumers are still active.")
             if is_named:
-                tell(f"Stop them first. Where they run: zkconsumer groups describe {each.group}")
+                tell(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(each.group)}")
         elif each.verdict == "too young":
             tell(f"{each.group} is left alone: {each.why}.")
         elif each.verdict in ("moving", "refused", "missing"):
-            tell(f"Delete for group {each.group} refused: {each.why}")
+            tell_error(f"Delete for group {each.group} refused: {each.why}")
 
 
 def _exit_code(targets: Sequence[Target], *, is_named: bool, do_it: bool) -> int:
@@ -230,8 +242,9 @@ def _json(target: Target) -> dict[str, object]:
     }
 
 
-def _next_steps(targets: Sequence[Target], do_it: bool) -> list[str]:
-    steps = [f"zkconsumer groups describe {each.group}" for each in targets if each.verdict in ("active", "refused")]
+def _next_steps(context: click.Context, targets: Sequence[Target], do_it: bool) -> list[str]:
+    stuck = [each.group for each in targets if each.verdict in ("active", "refused")]
+    steps = [hint(context, "groups", "describe", group) for group in stuck]
     if not do_it and any(each.verdict == "would delete" for each in targets):
-        steps.append("the same command with --execute")
+        steps.append(again_words(context))
     return steps

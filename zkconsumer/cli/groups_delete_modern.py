@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -13,15 +14,14 @@ from zkconsumer.admin.delete_modern import ModernTarget, execute_modern, plan_mo
 from zkconsumer.admin.modern import MODERN
 from zkconsumer.admin.session import BrokerSession
 from zkconsumer.admin.words import unseen_members
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    EXIT_PARTIAL,
-    print_json,
-    print_table,
-    tell,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.hints import again_words, hint
 from zkconsumer.cli.main import EXIT_PRECONDITION
+
+EXPORTED_MAX = 10
+"""Groups that are named one by one in a command that exports their offsets."""
 
 
 def delete_modern(
@@ -37,7 +37,7 @@ def delete_modern(
             tell(unseen_members(target.group))
     if do_it:
         targets = [_executed(session, target) for target in targets]
-    steps = _next_steps(targets)
+    steps = _next_steps(context, targets)
     if output == "json":
         print_json(
             {"schema": schema, "executed": do_it, "groups": [_json(each) for each in targets], "next_steps": steps}
@@ -51,15 +51,22 @@ def delete_modern(
             ("GROUP", "WHAT", "STATE", "OFFSETS"),
             ((each.group, each.verdict, each.state, each.offsets or None) for each in targets),
         )
-        if any(each.verdict == "would delete" for each in targets):
-            tell("Nothing was changed. Keep the offsets first with zkconsumer offsets export; then add --execute.")
+        going = [each.group for each in targets if each.verdict == "would delete"]
+        if going:
+            tell_not_done(context, going)
     for target in targets:
         if target.verdict == "active":
-            tell(f"Delete for group {target.group} failed because its consumers are still active: {target.why}.")
-            tell(f"Stop them first. Where they run: zkconsumer groups describe {target.group}")
+            tell_error(f"Delete for group {target.group} failed because its consumers are still active: {target.why}.")
+            tell(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
         elif target.verdict == "refused":
-            tell(f"Delete for group {target.group} refused: {target.why}")
+            tell_error(f"Delete for group {target.group} refused: {target.why}")
     context.exit(_exit_code(targets, do_it=do_it))
+
+
+def tell_not_done(context: click.Context, groups: Sequence[str]) -> None:
+    """How to keep the offsets of these groups, and how to delete them."""
+    export = hint(context, "offsets", "export", *(groups if len(groups) <= EXPORTED_MAX else ["--all"]))
+    tell(f"Nothing was changed. To keep the offsets first: {export}. Then: {again_words(context)}")
 
 
 def _executed(session: BrokerSession, target: ModernTarget) -> ModernTarget:
@@ -91,8 +98,9 @@ def _json(target: ModernTarget) -> dict[str, object]:
     }
 
 
-def _next_steps(targets: Sequence[ModernTarget]) -> list[str]:
-    steps = [f"zkconsumer groups describe {each.group}" for each in targets if each.verdict in ("active", "refused")]
+def _next_steps(context: click.Context, targets: Sequence[ModernTarget]) -> list[str]:
+    stuck = [each.group for each in targets if each.verdict in ("active", "refused")]
+    steps = [hint(context, "groups", "describe", group) for group in stuck]
     if any(each.verdict == "would delete" for each in targets):
-        steps.append("the same command with --execute")
+        steps.append(again_words(context))
     return steps

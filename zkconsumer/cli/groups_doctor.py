@@ -7,38 +7,30 @@ from typing import Literal
 
 import click
 
-from zkconsumer.admin.describe import describe
 from zkconsumer.admin.doctor import Facts, Finding, examine
 from zkconsumer.admin.doctor.collect import collect
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
 from zkconsumer.admin.doctor.owners import verified
 from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import (
-    EXIT_DIFFERS,
-    bootstrap_option,
-    cluster_options,
-    only_in_zookeeper,
-    open_any,
-    output_option,
-    print_json,
-    printable,
-    tell,
-)
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, only_in_zookeeper, open_any, print_json, tell_unknown
+from zkconsumer.cli.console import printable
 from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.hints import completed
+from zkconsumer.cli.lag import Total
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 
 SCHEMA = "zkconsumer/groups-doctor/1"
 LOOK_FOR_S = 5.0
 
 
 @click.command(name="doctor")
-@click.argument("group")
+@group_argument()
 @click.option("--look-for", type=click.FloatRange(min=0, max=3_600), default=LOOK_FOR_S, show_default=True, metavar="S",
               help="Seconds between the two looks; 0: one look.")
 @click.option("--commit-interval", type=click.FloatRange(min=0.1), metavar="S",
               help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.")
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def doctor(
@@ -58,7 +50,8 @@ def doctor(
     cannot read, modern consumers under the same name. Each with what shows it, and what to do next.
 
     The first line is what VerifyConsumerRebalance looked at: how many partitions of the subscribed topics are owned by
-    a registered thread. Exit codes: 0 nothing found, 3 findings.
+    a registered thread. Exit codes: 0 nothing found, 1 nothing found where not everything could be looked at, because a
+    server did not answer, 3 findings.
     """
     known = open_any(context, zookeeper, config_file, bootstrap_servers)
     session = only_in_zookeeper(known, "groups doctor looks into ZooKeeper, at what members of the old kind have there")
@@ -74,13 +67,13 @@ def doctor(
     if facts is None:
         no_such_group(context, session, group)
     findings = examine(facts)
-    for words in facts.unknown:
-        tell(words)
+    code = EXIT_DIFFERS if findings else EXIT_FAILED if facts.unknown else 0
     if output == "json":
-        print_json(_json(facts, findings))
+        print_json(_json(facts, findings) | {"exit_code": code})
     else:
         _print(facts, findings)
-    context.exit(EXIT_DIFFERS if findings else 0)
+    tell_unknown(facts.unknown)
+    context.exit(code)
 
 
 def _print(facts: Facts, findings: list[Finding]) -> None:
@@ -91,22 +84,21 @@ def _print(facts: Facts, findings: list[Finding]) -> None:
         for line in finding.evidence:
             click.echo(f"   {printable(line)}")
         for step in finding.next_steps:
-            click.echo(f"   -> {printable(step)}")
+            click.echo(f"   -> {printable(completed(step))}")
     if findings:
         click.echo(f"\n{count_of(len(findings), 'finding')}")
     else:
-        click.echo("OK: nothing found" + ("" if not facts.unknown else ", as far as could be seen"))
+        click.echo("not known: nothing found in what could be looked at" if facts.unknown else "OK: nothing found")
 
 
 def summary(facts: Facts) -> str:
     """The group in a line."""
     state = facts.state
     partitions, owned = verified(facts)
-    rows = describe(state, facts.second.ends, facts.second.kafka.offsets, "unknown")
-    lags = [max(0, row.lag) for row in rows if row.lag is not None]
+    total = Total.of(row for row in facts.second.rows("unknown") if row.partition is not None)
     who = count_of(len(state.members), "member") if state.members else "nobody is registered"
     held = f", {owned} of {count_of(partitions, 'partition')} owned by registered threads" if state.members else ""
-    return f"{facts.group}: {who}{held}, lag {sum(lags) if lags else '-'}"
+    return f"{facts.group}: {who}{held}, lag {total}"
 
 
 def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:

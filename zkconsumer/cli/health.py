@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.cli.console import tell_error
 from zkconsumer.errors import HealthUnknown, UsageError
 from zkconsumer.runtime.health_socket import ask, ask_process
 
@@ -59,7 +60,7 @@ def health(
     if answer is not None and not quiet:
         click.echo(json.dumps(answer))
     for line in words:
-        click.echo(f"zkconsumer: {line}", err=True)
+        tell_error(line)
     ctx.exit(code)
 
 

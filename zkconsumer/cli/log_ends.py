@@ -6,8 +6,6 @@ is said on standard error, and then the exit code is 1.
 
 from __future__ import annotations
 
-import logging
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +15,9 @@ import click
 from zkconsumer.admin.brokers import Brokers
 from zkconsumer.admin.session import Doors, tools_config
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.cli.common import EXIT_FAILED, open_session, tell
+from zkconsumer.cli.common import EXIT_FAILED, open_session
+from zkconsumer.cli.console import log_to_console, tell_error
+from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_typed
 from zkconsumer.config_tables.brokers import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
@@ -50,10 +50,7 @@ TROUBLE = (BrokerUnreachable, RemoteProtocolError, KafkaException)
               help="-1: where the log ends, -2: where it begins, else milliseconds since 1970.")
 @click.option("--offsets", "count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="At most so many offsets a partition, newest first (brokers before 4.0).")
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,…]", help="Brokers to ask; no ZooKeeper is needed.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Where the brokers are registered.")
-@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="A consumer's .properties file: addresses, TLS and SASL.")
+@cluster_options
 @click.pass_context
 def log_ends(
     context: click.Context,
@@ -61,7 +58,7 @@ def log_ends(
     numbers: str | None,
     time: int,
     count: int,
-    servers: str | None,
+    bootstrap_servers: str | None,
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
@@ -70,11 +67,11 @@ def log_ends(
     With a time in milliseconds, brokers before 4.0 tell the starts of the segments that were last written by then (none
     if there is no such); later ones tell the first offset at or after it.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    log_to_console()
     if time < EARLIEST_TIME:
         raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
     wanted = _numbers(numbers)
-    seeds, connect = _brokers(context, servers, zookeeper, config_file)
+    seeds, connect = _brokers(context, bootstrap_servers, zookeeper, config_file)
     doors = context.find_object(Doors)
     leaders = _leaders(seeds, connect, SYSTEM_CLOCK if doors is None else doors.clock, topic)
     ends = _Ends(connect, topic, PartitionOffsetRequestInfo(time, count))
@@ -82,7 +79,7 @@ def log_ends(
     for number in sorted(ends.offsets):
         click.echo(f"{topic}:{number}:{','.join(map(str, ends.offsets[number]))}")
     for trouble in ends.troubles:
-        tell(f"Error: {trouble}")
+        tell_error(trouble)
     if ends.troubles:
         context.exit(EXIT_FAILED)
 
@@ -148,25 +145,31 @@ def _brokers(
     """Whom to ask first, and how to connect."""
     doors = context.find_object(Doors)
     given = None if doors is None else doors.connect
-    if servers is not None and zookeeper is not None:
+    if is_typed(context, "bootstrap_servers") and is_typed(context, "zookeeper"):
         raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
     if servers is not None and config_file is None:
-        return BootstrapBrokers(_checked(servers)).brokers(), given or BlockingConnection
+        return _bootstrap(servers, given), given or BlockingConnection
     if servers is None and zookeeper is None and config_file is None:
-        raise UsageError("say where the brokers are: --bootstrap-server, --zookeeper or --config")
+        raise UsageError(
+            "say where the brokers are: --bootstrap-server, --zookeeper or --config, or "
+            f"{BOOTSTRAP_VARIABLE} or {ZOOKEEPER_VARIABLE} in the environment"
+        )
     config = tools_config(zookeeper, config_file)
     connect = given or connect_of(config)
     servers = servers or (config.bootstrap_servers if zookeeper is None else None)
     if servers is not None:
-        return BootstrapBrokers(_checked(servers)).brokers(), connect
+        return _bootstrap(servers, given), connect
     return open_session(context, zookeeper, config_file).brokers.all(), connect
 
 
-def _checked(servers: str) -> str:
+def _bootstrap(servers: str, given: Connect | None) -> Sequence[BrokerAddress]:
     try:
-        return check_bootstrap(servers)
+        found = BootstrapBrokers(check_bootstrap(servers))
     except ValueError as error:
         raise UsageError(f"--bootstrap-server: {error}") from error
+    if given is None:
+        found.check()
+    return found.brokers()
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
+from zkconsumer.cli.console import tell_error
 from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
@@ -80,13 +81,22 @@ class Commands(LazyGroup):
             except UsageError as error:
                 yield name, f"({error})"
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """See ``click.Command``; what is wrong with the options before a command is said as for the others."""
+        try:
+            return super().make_context(*args, **more)
+        except click.ClickException as error:
+            _refuse(error)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; errors of the package become words and an exit code."""
+        """Run the command; errors become words and an exit code."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except ZkConsumerError as error:
             _fail(ctx, error)
+        except click.ClickException as error:
+            _refuse(error)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
@@ -96,7 +106,7 @@ class Commands(LazyGroup):
             if error.errno not in OUTPUT_TROUBLE:
                 raise
             _forget_output()
-            click.echo(f"zkconsumer: the output cannot be written: {error.strerror}", err=True)
+            tell_error(f"the output cannot be written: {error.strerror}")
             ctx.exit(EXIT_ERROR)
         return result
 
@@ -119,8 +129,17 @@ def _loaded(plug_in: EntryPoint) -> click.Command:
 def _fail(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
     """Say what went wrong: the error's own words, or else the sentence of its class."""
     words = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
-    click.echo(f"zkconsumer: {words}", err=True)
+    tell_error(words)
     ctx.exit(error.exit_code)
+
+
+def _refuse(error: click.ClickException) -> NoReturn:
+    """What click has to say of a call, with our prefix."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        click.echo(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n", err=True)
+    tell_error(error.format_message())
+    raise click.exceptions.Exit(error.exit_code)
 
 
 def _forget_output() -> None:

@@ -20,15 +20,13 @@ from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
-    bootstrap_option,
-    cluster_options,
     only_in_zookeeper,
     open_any,
-    output_option,
     print_json,
     print_table,
-    tell,
+    tell_unknown,
 )
+from zkconsumer.cli.console import tell, tell_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
     as_convention,
@@ -39,6 +37,7 @@ from zkconsumer.cli.offsets_common import (
     store_option,
     stores_of,
 )
+from zkconsumer.cli.options import cluster_options, group_arguments, output_option
 from zkconsumer.errors import UsageError, WorldError
 from zkconsumer.types import TopicPartition
 
@@ -62,7 +61,7 @@ def offsets() -> None:
 
 
 @offsets.command()
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@group_arguments
 @click.option("--all", "all_groups", is_flag=True, help="Every group below /consumers; with brokers alone, theirs.")
 @store_option("Where the offsets are read.", both=False)
 @click.option(
@@ -70,7 +69,6 @@ def offsets() -> None:
     help="zk: as ExportZkOffsets; csv: as kafka-consumer-groups --export; json: with store, convention and times.",
 )  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def export(
@@ -87,15 +85,17 @@ def export(
     """Write the offsets of groups to standard output, or to a file.
 
     The file appears whole or not at all. Groups without offsets are named and passed over. Exit codes: 0 done, 1 an
-    offset could not be read (the others are written), or there is none at all (nothing is written).
+    offset could not be read, or a broker does not say which groups it has (the others are written), or there is none
+    at all (nothing is written).
     """
     if bool(groups) == all_groups:
         raise UsageError("name the groups, or give --all, and not both")
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     [store] = stores_of(session, store)
     names, unknown = _every_group(session) if all_groups else (sorted(set(groups)), ())
-    for words in unknown:
-        tell(words)
+    tell_unknown(unknown)
+    if unknown and not names:
+        context.exit(EXIT_FAILED)
     found: list[Exported] = []
     unreadable = len(unknown)
     for group in names:
@@ -111,7 +111,8 @@ def export(
             tell(f"{path}: left out, that is no topic or partition")
         unreadable += len(seen.unreadable) if store == "zookeeper" else 0
     if not found:
-        tell(f"There are no offsets in {store} to export; nothing was written. The groups: {GROUPS}")
+        among = "of the groups that are known " if unknown else ""
+        tell_error(f"there are no offsets {among}in {store} to export; nothing was written. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     now_ms = session.clock.wall_ms()
     text = format_file(Format(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
@@ -167,19 +168,18 @@ def _mode_of(file: Path) -> int:
 
 
 @offsets.command()
-@click.argument("group")
-@click.argument("file", required=False)
+@click.argument("words", nargs=-1, metavar="GROUP [FILE]")
+@click.option("--group", metavar="GROUP", help="The group, if it is no argument.")
 @store_option("With FILE: what it is compared with.", both=False)
 @file_format_option
 @convention_option
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def diff(
     context: click.Context,
-    group: str,
-    file: str | None,
+    words: Sequence[str],
+    group: str | None,
     store: Store | None,
     format_: str,
     convention: str | None,
@@ -192,6 +192,7 @@ def diff(
 
     Only what differs is shown. Exit codes: 0 equal, 1 there is nothing to compare, 3 something differs.
     """
+    group, file = _group_and_file(context, words, group)
     if file is None and (format_ != "auto" or convention is not None or store is not None):
         raise UsageError("--format, --offset-convention and --store belong to FILE: without it, stores are compared")
     read = None if file is None else _of_file(file, format_, group, convention)
@@ -229,13 +230,28 @@ def diff(
             ((group, tp.topic, tp.partition, one, other, _difference(one, other)) for tp, one, other in rows),
         )
     if not partitions:
-        tell(f"Group {group} has no offsets in {names[0]} or {names[1]}: nothing was compared. The groups: {GROUPS}")
+        where = f"{names[0]} or {names[1]}"
+        tell_error(f"group {group} has no offsets in {where}: nothing was compared. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     equal = len(partitions) - len(rows)
     are = "1 partition is" if equal == 1 else f"{equal} partitions are"
     differ = "1 differs" if len(rows) == 1 else f"{len(rows)} differ"
     tell(f"Group {group}: {are} equal in {names[0]} and {names[1]}, {differ}.")
     context.exit(EXIT_DIFFERS if rows else 0)
+
+
+def _group_and_file(context: click.Context, words: Sequence[str], option: str | None) -> tuple[str, str | None]:
+    """``GROUP [FILE]``; with ``--group`` one word is the file, and of two the first must be that group."""
+    if len(words) > 2:
+        raise click.UsageError(f"too many arguments: {' '.join(words[2:])}", context)
+    group, file = (*words, None, None)[:2]
+    if option is not None and len(words) < 2:
+        group, file = option, group
+    if group is None:
+        raise click.UsageError("Missing argument 'GROUP', or --group.", context)
+    if option not in (None, group):
+        raise click.UsageError(f"two groups are given, {group!r} and --group {option!r}; name one", context)
+    return group, file
 
 
 def _of_file(name: str, format_: str, group: str, convention: str | None) -> dict[TopicPartition, int]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from zkconsumer.admin.group_stores import GroupStores, Reports, SeenGroup
 from zkconsumer.admin.log_ranges import LogRange
@@ -25,7 +24,9 @@ from zkconsumer.admin.offset_lines import STORES, Convention, Store
 from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_the_other, named
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import unseen_members
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table, tell
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, only_in_zookeeper, print_json, print_table
+from zkconsumer.cli.console import tell, tell_error
+from zkconsumer.cli.hints import again_words, given_words
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
 
@@ -171,7 +172,7 @@ def _tell_about(job: Job, wanted: Sequence[Store]) -> None:
     other: Store = "kafka" if wanted[0] == "zookeeper" else "zookeeper"
     if other == "kafka" and job.seen.kafka is None:
         if job.seen.kafka_problem:
-            tell(f"Whether Kafka's own store has offsets of this group cannot be told: {job.seen.kafka_problem}")
+            tell_error(f"whether Kafka's own store has offsets of this group is not known: {job.seen.kafka_problem}")
         return
     higher = higher_in_the_other(job.plan, job.seen.current(other))
     if higher:
@@ -212,7 +213,7 @@ def _judge(
     """The exit code when nothing is to be written; None: go on."""
     refused = [job for job in jobs if job.plan.refused]
     for job in refused:
-        tell(f"Group {job.plan.group}: {counted(len(job.plan.refused))} cannot be set:")
+        tell_error(f"Group {job.plan.group}: {counted(len(job.plan.refused))} cannot be set:")
         for line in job.plan.refusal_lines():
             tell(f"  {line}")
     if refused:
@@ -224,14 +225,21 @@ def _judge(
         return 0
     in_the_way = [words for job in jobs if job.plan.changes and (words := job.seen.refusal(wanted))]
     for words in in_the_way:
-        tell(words)
+        tell_error(words)
     if in_the_way:
-        tell(f"Nothing was changed. Then: {again_words(context)}")
+        tell(f"Nothing was changed. Then: {_where_it_can_be_done(context, jobs, wanted)}")
         return EXIT_PRECONDITION
     if not do_it:
         tell(f"Nothing was changed; {counted(changes)} would be. To do it: {again_words(context)}")
         return EXIT_DIFFERS
     return None
+
+
+def _where_it_can_be_done(context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store]) -> str:
+    """The same command, or, for a group that has moved, the one for Kafka's store: ZooKeeper would be refused again."""
+    if "zookeeper" in wanted and any(job.seen.has_moved for job in jobs):
+        return shlex.join([*given_words(context, without=("--store",)), "--store", "kafka", "--execute"])
+    return again_words(context)
 
 
 def _carry_out(jobs: Sequence[Job], again: str) -> int:
@@ -255,10 +263,10 @@ def _tell_partial(jobs: Sequence[Job], again: str) -> int:
     job = jobs[-1]
     group, reports = job.plan.group, job.reports
     if not any(each.reports.written or each.reports.unknown for each in jobs):
-        tell(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
+        tell_error(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
         return EXIT_PRECONDITION
     changes = job.plan.changes
-    tell(f"Group {group}: {reports.written} of {counted(len(changes))} {job.verb}, because {reports.stopped_by}:")
+    tell_error(f"Group {group}: {reports.written} of {counted(len(changes))} {job.verb}, because {reports.stopped_by}:")
     written, unknown = _done(reports), _unknown(reports)
     for row in changes:
         at = row.store, row.tp
@@ -269,10 +277,11 @@ def _tell_partial(jobs: Sequence[Job], again: str) -> int:
         return EXIT_PARTIAL
     rest = {row.tp: row.new for row in changes if (row.store, row.tp) not in written}
     stores = " --store both" if len({row.store for row in changes}) > 1 else f" --store {changes[0].store}"
-    tell("Do not give the same command again: it would begin from where the offsets stand now. Put this into a file:")
+    file = shlex.quote(f"{group}-rest.csv")
+    tell(f"Do not give the same command again: it would begin from where the offsets stand now. Put this into {file}:")
     for tp, new in rest.items():
         tell(f"{tp.topic},{tp.partition},{new}")
-    tell(f"Then: zkconsumer offsets set {group} --from-file FILE{stores} --execute")
+    tell(f"Then: zkconsumer offsets set {shlex.quote(group)} --from-file {file}{stores} --execute")
     return EXIT_PARTIAL
 
 
@@ -283,35 +292,3 @@ def _done(reports: Reports) -> set[tuple[Store, TopicPartition]]:
 def _unknown(reports: Reports) -> set[tuple[Store, TopicPartition]]:
     return {("zookeeper", tp) for tp in reports.zookeeper.unknown} | {("kafka", tp) for tp in reports.kafka.unknown}
 
-
-def again_words(context: click.Context) -> str:
-    """The command that was given, as it would be typed, with ``--execute``."""
-    return shlex.join([*given_words(context), "--execute"])
-
-
-def given_words(
-    context: click.Context, names: Collection[str] | None = None, without: Collection[str] = ()
-) -> list[str]:
-    """The command that was given, word by word, without ``--execute`` and the options ``without`` (as typed).
-
-    ``names``: only these options, by the names of their parameters, and not the command.
-    """
-    given = [
-        (parameter, context.params[parameter.name])
-        for parameter in context.command.params
-        if parameter.name in context.params
-        and parameter.name != "do_it"
-        and (names is None or parameter.name in names)
-        and not set(without).intersection(parameter.opts)
-        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-    ]
-    words = ["zkconsumer", *context.command_path.split()[1:]] if names is None else []
-    for parameter, value in sorted(given, key=lambda each: isinstance(each[0], click.Option)):
-        if isinstance(parameter, click.Argument):
-            words.append(str(value))
-        elif isinstance(parameter, click.Option) and parameter.is_flag:
-            words.append(parameter.opts[-1])
-        else:
-            values = value if parameter.multiple else [value]
-            words += [word for each in values for word in (parameter.opts[-1], str(each))]
-    return words

@@ -10,10 +10,11 @@ import click
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option, tell
+from zkconsumer.cli.common import open_any
+from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words
 from zkconsumer.cli.offsets_common import (
     Job,
-    again_words,
     as_convention,
     convention_option,
     execute_option,
@@ -24,18 +25,18 @@ from zkconsumer.cli.offsets_common import (
     store_option,
     stores_of,
 )
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 
 
 @click.command(name="import")
 @click.argument("file")
-@click.option("--group", metavar="GROUP", help="Only this group; needed where the file names none (csv).")
+@group_argument(required=False)
 @store_option("Where the offsets are written; without it, as a json file says.")
 @file_format_option
 @convention_option
 @click.option("--allow-out-of-range", is_flag=True, help="Also what lies outside the log.")
 @execute_option
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def import_(
@@ -53,6 +54,8 @@ def import_(
     config_file: Path | None,
 ) -> None:
     """Write the offsets of FILE (- for standard input) into a store.
+
+    With GROUP only what the file has of that group; a file that names no group (csv) needs one.
 
     FILE may come from export, from the original's ExportZkOffsets, or from kafka-consumer-groups --export. Without
     --execute every change is shown and nothing is written.

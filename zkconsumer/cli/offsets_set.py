@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -28,10 +29,11 @@ from zkconsumer.admin.offset_targets import (
     parse_duration,
     parse_scope,
 )
-from zkconsumer.cli.common import bootstrap_option, cluster_options, open_any, output_option, tell
+from zkconsumer.cli.common import open_any
+from zkconsumer.cli.console import tell
+from zkconsumer.cli.hints import again_words, hint
 from zkconsumer.cli.offsets_common import (
     Job,
-    again_words,
     execute_option,
     read_file,
     run,
@@ -39,6 +41,7 @@ from zkconsumer.cli.offsets_common import (
     store_option,
     stores_of,
 )
+from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
@@ -48,7 +51,7 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 
 
 @click.command(name="set")
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="This topic, or these partitions of it.")
 @click.option("--all-topics", is_flag=True, help="Every partition that has an offset in the store.")
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
@@ -63,7 +66,6 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 @store_option("Where the offsets are set; both: for groups with dual commit.")
 @execute_option
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def set_(
@@ -123,11 +125,12 @@ def set_(
     elif output == "table":
         show_table(plan, changes_only=False)
     gone = sorted({row.tp.topic for row in plan.refused if row.log == NO_SUCH_TOPIC})
-    hint = f"Leave these partitions out, or put right what is wrong with them; then: {again_words(context)}"
+    advice = f"Leave these partitions out, or put right what is wrong with them; then: {again_words(context)}"
     if gone:
-        hint = f"Name other topics, or delete what is left of this: zkconsumer offsets delete {group} --topic {gone[0]}"
+        delete_it = hint(context, "offsets", "delete", group, "--topic", gone[0])
+        advice = f"Name other topics, or delete what is left of this: {delete_it}"
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
-    run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=hint)
+    run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
 
 
 def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> None:
@@ -183,7 +186,8 @@ def _partitions(
     for topic, numbers in sorted(scope.items()):
         if numbers is None and topic not in known:
             raise PreconditionFailed(
-                f"there is no topic {topic}; the topics of this group: zkconsumer groups describe {seen.group}"
+                f"there is no topic {topic}; the topics of this group: zkconsumer groups describe "
+                f"{shlex.quote(seen.group)}"
             )
         if numbers is None and known[topic].problem:
             raise PreconditionFailed(f"the znode of topic {topic} cannot be read: {known[topic].problem}; repair it")
@@ -202,12 +206,11 @@ def _csv(plan: OffsetPlan) -> str:
 
 
 @click.command()
-@click.argument("group")
+@group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="Only this, or these partitions of it.")
 @store_option("Where the offsets are deleted.")
 @execute_option
 @output_option
-@bootstrap_option
 @cluster_options
 @click.pass_context
 def delete(
@@ -238,7 +241,7 @@ def delete(
         raise PreconditionFailed(
             "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
-            f"be set: zkconsumer offsets set {group} --all-topics --to-earliest --store kafka"
+            f"be set: zkconsumer offsets set {shlex.quote(group)} --all-topics --to-earliest --store kafka"
         )
     plan = plan_delete(group, in_stores, current)
     if output == "table":

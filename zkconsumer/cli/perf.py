@@ -7,10 +7,8 @@ What is counted differs where the original was wrong; see the docstring of ``per
 from __future__ import annotations
 
 import itertools
-import logging
 import random
 import signal
-import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +19,12 @@ import click
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import spawn
 from zkconsumer.cli.common import nowhere_to_go
+from zkconsumer.cli.console import log_to_console
 from zkconsumer.cli.java_dates import DateFormat, compile_date_format
+from zkconsumer.cli.options import cluster_options, group_argument, settings_of
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.errors import ConsumerTimeoutException
-from zkconsumer.properties import decode_properties, parse_properties
+from zkconsumer.errors import ConsumerTimeoutException, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +40,8 @@ LOOK_MS = 100
 
 STOP_TIMEOUT_MS = 3_000
 RANDOM_GROUPS = 100_000
+LAST_LOOK_MS = 3_000
+"""How long the member may take to say why there were fewer messages."""
 
 DEFAULTS = {
     "socket.receive.buffer.bytes": str(2 * MB),
@@ -172,10 +173,10 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
 
 
 @click.command()
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="zookeeper.connect")
+@group_argument(required=False)
+@cluster_options
 @click.option("--topic", required=True, help="The topic to read.")
 @click.option("--messages", type=click.IntRange(min=1), required=True, help="How many, of all threads together.")
-@click.option("--group", metavar="G", help="group.id.  [default: that of the file, or perf-consumer-NUMBER]")
 @click.option("--threads", type=click.IntRange(min=1), default=10, show_default=True, help="Streams and their threads.")
 @click.option("--fetch-size", type=click.IntRange(min=1), metavar="BYTES", help="fetch.message.max.bytes  [1048576]")
 @click.option("--from-latest", is_flag=True, help="Where there is no offset, begin at the end, not at the beginning.")
@@ -187,10 +188,9 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
 @click.option("--reporting-interval", type=click.IntRange(min=1), default=5_000, show_default=True, metavar="MS")
 @click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="As SimpleDateFormat's.")
 @click.option("--hide-header", is_flag=True, help="Do not print the names of the columns.")
-@click.option("--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
-              help="A .properties file; options that are given win over it.")
 def perf(
     zookeeper: str | None,
+    bootstrap_servers: str | None,
     topic: str,
     messages: int,
     group: str | None,
@@ -208,15 +208,18 @@ def perf(
 ) -> None:
     """Measure how fast a member of a ZooKeeper consumer group reads a topic.
 
+    GROUP is that of the file, or perf-consumer-NUMBER, if it is not given; options win over the file.
+
     Prints the columns of Kafka 1.1's kafka-consumer-perf-test --zookeeper.  MB are 1048576 bytes of values, without
     keys.  Better than there: --messages is for all threads together, the group is never deleted, what a
     --consumer.config says is not overwritten by defaults, a message without a value counts 0 bytes, the row that ends
     a thread tells its last interval, and an error is told by the exit code.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    log_to_console()
     date = compile_date_format(date_format)
     options = {
         "zookeeper.connect": zookeeper,
+        "bootstrap.servers": bootstrap_servers,
         "group.id": group,
         "fetch.message.max.bytes": fetch_size,
         "num.consumer.fetchers": num_fetch_threads,
@@ -231,6 +234,7 @@ def perf(
     try:
         with ZookeeperConsumerConnector(config) as connector:
             meter.run(connector.create_message_streams({topic: threads})[topic])
+            obstacles = [] if meter.records >= messages else connector.obstacles(LAST_LOOK_MS)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -242,12 +246,14 @@ def perf(
         click.echo(f"stopped by {meter.signal.name}", err=True)
     elif meter.records < messages:
         click.echo(f"{meter.records} of {messages} messages: none came for {timeout_ms} ms (--timeout)", err=True)
+        if obstacles:
+            raise WorldError(f"not everything could be read: {'; '.join(obstacles)}")
 
 
 def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> ConsumerConfig:
     """What is given on the command line wins over the file, and the file over ``DEFAULTS``."""
     settings = {"group.id": f"perf-consumer-{random.randrange(RANDOM_GROUPS)}", **DEFAULTS}
-    for key in _keys_of(file):
+    for key in settings_of(file):
         settings.pop(key, None)
     settings |= options
     if file is None and "zookeeper.connect" not in settings:
@@ -255,10 +261,3 @@ def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> C
     settings["consumer.timeout.ms"] = str(min(LOOK_MS, timeout_ms))
     return ConsumerConfig.from_files(file, settings)
 
-
-def _keys_of(file: Path | None) -> Mapping[str, str]:
-    """Nothing when it cannot be read: whoever reads it in earnest says why."""
-    try:
-        return parse_properties(decode_properties(file.read_bytes())) if file is not None else {}
-    except (OSError, ValueError):
-        return {}

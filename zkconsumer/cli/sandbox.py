@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from zkconsumer.cli.common import EXIT_FAILED, print_table
+from zkconsumer.cli.console import tell_error
 from zkconsumer.cli.lazy import LazyGroup
-from zkconsumer.errors import SandboxError
 
 if TYPE_CHECKING:
     from zkconsumer.testing.sandbox.background import BackgroundCluster
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 NOTHING_RUNS = 3
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -26,19 +21,6 @@ TOPIC = re.compile(rf"({NAME.pattern}):([1-9][0-9]{{0,3}})")
 BROKERS_MAX = 9
 FIRST_TOPIC, FIRST_PARTITIONS, FIRST_RECORDS = "clicks", 4, 10
 """What the next step after ``up`` creates and sends."""
-
-
-def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """A SandboxError becomes words on stderr and exit code 1."""
-
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except SandboxError as error:
-            raise click.ClickException(str(error)) from error
-
-    return wrapped
 
 
 def _topics(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -74,7 +56,6 @@ def sandbox() -> None:
 @click.option(
     "--topic", "topics", multiple=True, callback=_topics, metavar="NAME:PARTITIONS", help="May be given repeatedly."
 )
-@reported
 def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, int]) -> None:
     """Start a cluster in the background and print its addresses."""
     from zkconsumer.testing.sandbox import background
@@ -106,14 +87,13 @@ def next_steps(cluster: BackgroundCluster) -> list[str]:
 
 @sandbox.command("status")
 @click.pass_context
-@reported
 def status(context: click.Context) -> None:
     """Show what runs; exit code 1 if a part is dead or does not answer, 3 if no sandbox is up."""
     from zkconsumer.testing.sandbox import background
 
     cluster = background.current()
     if cluster is None:
-        click.echo("no sandbox is up", err=True)
+        tell_error("no sandbox is up")
         context.exit(NOTHING_RUNS)
     states = cluster.states()
     rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
@@ -121,14 +101,13 @@ def status(context: click.Context) -> None:
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}  files: {cluster.root}", err=True)
     bad = [part for part in cluster.parts if states[part.name] != background.RUNNING]
     for part in bad:
-        click.echo(f"{part.name}: {states[part.name]}; its log is {cluster.log(part)}", err=True)
+        tell_error(f"{part.name}: {states[part.name]}; its log is {cluster.log(part)}")
     if bad:
         click.echo(f"start another sandbox: zkconsumer sandbox down; {cluster.start_command}", err=True)
         context.exit(EXIT_FAILED)
 
 
 @sandbox.command("down")
-@reported
 def down() -> None:
     """Stop the cluster and remove its files."""
     from zkconsumer.testing.sandbox import background

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import click
 
 from zkconsumer.cli.common import print_table
+from zkconsumer.cli.console import tell_error
 from zkconsumer.cli.lazy import LazyGroup
-from zkconsumer.cli.sandbox import NAME, NOTHING_RUNS, PARTITIONS_MAX, reported
+from zkconsumer.cli.sandbox import NAME, NOTHING_RUNS, PARTITIONS_MAX
 from zkconsumer.errors import SandboxError, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _opened(context: click.Context) -> BackgroundData:
 
     cluster = background.current()
     if cluster is None:
-        click.echo("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4", err=True)
+        tell_error("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4")
         context.exit(NOTHING_RUNS)
     return BackgroundData(cluster)
 
@@ -61,7 +62,6 @@ def topic() -> None:
 @name_argument
 @click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=1, show_default=True, metavar="N")
 @click.pass_context
-@reported
 def create(context: click.Context, name: str, partitions: int) -> None:
     """Create a topic, and wait until its partitions have leaders."""
     with _opened(context) as data:
@@ -71,7 +71,6 @@ def create(context: click.Context, name: str, partitions: int) -> None:
 
 @topic.command("list")
 @click.pass_context
-@reported
 def list_(context: click.Context) -> None:
     """List the topics and how many partitions each has."""
     with _opened(context) as data:
@@ -84,7 +83,6 @@ def list_(context: click.Context) -> None:
     "--partitions", type=click.IntRange(1, PARTITIONS_MAX), required=True, metavar="N", help="So many in all."
 )
 @click.pass_context
-@reported
 def grow(context: click.Context, name: str, partitions: int) -> None:
     """Add partitions to a topic, and wait until they have leaders."""
     with _opened(context) as data:
@@ -101,7 +99,6 @@ def grow(context: click.Context, name: str, partitions: int) -> None:
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="Send all records to this partition.")
 @click.option("--key-separator", metavar="TEXT", help="A line is a key, this text, and a value.")
 @click.pass_context
-@reported
 def produce(
     context: click.Context, name: str, count: int | None, partition: int | None, key_separator: str | None
 ) -> None:

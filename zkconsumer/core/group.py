@@ -598,6 +598,11 @@ class Group:
         self._missing = frozenset(topic for topic in view.missing if topic in named)
         self._tell_missing()
 
+    @property
+    def missing_topics(self) -> frozenset[str]:
+        """The subscribed topics that did not exist when the group was read last."""
+        return self._missing
+
     def _tell_missing(self) -> None:
         """Say which topics are missing, and say it again while they are."""
         for topic in self._missing_due.due(self._missing, self._now_ms):

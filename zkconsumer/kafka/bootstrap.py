@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zkconsumer.base.names import check_resolvable
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ class BootstrapBrokers:
     def __init__(self, servers: str) -> None:
         self._given = tuple(_address(server) for server in servers.split(","))
         self._told: tuple[BrokerAddress, ...] = ()
+
+    def check(self) -> None:
+        """Raise ``UnknownHostException`` if none of the given host names has an address."""
+        check_resolvable("bootstrap.servers", [(broker.host, broker.port) for broker in self._given])
 
     def brokers(self) -> list[BrokerAddress]:
         """All of them, each address once."""

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 UNKNOWN_AFTER_MS = 5_000
 """How long brokers may not know a topic of which this member has partitions before that is logged: they learn of a new
 topic one after the other, and forget a deleted one before the group does."""
+NAMED_MAX = 3
+"""Partitions without a leader that are named one by one."""
+
 IDLE_LOOK_MS = 10_000
 """How often the leader finder looks for fetcher threads without partitions when it has nothing else to do: a rebalance
 takes partitions away and wakes no leader finder."""
@@ -134,6 +137,22 @@ class ConsumerFetcherManager:
         """What is to be read, and waits for a leader."""
         with self._changed:
             return {tp for tp, info in self._leaderless.items() if info.is_live}
+
+    def failures(self) -> list[str]:
+        """Why partitions are not read now: no broker says who leads them, or a leader does not answer its fetches."""
+        with self._changed:
+            # A broker that leads nothing any more may stay away.
+            asked = {broker for broker, _ in self._fetchers}
+            leaderless = {tp for tp, info in self._leaderless.items() if info.is_live}
+            unled = sorted(leaderless & self._said_unled)
+            failed = {
+                str(broker): why for broker, why in self._said_failed.items() if leaderless or broker in asked
+            }
+        no_leaders = [self._said_no_broker] if self._said_no_broker else []
+        if unled:
+            named = ", ".join(map(str, unled[:NAMED_MAX])) + (", …" if len(unled) > NAMED_MAX else "")
+            no_leaders.append(f"no broker leads {named} now: start the brokers that have its replicas")
+        return no_leaders + [f"{broker} does not answer: {why}" for broker, why in sorted(failed.items())]
 
     def min_fetch_rate(self) -> float:
         """Requests a second of the slowest fetcher thread's broker; 0 when there is none."""

@@ -40,6 +40,19 @@ class Look:
     missing: Mapping[str, str] = field(default_factory=dict)
     """What of its share the member does not read: partition -> why."""
 
+    missing_topics: tuple[str, ...] = ()
+    """Topics of its subscription that do not exist."""
+
+    failures: tuple[str, ...] = ()
+    """Why partitions have no leader, or leaders do not answer."""
+
+
+    @property
+    def is_reading_all(self) -> bool:
+        """Whether every topic is there, and every partition of the share has a leader that answers."""
+        is_fetched = self.partitions_fetching >= self.partitions_owned
+        return is_fetched and not (self.missing_topics or self.failures or self.missing)
+
 
 @dataclass(frozen=True, slots=True)
 class MemberHealth:
@@ -84,17 +97,26 @@ class MemberHealth:
         return found
 
     @property
+    def obstacles(self) -> list[str]:
+        """What keeps the member from reading all of its share, a sentence each."""
+        if self.is_healthy and self.look is not None and self.look.is_reading_all:
+            return []
+        return [*self.problems, *self.notes]
+
+    @property
     def notes(self) -> list[str]:
         """What is worth knowing, and makes nobody unhealthy."""
         if self.look is None:
             return []
-        found = []
+        found = [f"the topic {topic} does not exist" for topic in self.look.missing_topics]
+        found += self.look.failures
         if self.look.missing:
             named = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.look.missing.items())[:NAMED_MAX])
             found.append(f"{len(self.look.missing)} partitions of its share are not read: {named}")
         waiting = self.look.partitions_owned - self.look.partitions_fetching
         if waiting > 0:
-            found.append(f"{waiting} partitions are owned and not fetched yet, or have no leader")
+            some = "1 partition of its share is" if waiting == 1 else f"{waiting} partitions of its share are"
+            found.append(f"{some} not fetched yet, or without a leader that answers")
         return found
 
     def as_json(self) -> dict[str, Any]:

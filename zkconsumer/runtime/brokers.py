@@ -69,14 +69,17 @@ class BrokerAccess:
         """What the configuration says; ``connect`` wins over its security.  Without a ``store`` no ZooKeeper is asked.
 
         Raises ``InvalidConfigException`` for certificates that cannot be read (see ``connect_of``), and without a store
-        where ``bootstrap.servers`` is missing.
+        where ``bootstrap.servers`` is missing; ``UnknownHostException`` if none of its host names has an address.
         """
         diagnose: Diagnose | None = None
+        is_real = connect is None
         if connect is None:
             secure = connect_of(config, oauth_token, clock)
             connect, diagnose = secure, secure.diagnose
         if config.bootstrap_servers is not None:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
+            if is_real:
+                bootstrap.check()
             return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, UNREACHABLE)
         if store is None:
             raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")

@@ -86,4 +86,6 @@ def look_at(member: Member, clock: Clock) -> Look:
         partitions_owned=sum(p.state not in NOT_OWNED for p in group.partitions.values()),
         partitions_fetching=len(live - member.fetchers.leaderless()),
         missing=missing,
+        missing_topics=tuple(sorted(group.missing_topics)),
+        failures=tuple(member.fetchers.failures()),
     )

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.names import check_resolvable
 from zkconsumer.errors import (
     ChrootMissing,
     ForkedError,
@@ -58,7 +59,7 @@ class KazooStore:
     """A ``ZkStore``.  ``connect`` is ``zookeeper.connect`` with its chroot, the time-out is what to ask for.
 
     Raises ``InvalidConfigException`` for a ``connect`` that cannot be one, ``UsageError`` when a library for the login
-    is missing.  ``start`` also raises ``ZkAuthenticationFailed``.
+    is missing.  ``start`` also raises ``ZkAuthenticationFailed``, and ``UnknownHostException`` at once.
     """
 
     def __init__(
@@ -114,12 +115,13 @@ class KazooStore:
         self._on_event = on_event
 
     def start(self, timeout_ms: int) -> None:
+        check_resolvable("zookeeper.connect", self._servers.hosts)
         self._pid = os.getpid()
         self._link.start()
         is_settled = self._settled.wait(timeout_ms / 1000)
         version = self._link.server_version
         if not is_settled:
-            reason = self._link.problem or "no address that could be tried: do the names resolve?"
+            reason = self._link.problem or "no server was tried"
             self._refusal = ZkTimeoutException(
                 f"no session with ZooKeeper at {self._servers.addresses} within {timeout_ms} ms ({reason}): "
                 "start its servers, or correct the address (zookeeper.connect)"

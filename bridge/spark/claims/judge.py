@@ -135,7 +135,7 @@ def judge(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdic
     if seen.not_owned:
         return Refuse(seen.not_owned)
     if seen.unreadable and seen.claimed is None:
-        return Refuse(f"{seen.unreadable}; write the offset that is meant: zkconsumer offsets set")
+        return Refuse(f"{seen.unreadable}; write the offset that is meant: 'zkconsumer offsets set'")
     cur, rewound_from = seen.offset, None
     if seen.claimed is not None and (cur is None or cur < seen.claimed) and seen.claimed <= wanted.first:
         rewound_from = NO_OFFSET if cur is None else cur

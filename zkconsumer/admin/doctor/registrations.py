@@ -86,7 +86,10 @@ def _double_escaped(facts: Facts, name: str, member: MemberState) -> Iterator[Fi
             f"the filter of {name} was escaped twice, as 1.0.1, 1.0.2 and 1.1 do: everybody reads {pattern!r}, which "
             "matches no topic where the program meant one backslash",
             _evidence(facts, name, member),
-            ("write the filter without a backslash: '[.]' for '\\.'", "zkconsumer consume escapes once, as 0.8.2 does"),
+            (
+                "write the filter without a backslash: '[.]' for '\\.'",
+                "members of zkconsumer escape once, as 0.8.2 does",
+            ),
         )
 
 

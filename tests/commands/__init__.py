@@ -1,0 +1,1 @@
+"""Every command against every failure: exit code, text and JSON."""

@@ -1,0 +1,122 @@
+"""How ``zkconsumer consume`` and ``zkconsumer perf`` end where not everything could be read; on a world in memory."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fix_world import MakeWorld, wait_until
+from zkconsumer.cli import consume as consume_module
+from zkconsumer.cli import perf as perf_module
+from zkconsumer.cli.main import main
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.zk import paths
+
+NOT_ALL = "zkconsumer: not everything could be read: "
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> FakeWorld:
+    """Two brokers that lead a partition of ``t`` each, with three records."""
+    made = make_world(2)
+    made.create_topic("t", 2)
+    for partition in range(2):
+        made.cluster.append("t", partition, [b"x"] * 3)
+    return made
+
+
+@pytest.fixture
+def run(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a command on the world of the test."""
+
+    def connector(config: ConsumerConfig) -> ZookeeperConsumerConnector:
+        return world.connector(**{key.replace(".", "_"): config.values[key] for key in config.given})
+
+    for module in (consume_module, perf_module):
+        monkeypatch.setattr(module, "ZookeeperConsumerConnector", connector)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield lambda *words: CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS])
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def consume(run: Run, *words: str) -> Result:
+    return run("consume", "g", "--topic", "t", "--from-beginning", "--timeout-ms", "800", *words)
+
+
+def test_all_that_there_is_was_read(run: Run) -> None:
+    done = consume(run)
+    assert (done.exit_code, done.stdout.count("\n"), NOT_ALL in done.stderr) == (0, 6, False), done.stderr
+
+
+def test_no_broker_answers(world: FakeWorld, run: Run) -> None:
+    for broker in (0, 1):
+        world.cluster.stop_broker(broker)
+    done = consume(run)
+    assert (done.exit_code, done.stdout) == (1, ""), done.stderr
+    assert f"{NOT_ALL}none of 2 brokers answers" in done.stderr
+    assert "start the broker, or correct its address" in done.stderr
+
+
+def test_one_of_two_brokers_does_not_answer(world: FakeWorld, run: Run) -> None:
+    world.cluster.stop_broker(1)
+    done = consume(run)
+    assert (done.exit_code, done.stdout.count("\n")) == (1, 3), done.stderr
+    assert f"{NOT_ALL}no broker leads t/1 now: start the brokers that have its replicas; " in done.stderr
+
+
+def test_a_topic_that_does_not_exist(run: Run) -> None:
+    done = consume(run, "--topic", "nosuch")
+    assert (done.exit_code, done.stdout.count("\n")) == (1, 6), done.stderr
+    assert done.stderr.endswith(f"{NOT_ALL}the topic nosuch does not exist\n")
+
+
+def test_a_topic_that_is_created_meanwhile_is_read(world: FakeWorld, run: Run) -> None:
+    def create() -> None:
+        wait_until(lambda: world.zookeeper.data(paths.ids("g")) is not None, "the member looks for its group")
+        world.create_topic("later", 1)
+        world.cluster.append("later", 0, [b"x"])
+
+    creating = threading.Thread(target=create)
+    creating.start()
+    done = run("consume", "g", "--topic", "later", "--from-beginning", "--timeout-ms", "20000", "--max-messages", "1")
+    creating.join()
+    assert (done.exit_code, done.stdout.count("\n")) == (0, 1), done.stderr
+
+
+def test_as_many_as_were_asked_for_are_enough(world: FakeWorld, run: Run) -> None:
+    world.cluster.stop_broker(1)
+    assert consume(run, "--max-messages", "3").exit_code == 0
+
+
+def test_a_signal_does_not_hide_it(run: Run) -> None:
+    threading.Timer(1.0, signal.raise_signal, [signal.SIGTERM]).start()
+    done = run("consume", "g", "--topic", "nosuch")
+    assert done.exit_code == 1, done.stderr
+    assert "stopped by SIGTERM; printed 0 messages" in done.stderr
+    assert done.stderr.endswith(f"{NOT_ALL}the topic nosuch does not exist\n")
+
+
+def test_perf_says_why_there_were_fewer(world: FakeWorld, run: Run) -> None:
+    words = ("perf", "g", "--topic", "t", "--threads", "1", "--timeout", "800")
+    assert run(*words, "--messages", "6").exit_code == 0
+    fewer = run(*words, "--messages", "7", "--group", "g")
+    assert (fewer.exit_code, "0 of 7 messages" in fewer.stderr) == (0, True), fewer.stderr
+    world.cluster.stop_broker(1)
+    done = run(*words, "--messages", "7")
+    assert done.exit_code == 1, done.stderr
+    assert NOT_ALL in done.stderr
+
+
+def test_a_program_may_ask_for_the_same(world: FakeWorld) -> None:
+    connector = world.connector()
+    connector.create_message_streams({"t": 1, "nosuch": 1})
+
+    wait_until(lambda: connector.obstacles(5_000) == ["the topic nosuch does not exist"], "all but the topic is there")

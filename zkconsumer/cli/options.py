@@ -1,0 +1,143 @@
+"""Options that many commands have: where the cluster is, which group is meant, and how the output looks.
+
+An environment variable says where the cluster is only if no option and no file does: an address that is typed for one
+command is never mixed with one of the environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from zkconsumer.cli.hints import completed
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.properties import decode_properties, parse_properties
+
+ZOOKEEPER_VARIABLE = "ZKCONSUMER_ZOOKEEPER"
+BOOTSTRAP_VARIABLE = "ZKCONSUMER_BOOTSTRAP_SERVERS"
+ADDRESS_KEYS = ("zookeeper.connect", "bootstrap.servers")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cluster_options(command: F) -> F:
+    """``--zookeeper``, ``--bootstrap-server`` and ``--config``, or the environment variables."""
+    options = (
+        click.option(
+            "--bootstrap-server", "bootstrap_servers", metavar="HOST:PORT[,…]",
+            help="bootstrap.servers: brokers to ask, in the place of those that ZooKeeper knows. "
+                 f"Where no address is given: ${BOOTSTRAP_VARIABLE}.",
+        ),
+        click.option(
+            "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]",
+            help=f"zookeeper.connect; wins over the file. Where no address is given: ${ZOOKEEPER_VARIABLE}.",
+        ),
+        click.option(
+            "--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE", help="A consumer's .properties file: addresses, rights and keys.",
+        ),
+    )  # fmt: skip
+
+    @functools.wraps(command)
+    def with_addresses(**given: Any) -> Any:
+        try:
+            return command(**given | _addresses(given))
+        except ZkConsumerError as error:
+            # Here it is still known how this command was called.
+            error.args = tuple(completed(each) if isinstance(each, str) else each for each in error.args)
+            raise
+
+    wrapped: Any = with_addresses
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]
+
+
+def _addresses(given: Mapping[str, Any]) -> dict[str, str | None]:
+    """The addresses that are given, or else those of the environment."""
+    addresses = {"zookeeper": given["zookeeper"], "bootstrap_servers": given["bootstrap_servers"]}
+    settings = [text.partition("=")[0].strip() for text in given.get("settings", ())]
+    is_given = any(value is not None for value in addresses.values()) or not {*settings}.isdisjoint(ADDRESS_KEYS)
+    if is_given or any(key in settings_of(given["config_file"]) for key in ADDRESS_KEYS):
+        return addresses
+    variables = {"zookeeper": ZOOKEEPER_VARIABLE, "bootstrap_servers": BOOTSTRAP_VARIABLE}
+    return {name: from_environment(variable) for name, variable in variables.items()}
+
+
+def from_environment(variable: str) -> str | None:
+    """Its value; an empty one is none, as for click's own variables."""
+    return os.environ.get(variable) or None
+
+
+def settings_of(config_file: Path | None) -> Mapping[str, str]:
+    """What the file sets; nothing if it cannot be read, since what reads it for the command says why."""
+    try:
+        return parse_properties(decode_properties(config_file.read_bytes())) if config_file is not None else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def is_typed(context: click.Context, parameter: str) -> bool:
+    """Whether the parameter is on the command line, and does not come from the environment or a default."""
+    return context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+
+
+# --- the group --------------------------------------------------------------------------------------------------
+
+_OPTION = "group_option"
+
+
+def group_argument(*, required: bool = True) -> Callable[[F], F]:
+    """The group, as an argument or as ``--group``; the command gets it as ``group``."""
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def with_group(**given: Any) -> Any:
+            context = click.get_current_context()
+            argument, option = given.pop("group"), given.pop(_OPTION)
+            if argument is not None and option is not None and argument != option:
+                raise click.UsageError(f"two groups are given, {argument!r} and --group {option!r}; name one", context)
+            group = option if argument is None else argument
+            if group is None and required:
+                raise click.UsageError("Missing argument 'GROUP', or --group.", context)
+            context.params["group"] = group
+            return command(group=group, **given)
+
+        wrapped: Any = with_group
+        wrapped = click.option("--group", _OPTION, metavar="GROUP", help="The group, if it is no argument.")(wrapped)
+        wrapped = click.argument("group", required=False, metavar="GROUP" if required else "[GROUP]")(wrapped)
+        return wrapped  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def group_arguments(command: F) -> F:
+    """Any number of groups, as arguments or as ``--group``; the command gets them as ``groups``, in that order."""
+
+    @functools.wraps(command)
+    def with_groups(**given: Any) -> Any:
+        more = given.pop("group_options")
+        return command(groups=(*given.pop("groups"), *more), **given)
+
+    wrapped: Any = with_groups
+    wrapped = click.option(
+        "--group", "group_options", multiple=True, metavar="GROUP", help="A group; may be repeated."
+    )(wrapped)
+    return click.argument("groups", nargs=-1, metavar="[GROUP]...")(wrapped)  # type: ignore[no-any-return]
+
+
+# --- the output -------------------------------------------------------------------------------------------------
+
+
+def output_option(command: F) -> F:
+    """``-o table|json``."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+        help="A table for people, or JSON for programs.",
+    )(command)  # fmt: skip
