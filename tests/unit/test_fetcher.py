@@ -450,7 +450,7 @@ def test_the_metrics_of_a_broker_go_when_a_rebalance_leaves_it_nothing(
     made.manager.wake()
     wait_until(lambda: gone not in metrics_of(made), "nothing is read from that broker any more")
     assert set(metrics_of(made)) == {"all", stays}
-    assert f"ConsumerFetcherThread-{NAME}-0-0" not in live_threads()
+    wait_until(lambda: f"ConsumerFetcherThread-{NAME}-0-0" not in live_threads(), "its thread ends")
     append(cluster, 1, 1)
     assert made.take(1) == {1: [1]}
 
