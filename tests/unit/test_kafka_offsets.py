@@ -443,15 +443,15 @@ def test_a_group_of_two_loses_and_repeats_nothing_in_a_clean_rebalance(
     stream = stream_of(first)
     seen = [(message.partition, message.offset) for message in take(stream, 15)]
     second = connect(**stores, consumer_timeout_ms=200)
-    others = run_in_thread(lambda: stream_of(second))
-    streams = [stream, others()]
+    streams = [stream]
+    run_in_thread(lambda: streams.append(stream_of(second)))
 
     def all_are_seen() -> bool:
-        for each in streams:
+        for each in [*streams]:  # the first goes on while the second joins: no message stays in hand until then
             seen.extend((message.partition, message.offset) for message in take_all(each))
-        return len(seen) >= 40
+        return len(seen) >= 40 and len(streams) == 2
 
-    wait_until(all_are_seen, "40 records")
+    wait_until(all_are_seen, "40 records, and two members")
     all_are_seen()  # takes what is handed out twice
     assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(20)]
 
