@@ -165,7 +165,10 @@ class ModernLab:
         try:
             wait_until(self._is_settled, what, timeout_ms)
         except SandboxError as error:
-            raise AssertionError(f"the group did not settle: {error}; {self.holders()}") from error
+            held = self.holders()
+            without = [name for name, places in held.items() if not places] or [*held]
+            logs = "\n".join(f"{name}: {self.members[name].process.log_end()}" for name in without)
+            raise AssertionError(f"the group did not settle: {error}; {held}\n{logs}") from error
 
     def holders(self) -> dict[str, set[tuple[str, int]]]:
         """Member -> what it says that it holds."""
