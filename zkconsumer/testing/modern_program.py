@@ -43,6 +43,10 @@ EXIT_FAILED = 3
 EXIT_ORPHANED = 137
 POLL_MS = 50
 COMMIT_MS = 5_000
+RECONNECT_MAX_MS = 1_000
+"""The default of the Java client.  That of kafka-python, 30 s, is longer than a session: after the restart of a broker
+the member may be out of its group for half a minute.
+"""
 
 Place = tuple[str, int]
 Record = tuple[str, int, int]
@@ -231,6 +235,7 @@ class KafkaPython:
             client_id=settings.get("client.id", "kafka-python"),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            reconnect_backoff_max_ms=RECONNECT_MAX_MS,
             partition_assignment_strategy=[getattr(importlib.import_module(module), name)],
             **{key.replace(".", "_"): int(settings[key]) for key in self.NUMBERS if key in settings},
             **({"api_version": _version(settings["api.version"])} if "api.version" in settings else {}),
