@@ -125,9 +125,10 @@ class RealGroup:
         self.migrate("plan", self.group, "-f", file, *options)
         return file
 
-    def status(self) -> dict[str, Any]:
-        """What ``migrate status`` says."""
-        found: dict[str, Any] = json.loads(self.migrate("status", self.group, "-o", "json").stdout)
+    def status(self, *options: str, expect: int = 0) -> dict[str, Any]:
+        """What ``migrate status`` says; it must end with the exit code ``expect``."""
+        shown = self.migrate("status", self.group, "-o", "json", *options, expect=expect)
+        found: dict[str, Any] = json.loads(shown.stdout)
         return found
 
     # --- members ------------------------------------------------------------------------------------------------

@@ -138,7 +138,12 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
     blind = moving.migrate("apply", "--resume", group, "--execute", *operator, expect=4)
     assert blind.stderr.count("confirm it: ") == 1
     moving.migrate("apply", *moving.kept, "--execute", *operator)
-    assert moving.status()["phase"] == "switched", "everybody may look at the status"
+    assert moving.status(*operator)["phase"] == "switched"
+    # Everybody may read the phase; without a login the plan, and with it what was copied, cannot be read.
+    stranger = moving.status(expect=1)
+    assert stranger["phase"] == "switched"
+    [unread] = stranger["not_known"]
+    assert kept in unread, unread
 
     # Back, with every list as it was.
     moving.migrate("rollback", group, "--execute", *operator)
