@@ -467,7 +467,7 @@ def test_the_status_of_a_sandbox_that_does_not_work_says_so_and_fails(lines_of_u
     def states() -> dict[str, str]:
         status = run_command("sandbox status")
         assert status.returncode == 1
-        found = dict(re.findall(r"(?m)^(\S+): (.+); its log is ", status.stderr))
+        found = dict(re.findall(r"(?m)^(?:zkconsumer: )?(\S+): (.+); its log is ", status.stderr))
         assert "zkconsumer sandbox down; zkconsumer sandbox up --kafka 1.1.1 --zookeeper 3.8\n" in status.stderr
         assert len(status.stdout.splitlines()) == 3
         assert all(re.search(rf"(?m)^{name} .* {state}$", status.stdout) for name, state in found.items())
