@@ -30,7 +30,7 @@ def test_a_scala_member_and_ours_share_a_topic_of_the_embedded_broker(
         broker.create_topic("t", 4)
         for partition in range(4):
             broker.append("t", partition, [b"%d-%d" % (partition, n) for n in range(EACH)])
-        wait_until(lambda: len(sandbox.admin.children("/brokers/topics")) == 1, "the topic", 10_000)
+        wait_until(lambda: len(sandbox.admin.children("/brokers/topics")) == 1, "the topic", 60_000)
         settings = {"auto.offset.reset": "smallest", "auto.commit.interval.ms": "200"}
         theirs = sandbox.start_member(scala, "g", {"t": 1}, settings=settings)
         assert len(theirs.wait_handed(4 * EACH)) == 4 * EACH

@@ -37,7 +37,7 @@ def test_a_process_that_wakes_from_a_pause_hands_out_nothing_that_another_has_re
         )
         try:
             member.start(wait=False)
-            wait_until(lambda: len(handed(member)) > 50, "it reads", 20_000)
+            wait_until(lambda: len(handed(member)) > 50, "it reads", 60_000)
             member.pause()
             before = handed(member)
             taken = read_for_a_while(broker)
@@ -62,7 +62,7 @@ def read_for_a_while(broker: EmbeddedBroker) -> set[tuple[int, int]]:
     taken: set[tuple[int, int]] = set()
     with CoordinatorConsumerConnector(config, SESSION) as connector:
         [stream] = connector.create_message_streams({"t": 1})["t"]
-        wait_until(lambda: len(connector.assignment) == PARTITIONS, "all of it", 20_000)
+        wait_until(lambda: len(connector.assignment) == PARTITIONS, "all of it", 60_000)
         with suppress(ConsumerTimeoutException):
             for message in stream:
                 taken.add((message.partition, message.offset))

@@ -168,14 +168,14 @@ def test_two_of_it_share_a_topic_and_one_takes_over_when_the_other_goes(
         def owners() -> set[str]:
             return {owner.rpartition("-")[0] for owner in shared_cluster.admin.owners(topic, topic).values()}
 
-        wait_until(lambda: len(owners()) == 2, "both own something", 20_000)
+        wait_until(lambda: len(owners()) == 2, "both own something", 60_000)
         one.send_signal(signal.SIGTERM)
         first, _ = one.communicate(timeout=TIMEOUT_S)
-        wait_until(lambda: len(shared_cluster.admin.owners(topic, topic)) == PARTITIONS, "two owns it all", 10_000)
+        wait_until(lambda: len(shared_cluster.admin.owners(topic, topic)) == PARTITIONS, "two owns it all", 60_000)
         for partition in range(PARTITIONS):
             shared_cluster.produce(topic, partition, 1)
         end = dict.fromkeys(range(PARTITIONS), RECORDS + 1)
-        wait_until(lambda: shared_cluster.admin.offsets(topic, topic) == end, "two has printed it all", 10_000)
+        wait_until(lambda: shared_cluster.admin.offsets(topic, topic) == end, "two has printed it all", 60_000)
         two.send_signal(signal.SIGTERM)
         second, _ = two.communicate(timeout=TIMEOUT_S)
     lines = (first + second).splitlines()

@@ -169,7 +169,7 @@ def test_an_owner_node_made_by_hand_is_refused_named_and_taken_when_it_goes(
     cluster.admin.put(by_hand, b"somebody-0")
     with GroupLab(cluster, group, {topic: 4}, folder=tmp_path) as lab:
         lab.start_ours("ours-1")
-        wait_until(lambda: len(lab.owned_by("ours-1")) == 3, "ours-1 has the others", 10_000)
+        wait_until(lambda: len(lab.owned_by("ours-1")) == 3, "ours-1 has the others", 60_000)
         lab.load(topic, 100)
         lab.members["ours-1"].wait_handed(50)
         line = wait_for_line(lab, "ours-1", "persistent", 20_000)

@@ -57,7 +57,7 @@ def test_the_partitions_of_an_original_that_sleeps_stand(clusters: Clusters, nam
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"zookeeper.session.timeout.ms": "30000"})
     sandbox.produce(topic, 0, 5)
     member.wait_handed(5)
-    wait_until(lambda: sandbox.admin.offsets(group, topic).get(0) == 5, "it commits", 15_000)
+    wait_until(lambda: sandbox.admin.offsets(group, topic).get(0) == 5, "it commits", 60_000)
     assert doctor(sandbox, group, *QUICK) == {}
     member.pause()
     sandbox.produce(topic, 0, 5)

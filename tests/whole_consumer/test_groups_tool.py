@@ -79,7 +79,7 @@ def live(shared_cluster: Sandbox) -> Iterator[Cluster]:
 
 def test_describe_shows_what_the_originals_tools_show(live: Cluster) -> None:
     live.sandbox.produce(live.topic, 0, 1)  # something that is committed a moment later
-    wait_until(lambda: live.sandbox.admin.offsets(live.group, live.topic)[0] == RECORDS + 1, "it is committed", 10_000)
+    wait_until(lambda: live.sandbox.admin.offsets(live.group, live.topic)[0] == RECORDS + 1, "it is committed", 60_000)
     ours = live.rows()
     assert {row["owner_kind"] for row in ours} == {"scala"}
     assert {row["authority"] for row in ours} == {"zookeeper"}
@@ -118,7 +118,7 @@ def test_the_doctor_finds_nothing_and_then_a_poisonous_registration(live: Cluste
     admin, path = live.sandbox.admin, f"/consumers/{live.group}/ids/{live.group}_bad"
     admin.put(path, b"not JSON")
     try:
-        wait_until(lambda: not admin.owners(live.group, live.topic), "the original gives everything up", 15_000)
+        wait_until(lambda: not admin.owners(live.group, live.topic), "the original gives everything up", 60_000)
         done = live.run("groups", "doctor", live.group, "--look-for", "0", "-o", "json")
         assert done.returncode == 3
         found = {each["name"]: each for each in json.loads(done.stdout)["findings"]}
@@ -126,7 +126,7 @@ def test_the_doctor_finds_nothing_and_then_a_poisonous_registration(live: Cluste
         assert {"registration-unusable", "registration-persistent", "partitions-unowned"} <= set(found)
     finally:
         admin.delete(path)
-    wait_until(lambda: len(admin.owners(live.group, live.topic)) == PARTITIONS, "it comes back", 15_000)
+    wait_until(lambda: len(admin.owners(live.group, live.topic)) == PARTITIONS, "it comes back", 60_000)
 
 
 def test_a_group_that_somebody_is_in_is_not_deleted(live: Cluster) -> None:
@@ -140,7 +140,7 @@ def test_a_group_that_somebody_is_in_is_not_deleted(live: Cluster) -> None:
         )
     assert admin.members(live.group) == members
     # It may be in the middle of a rebalance, since an earlier test changed the group.
-    wait_until(lambda: len(admin.owners(live.group, live.topic)) == PARTITIONS, "it owns all", 15_000)
+    wait_until(lambda: len(admin.owners(live.group, live.topic)) == PARTITIONS, "it owns all", 60_000)
 
 
 def test_a_dead_group_of_any_size_is_deleted(live: Cluster) -> None:

@@ -253,7 +253,7 @@ def test_a_broker_restarts_in_the_middle_of_commits(
     place = Place(sandbox, *names, partitions=2)
     with place.kafka.watched():
         members = slowly(place, storage, SLOW)
-        wait_until(lambda: sum(place.kafka.offsets().values()) > 0, "the first commits", 20_000)
+        wait_until(lambda: sum(place.kafka.offsets().values()) > 0, "the first commits", 60_000)
         for _ in range(2):
             sandbox.brokers[0].stop()
             assert all(member.is_running() for member in members)
@@ -283,7 +283,7 @@ def test_the_coordinator_moves_to_another_broker(names: tuple[str, str], broker:
         place = Place(sandbox, group, topic, partitions=2)
         with place.kafka.watched():
             members = slowly(place, storage, SLOW)
-            wait_until(lambda: sum(place.kafka.offsets().values()) > 0, "the first commits", 20_000)
+            wait_until(lambda: sum(place.kafka.offsets().values()) > 0, "the first commits", 60_000)
             for _ in range(2):
                 gone = place.kafka.coordinator()
                 sandbox.brokers[gone].stop()
@@ -333,7 +333,7 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
     place.produce(RECORDS)
     ours = place.ours({**DUAL, **OFTEN})
     ours.wait_handed(2 * RECORDS)
-    wait_until(lambda: place.kafka.offsets() == place.all_at(RECORDS), "all is committed", 20_000)
+    wait_until(lambda: place.kafka.offsets() == place.all_at(RECORDS), "all is committed", 60_000)
     modern = start_modern(sandbox, client, place.group, place.topic)
     try:
 
@@ -452,19 +452,19 @@ def test_from_zookeeper_to_kafka_and_the_safe_way_back(
         return [(each.partition, each.offset) for member in every for each in member.handed]
 
     restart_one_by_one(ZOOKEEPER)
-    wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has all", 20_000)
+    wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has all", 60_000)
     assert place.kafka.offsets() == {}
     restart_one_by_one(DUAL)
-    wait_until(lambda: place.kafka.offsets() == place.zookeeper() == ends, "both have all, the idle one too", 20_000)
+    wait_until(lambda: place.kafka.offsets() == place.zookeeper() == ends, "both have all, the idle one too", 60_000)
     restart_one_by_one(ALONE)
-    wait_until(lambda: place.kafka.offsets() == ends, "Kafka has all", 20_000)
+    wait_until(lambda: place.kafka.offsets() == ends, "Kafka has all", 60_000)
     assert place.zookeeper()[0] < ends[0], "ZooKeeper is left behind"
     # Something was lost in ZooKeeper meanwhile: the way back must bring it there again.
     sandbox.admin.delete(f"/consumers/{place.group}/offsets/{place.topic}/{idle}")
     restart_one_by_one(DUAL)
-    wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has caught up, with the idle one", 20_000)
+    wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has caught up, with the idle one", 60_000)
     restart_one_by_one(ZOOKEEPER)
-    wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has all", 20_000)
+    wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has all", 60_000)
     for member in live:
         assert member.stop()
     assert sorted(handed()) == [(partition, at) for partition in range(4) for at in range(ends[partition])]

@@ -75,7 +75,7 @@ def test_consume_writes_what_is_measured(shared_cluster: Sandbox, fresh_name: st
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(path.exists, "there is a file from the beginning on", 20_000)
+        wait_until(path.exists, "there is a file from the beginning on", 60_000)
         assert json.loads(path.read_text("utf-8"))["group"] == fresh_name
         assert process.stdout is not None
         assert len([process.stdout.readline() for _ in range(RECORDS)]) == RECORDS

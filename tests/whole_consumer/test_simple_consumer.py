@@ -151,6 +151,6 @@ def test_a_broker_that_was_restarted_goes_unnoticed_and_one_that_hangs_does_not(
             started_ms = SYSTEM_CLOCK.now_ms()
             with pytest.raises(BrokerUnreachable, match=f"within {SHORT_MS} ms"):
                 impatient.fetch(request.request_version(4).add_fetch(topic, 0, 0, 1000).build())
-            assert SYSTEM_CLOCK.now_ms() - started_ms < 10 * SHORT_MS
+            assert SYSTEM_CLOCK.now_ms() - started_ms < TIMEOUT_MS, "it did not wait for the broker"
         finally:
             sandbox.brokers[0].resume()

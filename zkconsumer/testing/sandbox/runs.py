@@ -27,6 +27,8 @@ from zkconsumer.testing.sandbox.waiting import pause_ms
 
 OWNER_FILE = "run.json"
 PS_TIMEOUT_S = 10
+# A process that got SIGKILL ends when the kernel has freed its memory, which takes seconds on a busy machine.
+KILL_TIMEOUT_MS = 30_000
 
 # The order in which kinds are stopped: a broker without ZooKeeper hangs on SIGTERM.
 STOP_ORDER = ("tool", "member", "load", "broker", "zookeeper")
@@ -140,7 +142,7 @@ def end(records: Iterable[ProcessRecord], timeout_ms: int) -> None:
             record.signal(signal.SIGTERM)
             _wait_for_end(record, timeout_ms)
         record.signal(signal.SIGKILL)
-        _wait_for_end(record, 2000)
+        _wait_for_end(record, KILL_TIMEOUT_MS)
 
 
 def start_time(pid: int) -> str | None:
