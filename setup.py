@@ -1,6 +1,7 @@
 """Packaging of zkconsumer.  Tools are configured in pyproject.toml."""
 
 import re
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -29,12 +30,30 @@ TEST = [
     "types-six",
 ]
 
-COMPILED = Extension(
-    "bridge.spark._rows",
-    ["bridge/spark/_rows.c"],
-    py_limited_api=True,  # one file for all releases of Python
-    optional=True,  # numpy does the same where there is no compiler
-)
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+"""Such a build of Python has no limited API; its modules ask for the global interpreter lock."""
+
+
+def compiled(name: str, *depends: str) -> Extension:
+    """One compiled module, beside the Python module that does the same where there is no compiler."""
+    source = name.replace(".", "/") + ".c"
+    return Extension(
+        name,
+        [source],
+        include_dirs=["zkconsumer/include"],
+        depends=["zkconsumer/include/zkconsumer_limited.h", *depends],
+        define_macros=[("ZKCONSUMER_FULL_API", "1")] if FREE_THREADED else [],
+        extra_compile_args=["-std=c11", "-O2"],
+        py_limited_api=not FREE_THREADED,  # one file for all releases of Python
+        optional=True,
+    )
+
+
+COMPILED = [
+    compiled("bridge.spark._rows"),
+    compiled("zkconsumer.base._delivery"),
+    compiled("zkconsumer.wire._records", "zkconsumer/wire/records_core.h", "zkconsumer/wire/crc.h"),
+]
 
 setup(
     name="zkconsumer",
@@ -45,10 +64,10 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*", "pyspark_zkconsumer"]),
-    ext_modules=[COMPILED],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    ext_modules=COMPILED,
+    options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
-        "zkconsumer": ["py.typed", "testing/java/*.java"],
+        "zkconsumer": ["py.typed", "testing/java/*.java", "base/_delivery.pyi"],
         "bridge": ["py.typed", "spark/_rows.pyi"],
         "pyspark_zkconsumer": ["py.typed"],
     },

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
     from zkconsumer.kafka.connection import Connect, Connection
-    from zkconsumer.kafka.delivery import Poison
+    from zkconsumer.kafka.chunk_reader import Poison
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
@@ -113,7 +113,7 @@ _HOMES = {
     "PartitionOffsetRequestInfo": "zkconsumer.simple_requests",
     "PartitionOffsetsResponse": "zkconsumer.simple_requests",
     "PartitionsLostListener": "zkconsumer.core.listener",
-    "Poison": "zkconsumer.kafka.delivery",
+    "Poison": "zkconsumer.kafka.chunk_reader",
     "Position": "zkconsumer.connector_base",
     "Record": "zkconsumer.wire.records",
     "RecordSet": "zkconsumer.wire.primitives",

@@ -60,8 +60,8 @@ from zkconsumer.javaapi_simple import (
     TopicMetadataRequest,
     TopicMetadataResponse,
 )
-from zkconsumer.kafka.delivery import DeliveringIterator, RecordDelivery
 from zkconsumer.streams import ConsumerIterator as _Iterator
+from zkconsumer.streams import DeliveringIterator
 from zkconsumer.streams import KafkaStream as _Stream
 from zkconsumer.streams import MessageAndMetadata as _Message
 from zkconsumer.types import TopicPartition
@@ -207,26 +207,13 @@ class MessageAndMetadata:
         return repr(self._message)
 
 
-class _Offers:
-    """Has the delivery of a stream put messages of this module into its outbox."""
-
-    def __init__(self, delivery: RecordDelivery) -> None:
-        self._delivery = delivery
-
-    def __iter__(self) -> _Offers:
-        return self
-
-    def __next__(self) -> int:
-        return self._delivery.offer(MessageAndMetadata)
-
-
 class ConsumerIterator(DeliveringIterator[MessageAndMetadata]):
     """``kafka.consumer.ConsumerIterator``."""
 
     _iterator: _Iterator[Any, Any]
 
     def __new__(cls, iterator: _Iterator[Any, Any]) -> Self:
-        made = super().__new__(cls, iterator.delivery, _Offers(iterator.delivery))
+        made = super().__new__(cls, iterator.delivery, MessageAndMetadata)
         made._iterator = iterator
         return made
 

@@ -26,7 +26,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from zkconsumer.kafka.delivery import DeliveringIterator, Poison, RecordDelivery, calling_thread
+from zkconsumer.kafka import table_delivery
+from zkconsumer.kafka.chunk_reader import Poison
+from zkconsumer.kafka.delivery import RecordDelivery, RecordIterator
+from zkconsumer.kafka.delivery import calling_thread as _calling_thread
 
 if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConsumerIterator",
     "Decoder",
+    "DeliveringIterator",
     "KafkaStream",
     "MessageAndMetadata",
     "calling_thread",
@@ -66,12 +70,24 @@ class MessageAndMetadata(Generic[K, V]):
 
     __slots__ = ("_key_decoder", "_record", "_value_decoder", "offset", "partition", "topic")
 
-    def __init__(self, info: PartitionTopicInfo, record: Record, key_decoder: Decoder, value_decoder: Decoder) -> None:
-        self.topic, self.partition = info.tp
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        record: Record,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
         self.offset = record.offset
         self._record = record
-        self._key_decoder = key_decoder
-        self._value_decoder = value_decoder
+        self._key_decoder = key_decoder or default_decoder
+        self._value_decoder = value_decoder or default_decoder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        decoders = [None if each is default_decoder else each for each in (self._key_decoder, self._value_decoder)]
+        return MessageAndMetadata, (self.topic, self.partition, self._record, *decoders)
 
     @property
     def key(self) -> K | None:
@@ -99,6 +115,25 @@ class MessageAndMetadata(Generic[K, V]):
         return f"MessageAndMetadata({self.topic}/{self.partition} offset {self.offset})"
 
 
+if table_delivery.AVAILABLE and not TYPE_CHECKING:
+    MessageAndMetadata = table_delivery._delivery.MessageAndMetadata
+    DeliveringIterator = table_delivery.TableIterator
+    calling_thread = table_delivery._delivery.calling_thread
+else:
+    DeliveringIterator = RecordIterator
+    calling_thread = _calling_thread
+
+
+def _new_delivery(
+    queue: ChunkQueue, lease: Lease, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder
+) -> RecordDelivery:
+    """The compiled delivery, or the one in Python."""
+    if table_delivery.AVAILABLE and not TYPE_CHECKING:
+        decoders = [None if each is default_decoder else each for each in (key_decoder, value_decoder)]
+        return table_delivery.TableDelivery(queue, lease, timeout_ms, *decoders)
+    return RecordDelivery(queue, lease, timeout_ms, MessageAndMetadata, key_decoder, value_decoder)
+
+
 class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, V]):
     """The iterator of one stream; one thread at a time may be inside (``UsageError`` for the second).
 
@@ -115,17 +150,16 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, 
     def __new__(
         cls, queue: ChunkQueue, lease: Lease, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder
     ) -> Self:
-        delivery = RecordDelivery(queue, lease, timeout_ms, MessageAndMetadata, key_decoder, value_decoder)
-        return super().__new__(cls, delivery, delivery)
+        return super().__new__(cls, _new_delivery(queue, lease, timeout_ms, key_decoder, value_decoder))
 
     def has_next(self) -> bool:
         """Whether there is a record that may be handed out; waits for one, at most ``consumer.timeout.ms``."""
-        return self.delivery.peek() is not None
+        return self.delivery.peek(False) is not None
 
     def peek(self) -> MessageAndMetadata[K, V] | None:
         """The record that ``next`` will give, or None at the end; it may be another if its partition leaves."""
-        found = self.delivery.peek()
-        return None if found is None else self.delivery.message(*found)
+        found: MessageAndMetadata[K, V] | None = self.delivery.peek(True)
+        return found
 
     @property
     def poison(self) -> Poison | None:

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zkconsumer.base.clock import SystemClock
+from zkconsumer.base.handout_state import LeaseState
+
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.wakeup import WakeUp
 
 
-class Lease:
+class Lease(LeaseState):
     """Until when records may be handed out, in ms of the monotonic clock.
 
     Invariant: ``_wake_ups`` has one flag for each stream; it only grows, before the streams are read.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.until_ms = 0
+        super().__init__(clock, type(clock) is SystemClock)
         self._wake_ups: list[WakeUp] = []
 
     def set(self, until_ms: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.handout_state import NOTHING_IN_HAND, OwnershipState, QueueState
 from zkconsumer.base.wakeup import WakeUp
 from zkconsumer.core.stores import Source
 from zkconsumer.types import Tally
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
 INVALID_OFFSET = -1
 """``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
 
-NOTHING_IN_HAND = -1
-
-
-class PartitionTopicInfo:
+class PartitionTopicInfo(OwnershipState):
     """One ownership of one partition: where it is read, and what became of it.
 
     ``fetch_offset``: the next offset to ask the broker for; while it is negative, the broker is asked where to begin.
@@ -46,9 +44,6 @@ class PartitionTopicInfo:
     a thread writes is seen by the other threads in the order of the writes, as under the GIL; ``zkconsumer.platforms``
     refuses interpreters without it.
 
-    In the same way a reset, on a fetcher's thread, cannot be undone by a program that was just coming back: what was
-    consumed is written together with the reset that it belongs to, and counts only while that is the last one.
-
     ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
     ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``tally`` counts the messages
     that the stream has read.
@@ -58,15 +53,10 @@ class PartitionTopicInfo:
     """
 
     __slots__ = (
-        "_consumed",
-        "_origin",
         "answered_at_ms",
         "fetch_offset",
         "high_watermark",
-        "in_hand",
-        "is_live",
         "kept",
-        "on_back",
         "opened",
         "queue",
         "source",
@@ -85,62 +75,26 @@ class PartitionTopicInfo:
         source: Source = Source.NEITHER,
         tally: Tally | None = None,
     ) -> None:
+        super().__init__()
         self.tp = tp
         self.thread = thread
         self.queue = queue
         self.fetch_offset = offset
         self.started_at = max(offset, INVALID_OFFSET)
         self.source = source
-        self.in_hand = NOTHING_IN_HAND
-        self.is_live = True
         self.high_watermark = INVALID_OFFSET
         self.answered_at_ms = 0
         self.tally = Tally() if tally is None else tally
-        self.on_back: Callable[[PartitionTopicInfo], None] | None = None
         self.opened: FetchedDataChunk | None = None
         self.kept: list[FetchedDataChunk] = []
-        self._origin = self._consumed = (0, self.started_at)
+        self.begin_at(self.started_at)
 
     def __str__(self) -> str:
         return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"
 
-    @property
-    def resets(self) -> int:
-        """How often the reset policy moved the partition."""
-        return self._origin[0]
-
-    @property
-    def consumed_offset(self) -> int:
-        """The next offset that the program has not moved past."""
-        origin, consumed = self._origin, self._consumed
-        return consumed[1] if consumed[0] == origin[0] else origin[1]
-
-    def move_past(self, next_offset: int, resets: int) -> None:
-        """The iterating thread is done with everything below; counts for nothing if a reset came in between."""
-        self._consumed = (resets, next_offset)
-
-    def take_in_hand(self, offset: int) -> bool:
-        """The iterating thread is about to hand out this record; False: the partition has left, do not."""
-        self.in_hand = offset
-        if self.is_live:
-            return True
-        self.put_back()
-        return False
-
-    def put_back(self) -> None:
-        """The record was not handed out after all.  May be called twice."""
-        self.in_hand = NOTHING_IN_HAND
-        if self.on_back is not None:
-            self.on_back(self)
-
-    def come_back(self, consumed_offset: int, resets: int) -> None:
-        """The program asked for more: it is done with the record in hand.  May be called twice with the same values."""
-        self.move_past(consumed_offset, resets)
-        self.put_back()
-
     def reset(self, offset: int) -> None:
         """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""
-        self._origin = (self.resets + 1, offset)
+        self.move_to(offset)
         self.fetch_offset = offset
 
     def stop(self, on_back: Callable[[PartitionTopicInfo], None]) -> None:
@@ -179,7 +133,7 @@ class FetchedDataChunk:
     def is_void(self) -> bool:
         """Whether its partition has left, or was moved by the reset policy, since it was fetched."""
         info = self.info
-        return not info.is_live or self.resets != info._origin[0]
+        return not info.is_live or self.resets != info.resets
 
     def behind(self, position: int) -> FetchedDataChunk:
         """The same without its first bytes, which are whole entries."""
@@ -195,7 +149,7 @@ class ShutdownMarker:
         self.error = error
 
 
-class ChunkQueue:
+class ChunkQueue(QueueState):
     """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes.
 
     The thread that iterates the stream takes no lock (``take``, ``finish``): an exception of a signal handler may come
@@ -211,22 +165,17 @@ class ChunkQueue:
     """
 
     def __init__(self, chunks_max: int) -> None:
+        super().__init__()
         self.chunks_max = chunks_max
         self.on_room: Callable[[], None] | None = None
         self.wake_up = WakeUp()
         self.reading: FetchedDataChunk | None = None
-        self.in_hand_since_ms: int | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._chunks)
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the marker is in."""
-        return self._marker is not None
 
     @property
     def has_room(self) -> bool:
@@ -280,6 +229,7 @@ class ChunkQueue:
         with self._lock:
             self._chunks.clear()
             self._marker = self._marker or marker
+            self.is_ended = True
         self.wake_up.set()
 
     def drop_void(self) -> None:

@@ -21,6 +21,9 @@ from zkconsumer.errors import InvalidMessageException, PeerError, UnsupportedCod
 OFFSET_MAX = 2**63 - 2
 """The last offset that has a next one in 64 bits."""
 
+NO_END = 2**63 - 1
+"""An end offset that is behind every record."""
+
 ENTRY_PREFIX_BYTES = 12
 """Offset and size, which the size itself does not count."""
 

@@ -11,11 +11,12 @@ an entry of formats 0 and 1), ``records_v2`` (inside a batch), ``compression``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from zkconsumer.types import Tally
-from zkconsumer.wire.entries import Allowance, Record, walk
+from zkconsumer.wire import compiled
+from zkconsumer.wire.entries import NO_END, Allowance, Record, codec_of, walk
 from zkconsumer.wire.records_legacy import read_entry
 from zkconsumer.wire.records_v2 import read_batch
 
@@ -54,7 +55,17 @@ def scan(record_set: bytes | memoryview) -> Scan:
     Raises ``InvalidMessageException`` and ``UnsupportedCodec`` (a format above 2), see ``entries.walk``; their
     attribute ``position`` says how many bytes before are sound.
     """
-    flat = _flat(record_set)
+    flat = flat_bytes(record_set)
+    if compiled.RECORDS is not None:
+        found = compiled.RECORDS.scan(flat, NO_END)
+        if found is not None:
+            complete_bytes, entries, first_offset, next_offset, _ = found
+            return Scan(complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat))
+    return _scan(flat)
+
+
+def _scan(flat: bytes | memoryview) -> Scan:
+    """The same in Python, which raises the errors."""
     entries = 0
     complete_bytes = 0
     first_offset = next_offset = -1
@@ -72,15 +83,21 @@ def iter_records(
     start_offset: int = 0,
     check_crcs: bool = True,
     *,
+    end_offset: int = NO_END,
+    left_out: Collection[int] = (),
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     tally: Tally | None = None,
     allowance: Allowance | None = None,
 ) -> Iterator[Record]:
-    """The records of ``record_set`` with at least ``start_offset``, in strictly increasing order of offset.
+    """The records with ``start_offset`` <= offset < ``end_offset``, in strictly increasing order of offset.
 
     Lazy: an entry is checked and decompressed when its first record is asked for, and what stands before a bad
     entry has been handed out when the error comes.  Control batches are left out, a cut-off tail is ignored.  With
-    ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.
+    ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.  Nothing at or after
+    ``end_offset`` is looked at, beyond the checksum of the batch that holds it.
+
+    ``left_out``: positions of batches whose records are left out (``transactions.aborted_batches``); their checksums are
+    verified.
 
     ``allowance``: what compressed batches (format 2) are charged to, for a caller that bounds several record sets
     together; ``ExpandsTooFar``, a kind of ``InvalidMessageException``, when it does not suffice.
@@ -93,16 +110,28 @@ def iter_records(
     the offset of the entry and carry ``offset``, ``position``, ``next_position`` and ``next_offset``: reading can go on
     with ``record_set[next_position:]`` from ``next_offset`` on, unless those are -1.
     """
-    flat = _flat(record_set)
+    flat = flat_bytes(record_set)
     offset_before = -1
     tally = Tally() if tally is None else tally
+    if end_offset <= 0:
+        return
     for entry in walk(flat):
+        if entry.offset >= end_offset and not (entry.magic < 2 and codec_of(flat, entry)):
+            return
         if entry.magic == 2:
-            yield from read_batch(flat, entry, start_offset, check_crcs, decompressed_bytes_max, tally, allowance)
+            start = entry.last_offset + 1 if entry.position in left_out else start_offset
+            yield from read_batch(
+                flat, entry, start, check_crcs, decompressed_bytes_max, tally, allowance, end_offset=end_offset
+            )
         else:
-            yield from read_entry(flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max, tally)
+            yield from read_entry(
+                flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max, tally, end_offset=end_offset
+            )
         offset_before = entry.last_offset
+        if offset_before >= end_offset - 1:
+            return
 
 
-def _flat(record_set: bytes | memoryview) -> bytes | memoryview:
+def flat_bytes(record_set: bytes | memoryview) -> bytes | memoryview:
+    """The same bytes with items of one byte."""
     return record_set if isinstance(record_set, bytes) else memoryview(record_set).cast("B")

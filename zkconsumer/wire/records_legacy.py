@@ -21,6 +21,7 @@ from zkconsumer.wire.entries import (
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
     MESSAGE_BYTES_MIN,
+    NO_END,
     OFFSET_AND_SIZE,
     Entry,
     Record,
@@ -46,8 +47,10 @@ def read_entry(
     check_crcs: bool,
     decompressed_bytes_max: int,
     tally: Tally,
+    *,
+    end_offset: int = NO_END,
 ) -> Iterator[Record]:
-    """The records of one entry of format 0 or 1 that are at ``start_offset`` or after it.
+    """The records of one entry of format 0 or 1 with ``start_offset`` <= offset < ``end_offset``.
 
     ``offset_before`` is the last offset that the entries before cover: a wrapper may not reach back to it.
     Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
@@ -63,7 +66,7 @@ def read_entry(
         return
     inner, append_time = _opened(body, attributes, timestamp, value, entry, decompressed_bytes_max)
     shift = _shift(inner, entry, offset_before)
-    yield from _inner_records(inner, entry, shift, append_time, start_offset, check_crcs, tally)
+    yield from _inner_records(inner, entry, shift, append_time, range(start_offset, end_offset), check_crcs, tally)
 
 
 def open_wrapper(
@@ -169,7 +172,7 @@ def _inner_records(
     entry: Entry,
     shift: int,
     append_time: int | None,
-    start_offset: int,
+    span: range,
     check_crcs: bool,
     tally: Tally,
 ) -> Iterator[Record]:
@@ -182,7 +185,9 @@ def _inner_records(
         offset, size = unpack_prefix(inner, position)
         offset += shift
         end += ENTRY_PREFIX_BYTES + size
-        if offset < start_offset:
+        if offset >= span.stop:
+            return
+        if offset < span.start:
             continue
         body = inner[position + MAGIC_POSITION : end]
         if check_crcs and crc32(body) != _CRC.unpack_from(inner, position + ENTRY_PREFIX_BYTES)[0]:

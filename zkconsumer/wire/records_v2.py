@@ -23,7 +23,7 @@ import google_crc32c
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
 from zkconsumer.wire import compression
-from zkconsumer.wire.entries import Allowance, Entry, Record, bad_entry, corrupt
+from zkconsumer.wire.entries import NO_END, Allowance, Entry, Record, bad_entry, corrupt
 
 TALLY_STEP = 64
 """After how many records of a batch they are counted: one by one would cost each of them."""
@@ -51,8 +51,10 @@ def read_batch(
     decompressed_bytes_max: int,
     tally: Tally,
     allowance: Allowance | None = None,
+    *,
+    end_offset: int = NO_END,
 ) -> Iterator[Record]:
-    """The records of one batch that are at ``start_offset`` or after it; none of a control batch.
+    """The records of one batch with ``start_offset`` <= offset < ``end_offset``; none of a control batch.
 
     ``allowance``: what a compressed batch is charged to; ``ExpandsTooFar`` when it does not suffice.
 
@@ -81,7 +83,8 @@ def read_batch(
         body, position = _decompress(attributes & _CODEC_MASK, covered, entry, limit), 0
         allowance.expanded_bytes = limit - len(body)
     append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
-    yield from _records(body, position, count, entry, base_timestamp, append_time, start_offset, tally, allowance)
+    span = range(start_offset, end_offset)
+    yield from _records(body, position, count, entry, base_timestamp, append_time, span, tally, allowance)
 
 
 def _refuse_above(allowance: Allowance, entry: Entry) -> None:
@@ -103,7 +106,7 @@ def _records(
     entry: Entry,
     base_timestamp: int,
     append_time: int | None,
-    start_offset: int,
+    span: range,
     tally: Tally,
     allowance: Allowance | None,
 ) -> Iterator[Record]:
@@ -118,6 +121,7 @@ def _records(
     last_offset = entry.last_offset
     offset_before = base_offset - 1
     timestamp_type = 0 if append_time is None else 1
+    start_offset, end_offset = span.start, span.stop
     begin, place = 0, tally.place
     if place is not None and place.at is not None and place.at[0] == entry.position:
         _, position, begin, offset_before = place.at
@@ -156,6 +160,9 @@ def _records(
                 offset = base_offset + (delta >> 1)
                 if delta & 1 or not offset_before < offset <= last_offset:
                     raise corrupt(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
+                if offset >= end_offset:
+                    unread += 1
+                    return
                 offset_before = offset
                 if offset < start_offset:
                     position = record_end

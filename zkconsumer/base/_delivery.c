@@ -1,0 +1,1510 @@
+/* The hand-out of records to the thread that iterates a stream, compiled.
+ *
+ * `zkconsumer/kafka/delivery.py` has the contract, and the same in Python, for where this module is missing.  What
+ * needs no speed (chunks, poison messages, waiting) stays in Python: `zkconsumer/kafka/table_delivery.py` fills one
+ * table of rows after the other into a Delivery, and Iterator.__next__ gives one message a row.
+ *
+ * Before each record, in this order (`deliver`):
+ *   1. the record before it counts as consumed;
+ *   2. the message object is made: nothing that can fail, and no Python code, comes after step 4;
+ *   3. signal handlers run, which may raise: the record is undelivered, the next call gives it;
+ *   4. `in_hand` is written, then `is_live` is read.  Another thread that takes the partition away writes `is_live`, then
+ *      reads `in_hand`.  Both use sequentially consistent atomics: the record is not given, or that thread sees it;
+ *   5. the clock is read (CLOCK_BOOTTIME, which counts while the machine sleeps) and compared with the end of the lease;
+ *   6. the record is delivered.
+ *
+ * Everything else that several threads use is guarded by the global interpreter lock, which the package requires
+ * (`zkconsumer/platforms.py`). */
+
+#include "zkconsumer_limited.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#define NOTHING_IN_HAND (-1)
+#define NO_TIME INT64_MIN
+#define NO_THREAD 0
+
+/* A row of a table: `zk_row` of zkconsumer/wire/records_core.h, `ROW` of zkconsumer/wire/tables.py. */
+typedef struct {
+    int64_t offset;
+    int64_t timestamp;
+    int32_t key_start;
+    int32_t key_length;
+    int32_t value_start;
+    int32_t value_length;
+    int32_t headers_start;
+    int32_t headers_end;
+    int32_t header_count;
+    int32_t timestamp_type;
+} row_t;
+
+typedef struct {
+    PyObject *key, *value, *offset, *topic, *partition, *timestamp; /* interned */
+    PyTypeObject *lease_type, *queue_type, *ownership_type, *bytes_type, *origin_type, *message_type, *delivery_type,
+        *iterator_type;
+    PyObject *step; /* test builds alone */
+} module_state;
+
+#ifdef ZKCONSUMER_TEST_STEPS
+/* Tests run every interleaving: the function lets another thread run between two accesses of shared memory. */
+static void step(module_state *state) {
+    if (state->step && state->step != Py_None) {
+        PyObject *done = PyObject_CallFunctionObjArgs(state->step, NULL);
+        if (!done) PyErr_WriteUnraisable(state->step);
+        Py_XDECREF(done);
+    }
+}
+#else
+#define step(state) ((void)(state))
+#endif
+
+static module_state *state_of_type(PyTypeObject *type);
+
+#define FREE(type, self) ((freefunc)PyType_GetSlot(type, Py_tp_free))(self)
+#define ALLOC(type) ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0)
+
+static uint64_t thread_number(void) { return PyThreadState_GetID(PyThreadState_Get()); }
+
+/* calling_thread() -> a number that no other thread of this process ever has */
+static PyObject *calling_thread(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromUnsignedLongLong(thread_number());
+}
+
+static PyObject *time_or_none(int64_t ms) { return ms == NO_TIME ? Py_NewRef(Py_None) : PyLong_FromLongLong(ms); }
+
+static int time_of(PyObject *value, int64_t *ms) {
+    if (value == NULL || value == Py_None) {
+        *ms = NO_TIME;
+        return 0;
+    }
+    *ms = PyLong_AsLongLong(value);
+    return *ms == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static bool is_deleted(PyObject *value) {
+    if (!value) PyErr_SetString(PyExc_AttributeError, "cannot be deleted");
+    return !value;
+}
+
+/* --- LeaseState: until when records may be handed out ------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *clock;
+    bool is_system; /* the clock is the machine's: it is read here */
+    _Atomic int64_t until_ms;
+} lease;
+
+static int64_t system_ms(void) {
+    struct timespec now;
+#ifdef CLOCK_BOOTTIME
+    clock_gettime(CLOCK_BOOTTIME, &now);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* False: the clock raised. */
+static bool lease_now(lease *self, int64_t *ms) {
+    if (self->is_system) {
+        *ms = system_ms();
+        return true;
+    }
+    PyObject *found = PyObject_CallMethod(self->clock, "now_ms", NULL);
+    if (!found) return false;
+    *ms = PyLong_AsLongLong(found);
+    Py_DECREF(found);
+    return *ms != -1 || !PyErr_Occurred();
+}
+
+static int lease_init(lease *self, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
+    PyObject *clock;
+    int is_system;
+    if (!PyArg_ParseTuple(args, "Op", &clock, &is_system)) return -1;
+    PyObject *before = self->clock;
+    self->clock = Py_NewRef(clock);
+    Py_XDECREF((PyObject *)before);
+    self->is_system = is_system;
+    atomic_store(&self->until_ms, 0);
+    return 0;
+}
+
+static int lease_traverse(lease *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->clock);
+    return 0;
+}
+
+static int lease_clear(lease *self) {
+    Py_CLEAR(self->clock);
+    return 0;
+}
+
+static void lease_dealloc(lease *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    lease_clear(self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyObject *lease_get_until(lease *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(atomic_load(&self->until_ms));
+}
+
+static int lease_set_until(lease *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (is_deleted(value)) return -1;
+    int64_t ms = PyLong_AsLongLong(value);
+    if (ms == -1 && PyErr_Occurred()) return -1;
+    atomic_store(&self->until_ms, ms);
+    return 0;
+}
+
+static PyObject *lease_get_clock(lease *self, void *Py_UNUSED(closure)) {
+    return Py_NewRef(self->clock ? self->clock : Py_None);
+}
+
+static PyGetSetDef lease_getset[] = {
+    {"until_ms", (getter)lease_get_until, (setter)lease_set_until, NULL, NULL},
+    {"clock", (getter)lease_get_clock, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot lease_slots[] = {
+    {Py_tp_init, lease_init},         {Py_tp_dealloc, lease_dealloc}, {Py_tp_traverse, lease_traverse},
+    {Py_tp_clear, lease_clear},       {Py_tp_getset, lease_getset},   {0, NULL},
+};
+
+static PyType_Spec lease_spec = {
+    .name = "zkconsumer.base._delivery.LeaseState",
+    .basicsize = sizeof(lease),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = lease_slots,
+};
+
+/* --- QueueState: what a stream's queue shares with the hand-out ---------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    bool is_ended;           /* the marker behind which nothing comes is in */
+    int64_t in_hand_since_ms; /* NO_TIME: the program has no record */
+} queue;
+
+static PyObject *queue_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    queue *self = (queue *)ALLOC(type);
+    if (self) self->in_hand_since_ms = NO_TIME;
+    return (PyObject *)self;
+}
+
+static void queue_dealloc(queue *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyObject *queue_get_ended(queue *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(self->is_ended); }
+
+static int queue_set_ended(queue *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (is_deleted(value)) return -1;
+    int is_true = PyObject_IsTrue(value);
+    if (is_true >= 0) self->is_ended = is_true;
+    return is_true < 0 ? -1 : 0;
+}
+
+static PyObject *queue_get_since(queue *self, void *Py_UNUSED(closure)) { return time_or_none(self->in_hand_since_ms); }
+
+static int queue_set_since(queue *self, PyObject *value, void *Py_UNUSED(closure)) {
+    return time_of(value, &self->in_hand_since_ms);
+}
+
+static PyGetSetDef queue_getset[] = {
+    {"is_ended", (getter)queue_get_ended, (setter)queue_set_ended, NULL, NULL},
+    {"in_hand_since_ms", (getter)queue_get_since, (setter)queue_set_since, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot queue_slots[] = {
+    {Py_tp_new, queue_new},
+    {Py_tp_dealloc, queue_dealloc},
+    {Py_tp_getset, queue_getset},
+    {0, NULL},
+};
+
+static PyType_Spec queue_spec = {
+    .name = "zkconsumer.base._delivery.QueueState",
+    .basicsize = sizeof(queue),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = queue_slots,
+};
+
+/* --- OwnershipState: one ownership of one partition ----------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    _Atomic int64_t in_hand;
+    _Atomic bool is_live;
+    int64_t resets; /* how often the reset policy moved the partition, and where to, the last time */
+    int64_t reset_to;
+    int64_t consumed_in; /* the number of resets that `consumed` belongs to */
+    int64_t consumed;
+    PyObject *on_back; /* called once nothing is in hand any more, when the partition was stopped; NULL: not stopped */
+    module_state *state;
+} ownership;
+
+static PyObject *ownership_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    module_state *state = state_of_type(type);
+    ownership *self = state ? (ownership *)ALLOC(type) : NULL;
+    if (!self) return NULL;
+    self->state = state;
+    atomic_init(&self->in_hand, NOTHING_IN_HAND);
+    atomic_init(&self->is_live, true);
+    return (PyObject *)self;
+}
+
+static int ownership_traverse(ownership *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->on_back);
+    return 0;
+}
+
+static int ownership_clear(ownership *self) {
+    Py_CLEAR(self->on_back);
+    return 0;
+}
+
+static void ownership_dealloc(ownership *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    ownership_clear(self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static int64_t consumed_offset(const ownership *self) {
+    return self->consumed_in == self->resets ? self->consumed : self->reset_to;
+}
+
+/* Nothing is in hand any more.  May be called twice.  False: the callback raised, and must be called again. */
+static bool put_back(ownership *self) {
+    atomic_store(&self->in_hand, NOTHING_IN_HAND);
+    step(self->state);
+    if (!self->on_back) return true;
+    PyObject *on_back = Py_NewRef(self->on_back);
+    PyObject *done = PyObject_CallFunctionObjArgs(on_back, self, NULL);
+    Py_DECREF(on_back);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
+static void move_past(ownership *self, int64_t next_offset, int64_t resets) {
+    self->consumed = next_offset;
+    self->consumed_in = resets;
+}
+
+/* The record is about to be handed out.  1: it may be; 0: the partition has left; -1: the callback raised. */
+static int take_in_hand(ownership *self, int64_t offset) {
+    atomic_store(&self->in_hand, offset);
+    step(self->state);
+    bool is_live = atomic_load(&self->is_live);
+    step(self->state);
+    if (is_live) return 1;
+    return put_back(self) ? 0 : -1;
+}
+
+/* The program is done with the record in hand.  False: the callback raised; the call may be repeated. */
+static bool done_with(ownership *self, int64_t next_offset, int64_t resets) {
+    move_past(self, next_offset, resets);
+    step(self->state);
+    return put_back(self);
+}
+
+/* begin_at(offset): the first position */
+static PyObject *ownership_begin_at(ownership *self, PyObject *offset) {
+    int64_t at = PyLong_AsLongLong(offset);
+    if (at == -1 && PyErr_Occurred()) return NULL;
+    self->resets = self->consumed_in = 0;
+    self->reset_to = self->consumed = at;
+    Py_RETURN_NONE;
+}
+
+static PyObject *ownership_move_past(ownership *self, PyObject *args) {
+    long long next_offset, resets;
+    if (!PyArg_ParseTuple(args, "LL", &next_offset, &resets)) return NULL;
+    move_past(self, next_offset, resets);
+    Py_RETURN_NONE;
+}
+
+static PyObject *ownership_move_to(ownership *self, PyObject *offset) {
+    int64_t to = PyLong_AsLongLong(offset);
+    if (to == -1 && PyErr_Occurred()) return NULL;
+    self->reset_to = to;
+    self->resets++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *ownership_take_in_hand(ownership *self, PyObject *offset) {
+    int64_t at = PyLong_AsLongLong(offset);
+    if (at == -1 && PyErr_Occurred()) return NULL;
+    int is_ours = take_in_hand(self, at);
+    return is_ours < 0 ? NULL : PyBool_FromLong(is_ours);
+}
+
+static PyObject *ownership_come_back(ownership *self, PyObject *args) {
+    long long next_offset, resets;
+    if (!PyArg_ParseTuple(args, "LL", &next_offset, &resets)) return NULL;
+    if (!done_with(self, next_offset, resets)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *ownership_put_back(ownership *self, PyObject *Py_UNUSED(ignored)) {
+    if (!put_back(self)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *ownership_get_in_hand(ownership *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(atomic_load(&self->in_hand));
+}
+
+static PyObject *ownership_get_live(ownership *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(atomic_load(&self->is_live));
+}
+
+static int ownership_set_live(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (is_deleted(value)) return -1;
+    int is_true = PyObject_IsTrue(value);
+    if (is_true >= 0) atomic_store(&self->is_live, (bool)is_true);
+    return is_true < 0 ? -1 : 0;
+}
+
+static PyObject *ownership_get_resets(ownership *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(self->resets);
+}
+
+static PyObject *ownership_get_consumed(ownership *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(consumed_offset(self));
+}
+
+static PyObject *ownership_get_on_back(ownership *self, void *Py_UNUSED(closure)) {
+    return Py_NewRef(self->on_back ? self->on_back : Py_None);
+}
+
+static int ownership_set_on_back(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
+    PyObject *before = self->on_back;
+    self->on_back = value && value != Py_None ? Py_NewRef(value) : NULL;
+    Py_XDECREF((PyObject *)before);
+    return 0;
+}
+
+static PyGetSetDef ownership_getset[] = {
+    {"in_hand", (getter)ownership_get_in_hand, NULL, NULL, NULL},
+    {"is_live", (getter)ownership_get_live, (setter)ownership_set_live, NULL, NULL},
+    {"resets", (getter)ownership_get_resets, NULL, NULL, NULL},
+    {"consumed_offset", (getter)ownership_get_consumed, NULL, NULL, NULL},
+    {"on_back", (getter)ownership_get_on_back, (setter)ownership_set_on_back, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef ownership_methods[] = {
+    {"begin_at", (PyCFunction)ownership_begin_at, METH_O, NULL},
+    {"move_past", (PyCFunction)ownership_move_past, METH_VARARGS, NULL},
+    {"move_to", (PyCFunction)ownership_move_to, METH_O, NULL},
+    {"put_back", (PyCFunction)ownership_put_back, METH_NOARGS, NULL},
+    {"take_in_hand", (PyCFunction)ownership_take_in_hand, METH_O, NULL},
+    {"come_back", (PyCFunction)ownership_come_back, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot ownership_slots[] = {
+    {Py_tp_new, ownership_new},         {Py_tp_dealloc, ownership_dealloc},   {Py_tp_traverse, ownership_traverse},
+    {Py_tp_clear, ownership_clear},     {Py_tp_methods, ownership_methods},   {Py_tp_getset, ownership_getset},
+    {0, NULL},
+};
+
+static PyType_Spec ownership_spec = {
+    .name = "zkconsumer.base._delivery.OwnershipState",
+    .basicsize = sizeof(ownership),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = ownership_slots,
+};
+
+/* --- shared by the messages of one table ----------------------------------------------------------------------------- */
+
+/* The bytes that rows point into.
+ *
+ * The owner of a buffer is not shown to the garbage collector, here and in a delivery: the collector may clear a
+ * memoryview whose buffer is in use, and CPython crashes when that memoryview is freed.  Bytes refer to nothing, so no
+ * cycle is missed. */
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;
+} held_bytes;
+
+static void bytes_dealloc(held_bytes *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    if (self->view.obj) PyBuffer_Release(&self->view);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot bytes_slots[] = {
+    {Py_tp_dealloc, bytes_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec bytes_spec = {
+    .name = "zkconsumer.base._delivery.HeldBytes",
+    .basicsize = sizeof(held_bytes),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = bytes_slots,
+};
+
+/* Where messages come from, and what decodes them. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *topic;
+    PyObject *partition;
+    PyObject *key_decoder;   /* NULL: the bytes as they are */
+    PyObject *value_decoder;
+    module_state *state;
+} origin;
+
+static int origin_traverse(origin *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->topic);
+    Py_VISIT(self->partition);
+    Py_VISIT(self->key_decoder);
+    Py_VISIT(self->value_decoder);
+    return 0;
+}
+
+static int origin_clear(origin *self) {
+    Py_CLEAR(self->topic);
+    Py_CLEAR(self->partition);
+    Py_CLEAR(self->key_decoder);
+    Py_CLEAR(self->value_decoder);
+    return 0;
+}
+
+static void origin_dealloc(origin *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    origin_clear(self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot origin_slots[] = {
+    {Py_tp_dealloc, origin_dealloc},
+    {Py_tp_traverse, origin_traverse},
+    {Py_tp_clear, origin_clear},
+    {0, NULL},
+};
+
+static PyType_Spec origin_spec = {
+    .name = "zkconsumer.base._delivery.Origin",
+    .basicsize = sizeof(origin),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = origin_slots,
+};
+
+static origin *make_origin(
+    module_state *state, PyObject *topic, PyObject *partition, PyObject *key_decoder, PyObject *value_decoder) {
+    origin *made = (origin *)ALLOC(state->origin_type);
+    if (!made) return NULL;
+    made->state = state;
+    made->topic = Py_NewRef(topic);
+    made->partition = Py_NewRef(partition);
+    made->key_decoder = key_decoder == Py_None ? NULL : Py_XNewRef(key_decoder);
+    made->value_decoder = value_decoder == Py_None ? NULL : Py_XNewRef(value_decoder);
+    return made;
+}
+
+/* --- messages -------------------------------------------------------------------------------------------------------- */
+
+/* One record.  Its fields are made when they are read for the first time.
+ *
+ * A message that the program keeps must not keep a whole chunk: `held` is NULL once its bytes were copied (`detach`),
+ * which happens two records later at the latest. */
+typedef struct {
+    PyObject_HEAD
+    origin *from;
+    held_bytes *held;
+    PyObject *key;     /* bytes or None; NULL: not made yet */
+    PyObject *value;
+    PyObject *headers; /* the tuple; or, in a detached message, bytes that were not parsed yet; NULL: not made yet */
+    row_t row;
+} message;
+
+static int message_traverse(message *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT((PyObject *)self->from);
+    Py_VISIT(self->key);
+    Py_VISIT(self->value);
+    Py_VISIT(self->headers);
+    return 0;
+}
+
+static int message_clear(message *self) {
+    /* `from` stays: without it no attribute could be read, and its own clear breaks the cycle. */
+    Py_CLEAR(self->held);
+    Py_CLEAR(self->key);
+    Py_CLEAR(self->value);
+    Py_CLEAR(self->headers);
+    return 0;
+}
+
+static void message_dealloc(message *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    message_clear(self);
+    Py_CLEAR(self->from);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyObject *field_of(const message *self, int32_t start, int32_t length) {
+    if (length < 0) return Py_NewRef(Py_None);
+    if (!self->held) {
+        PyErr_SetString(PyExc_SystemError, "a detached message without its bytes");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((const char *)self->held->view.buf + start, length);
+}
+
+static PyObject *raw_key(message *self) {
+    if (!self->key) self->key = field_of(self, self->row.key_start, self->row.key_length);
+    return self->key;
+}
+
+static PyObject *raw_value(message *self) {
+    if (!self->value) self->value = field_of(self, self->row.value_start, self->row.value_length);
+    return self->value;
+}
+
+static PyObject *decoded(PyObject *raw, PyObject *decoder) {
+    if (!raw) return NULL;
+    if (!decoder || raw == Py_None) return Py_NewRef(raw);
+    Py_INCREF(raw); /* the decoder may drop the message */
+    PyObject *found = PyObject_CallFunctionObjArgs(decoder, raw, NULL);
+    Py_DECREF(raw);
+    return found;
+}
+
+static PyObject *message_get_key(message *self, void *Py_UNUSED(closure)) {
+    return decoded(raw_key(self), self->from->key_decoder);
+}
+
+static PyObject *message_get_value(message *self, void *Py_UNUSED(closure)) {
+    return decoded(raw_value(self), self->from->value_decoder);
+}
+
+static PyObject *message_get_offset(message *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(self->row.offset);
+}
+
+static PyObject *message_get_timestamp(message *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(self->row.timestamp);
+}
+
+static PyObject *message_get_timestamp_type(message *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(self->row.timestamp_type);
+}
+
+static PyObject *message_get_topic(message *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->topic); }
+
+static PyObject *message_get_partition(message *self, void *Py_UNUSED(closure)) {
+    return Py_NewRef(self->from->partition);
+}
+
+/* A varint of a header, whose bytes the decoder has checked.  False: they do not fit. */
+static bool header_varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
+    uint64_t raw = 0;
+    for (int shift = 0; *at < end && shift <= 63; shift += 7) {
+        uint8_t byte = *(*at)++;
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static PyObject *parsed_headers(const uint8_t *at, const uint8_t *end, int32_t count) {
+    PyObject *found = PyTuple_New(count);
+    for (int32_t index = 0; found && index < count; index++) {
+        int64_t name_length, value_length;
+        const uint8_t *name, *value;
+        PyObject *header = NULL;
+        bool fits = header_varint(&at, end, &name_length) && name_length >= 0 && name_length <= end - at;
+        if (fits) {
+            name = at;
+            at += name_length;
+            fits = header_varint(&at, end, &value_length) && value_length <= end - at;
+        }
+        if (!fits) {
+            PyErr_SetString(PyExc_SystemError, "headers that the decoder should have refused");
+        } else {
+            value = at;
+            if (value_length > 0) at += value_length;
+            PyObject *text = PyUnicode_DecodeUTF8((const char *)name, (Py_ssize_t)name_length, "replace");
+            PyObject *bytes = value_length < 0 ? Py_NewRef(Py_None)
+                                               : PyBytes_FromStringAndSize((const char *)value, (Py_ssize_t)value_length);
+            if (text && bytes) header = PyTuple_Pack(2, text, bytes);
+            Py_XDECREF(text);
+            Py_XDECREF(bytes);
+        }
+        if (!header || PyTuple_SetItem(found, index, header) < 0) Py_CLEAR(found);
+    }
+    return found;
+}
+
+static PyObject *message_get_headers(message *self, void *Py_UNUSED(closure)) {
+    if (!self->headers || PyBytes_Check(self->headers)) {
+        const uint8_t *at = NULL, *end = NULL;
+        if (self->headers) {
+            at = (const uint8_t *)PyBytes_AsString(self->headers);
+            end = at + PyBytes_Size(self->headers);
+        } else if (self->held) {
+            at = (const uint8_t *)self->held->view.buf + self->row.headers_start;
+            end = (const uint8_t *)self->held->view.buf + self->row.headers_end;
+        }
+        PyObject *found = parsed_headers(at, end, self->row.header_count);
+        if (!found) return NULL;
+        PyObject *before = self->headers;
+        self->headers = found;
+        Py_XDECREF((PyObject *)before);
+    }
+    return Py_NewRef(self->headers);
+}
+
+/* Copies what the message needs of its chunk, and lets the chunk go.  False: no memory; the message is as before. */
+static bool detach(message *self) {
+    if (!self->held) return true;
+    if (!raw_key(self) || !raw_value(self)) return false;
+    if (!self->headers && self->row.header_count) {
+        const char *at = (const char *)self->held->view.buf + self->row.headers_start;
+        self->headers = PyBytes_FromStringAndSize(at, self->row.headers_end - self->row.headers_start);
+        if (!self->headers) return false;
+    }
+    Py_CLEAR(self->held);
+    return true;
+}
+
+/* Attributes that programs read for each record, without a look into dictionaries. */
+static PyObject *message_getattro(message *self, PyObject *name) {
+    const module_state *state = self->from->state;
+    if (name == state->value) return message_get_value(self, NULL);
+    if (name == state->key) return message_get_key(self, NULL);
+    if (name == state->offset) return PyLong_FromLongLong(self->row.offset);
+    if (name == state->partition) return Py_NewRef(self->from->partition);
+    if (name == state->topic) return Py_NewRef(self->from->topic);
+    if (name == state->timestamp) return PyLong_FromLongLong(self->row.timestamp);
+    return PyObject_GenericGetAttr((PyObject *)self, name);
+}
+
+static PyObject *message_repr(message *self) {
+    return PyUnicode_FromFormat(
+        "MessageAndMetadata(%S/%S offset %lld)", self->from->topic, self->from->partition, (long long)self->row.offset);
+}
+
+/* Fills the row of a message that holds its own fields. */
+static int take_record(message *self, PyObject *record) {
+    static const char *const names[] = {"offset", "timestamp", "timestamp_type"};
+    int64_t numbers[3];
+    for (int each = 0; each < 3; each++) {
+        PyObject *number = PyObject_GetAttrString(record, names[each]);
+        if (!number) return -1;
+        numbers[each] = PyLong_AsLongLong(number);
+        Py_DECREF(number);
+        if (numbers[each] == -1 && PyErr_Occurred()) return -1;
+    }
+    self->row.offset = numbers[0];
+    self->row.timestamp = numbers[1];
+    self->row.timestamp_type = (int32_t)numbers[2];
+    self->key = PyObject_GetAttrString(record, "key");
+    self->value = self->key ? PyObject_GetAttrString(record, "value") : NULL;
+    self->headers = self->value ? PyObject_GetAttrString(record, "headers") : NULL;
+    return self->headers ? 0 : -1;
+}
+
+/* MessageAndMetadata(topic, partition, record, key_decoder=None, value_decoder=None) */
+static PyObject *message_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"topic", "partition", "record", "key_decoder", "value_decoder", NULL};
+    PyObject *topic, *partition, *record, *key_decoder = NULL, *value_decoder = NULL;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OOO|OO", names, &topic, &partition, &record, &key_decoder, &value_decoder))
+        return NULL;
+    module_state *state = state_of_type(type);
+    origin *from = state ? make_origin(state, topic, partition, key_decoder, value_decoder) : NULL;
+    message *self = from ? (message *)ALLOC(type) : NULL;
+    if (!self) {
+        Py_XDECREF((PyObject *)from);
+        return NULL;
+    }
+    self->from = from;
+    if (take_record(self, record) < 0) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static PyObject *message_record(message *self) {
+    PyObject *found = NULL, *headers = message_get_headers(self, NULL);
+    PyObject *module = headers ? PyImport_ImportModule("zkconsumer.wire.entries") : NULL;
+    if (module && raw_key(self) && raw_value(self))
+        found = PyObject_CallMethod(
+            module, "Record", "LLiOOO", (long long)self->row.offset, (long long)self->row.timestamp,
+            (int)self->row.timestamp_type, self->key, self->value, headers);
+    Py_XDECREF(headers);
+    Py_XDECREF(module);
+    return found;
+}
+
+static PyObject *message_reduce(message *self, PyObject *Py_UNUSED(ignored)) {
+    PyObject *record = message_record(self);
+    if (!record) return NULL;
+    const origin *from = self->from;
+    PyObject *found = Py_BuildValue(
+        "O(OOOOO)", (PyObject *)Py_TYPE((PyObject *)self), from->topic, from->partition, record,
+        from->key_decoder ? from->key_decoder : Py_None, from->value_decoder ? from->value_decoder : Py_None);
+    Py_DECREF(record);
+    return found;
+}
+
+static PyGetSetDef message_getset[] = {
+    {"topic", (getter)message_get_topic, NULL, "Name of the topic.", NULL},
+    {"partition", (getter)message_get_partition, NULL, "Number of the partition.", NULL},
+    {"offset", (getter)message_get_offset, NULL, "Offset of the record in its partition.", NULL},
+    {"key", (getter)message_get_key, NULL, "The key, decoded on each access; None: there is none.", NULL},
+    {"value", (getter)message_get_value, NULL, "The value, decoded on each access; None: a tombstone.", NULL},
+    {"timestamp", (getter)message_get_timestamp, NULL, "Milliseconds since 1970; -1 in message format 0.", NULL},
+    {"timestamp_type", (getter)message_get_timestamp_type, NULL, "0 producer, 1 log append, -1 none.", NULL},
+    {"headers", (getter)message_get_headers, NULL, "Tuples of name and bytes; from message format 2 on.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef message_methods[] = {
+    {"__reduce__", (PyCFunction)message_reduce, METH_NOARGS, NULL},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+#define MESSAGE_DOC                                                                                                    \
+    "One record.  key and value are decoded on each access, and None stays None (a tombstone).\n\n"                    \
+    "timestamp: ms since 1970, -1 in format 0.  headers: name and bytes, from format 2 on.\n"                          \
+    "An error of a decoder comes out of the access and does not harm the iterator (0.8.1 and later)."
+
+static PyType_Slot message_slots[] = {
+    {Py_tp_new, message_new},
+    {Py_tp_dealloc, message_dealloc},
+    {Py_tp_traverse, message_traverse},
+    {Py_tp_clear, message_clear},
+    {Py_tp_getattro, message_getattro},
+    {Py_tp_repr, message_repr},
+    {Py_tp_methods, message_methods},
+    {Py_tp_getset, message_getset},
+    {Py_tp_doc, MESSAGE_DOC},
+    {0, NULL},
+};
+
+static PyType_Spec message_spec = {
+    .name = "zkconsumer.streams.MessageAndMetadata",
+    .basicsize = sizeof(message),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = message_slots,
+};
+
+/* --- Delivery: which record comes next ------------------------------------------------------------------------------- */
+
+#define RING 2
+
+typedef struct {
+    PyObject_HEAD
+    module_state *state;
+    queue *of;
+    lease *until;
+    PyObject *key_decoder; /* None: the bytes as they are */
+    PyObject *value_decoder;
+
+    /* The table that is being handed out: rows[index] is the next record.  `loads` changes with every table. */
+    ownership *owner;
+    int64_t resets; /* of the owner, when the chunk was fetched: another number makes the table void */
+    origin *from;
+    held_bytes *held;
+    Py_buffer rows;
+    int64_t index;
+    int64_t count;
+    uint64_t loads;
+
+    /* The records that the program has: one, or a batch.  They outlive their table. */
+    bool is_given;
+    ownership *given_owner;
+    int64_t given_resets;
+    int64_t given_next;   /* the offset behind them, or behind those that done_through() named */
+    int64_t given_behind; /* the offset behind all of them */
+    int64_t given_rows;   /* how many they are */
+    uint64_t given_load;  /* `loads` when they were given */
+    uint64_t deliveries;  /* how many times records were given */
+
+    bool is_failed; /* see fail() of the Python class: the next call raises */
+    uint64_t inside; /* the thread whose call is running */
+    uint64_t thread_id;
+    int64_t handed_out_at_ms;
+
+    /* The last messages.  One that nobody else refers to is used again: a program that iterates by `for` still refers
+     * to the message before while it asks for the next one, so there are two. */
+    message *ring[RING];
+    int turn;
+} delivery;
+
+static int delivery_traverse(delivery *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT((PyObject *)self->of);
+    Py_VISIT((PyObject *)self->until);
+    Py_VISIT(self->key_decoder);
+    Py_VISIT(self->value_decoder);
+    Py_VISIT((PyObject *)self->owner);
+    Py_VISIT((PyObject *)self->from);
+    Py_VISIT((PyObject *)self->given_owner);
+    for (int each = 0; each < RING; each++) Py_VISIT((PyObject *)self->ring[each]);
+    return 0;
+}
+
+/* Lets the table go.  The records that were given stay given. */
+static void unload(delivery *self) {
+    Py_buffer rows = self->rows;
+    memset(&self->rows, 0, sizeof self->rows);
+    self->index = self->count = 0;
+    self->loads++;
+    if (rows.obj) PyBuffer_Release(&rows);
+    Py_CLEAR(self->held);
+    Py_CLEAR(self->from);
+    Py_CLEAR(self->owner);
+    for (int each = 0; each < RING; each++) {
+        message *last = self->ring[each];
+        if (last && Py_REFCNT((PyObject *)last) == 1) Py_CLEAR(last->held);
+    }
+}
+
+static int delivery_clear(delivery *self) {
+    unload(self);
+    Py_CLEAR(self->of);
+    Py_CLEAR(self->until);
+    Py_CLEAR(self->key_decoder);
+    Py_CLEAR(self->value_decoder);
+    self->is_given = false;
+    Py_CLEAR(self->given_owner);
+    for (int each = 0; each < RING; each++) Py_CLEAR(self->ring[each]);
+    return 0;
+}
+
+static void delivery_dealloc(delivery *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    delivery_clear(self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyObject *delivery_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    module_state *state = state_of_type(type);
+    delivery *self = state ? (delivery *)ALLOC(type) : NULL;
+    if (!self) return NULL;
+    self->state = state;
+    self->handed_out_at_ms = NO_TIME;
+    return (PyObject *)self;
+}
+
+/* Delivery(queue, lease, key_decoder, value_decoder) */
+static int delivery_init(delivery *self, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
+    PyObject *of, *until, *key_decoder, *value_decoder;
+    if (!PyArg_ParseTuple(
+            args, "O!O!OO", self->state->queue_type, &of, self->state->lease_type, &until, &key_decoder, &value_decoder))
+        return -1;
+    if (self->of) {
+        PyErr_SetString(PyExc_TypeError, "made already");
+        return -1;
+    }
+    self->of = (queue *)Py_NewRef(of);
+    self->until = (lease *)Py_NewRef(until);
+    self->key_decoder = Py_NewRef(key_decoder);
+    self->value_decoder = Py_NewRef(value_decoder);
+    return 0;
+}
+
+static bool is_made(delivery *self) {
+    if (!self->of) PyErr_SetString(PyExc_TypeError, "Delivery.__init__ was not called");
+    return self->of != NULL;
+}
+
+/* load(ownership, resets, topic, partition, data, rows, count) */
+static PyObject *delivery_load(delivery *self, PyObject *args) {
+    PyObject *owner, *topic, *partition, *data, *rows;
+    long long resets, count;
+    if (!PyArg_ParseTuple(
+            args, "O!LOOOOL", self->state->ownership_type, &owner, &resets, &topic, &partition, &data, &rows, &count))
+        return NULL;
+    unload(self);
+    origin *from = make_origin(self->state, topic, partition, self->key_decoder, self->value_decoder);
+    held_bytes *held = from ? (held_bytes *)ALLOC(self->state->bytes_type) : NULL;
+    Py_buffer table = {0};
+    if (!held || PyObject_GetBuffer(data, &held->view, PyBUF_SIMPLE) < 0) goto failed;
+    if (PyObject_GetBuffer(rows, &table, PyBUF_SIMPLE) < 0) goto failed;
+    if (count < 0 || count > table.len / (Py_ssize_t)sizeof(row_t)) {
+        PyErr_SetString(PyExc_ValueError, "fewer rows than that");
+        goto failed;
+    }
+    const row_t *row = table.buf;
+    for (int64_t each = 0; each < count; each++, row++) {
+        int64_t total = held->view.len;
+        bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
+        fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
+        fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
+        if (!fits || row->headers_end < row->headers_start || row->headers_end > total) {
+            PyErr_SetString(PyExc_ValueError, "a row whose fields lie outside of the data");
+            goto failed;
+        }
+    }
+    self->owner = (ownership *)Py_NewRef(owner);
+    self->resets = resets;
+    self->from = from;
+    self->held = held;
+    self->rows = table;
+    self->count = count;
+    Py_RETURN_NONE;
+failed:
+    if (table.obj) PyBuffer_Release(&table);
+    Py_XDECREF((PyObject *)held);
+    Py_XDECREF((PyObject *)from);
+    return NULL;
+}
+
+static PyObject *delivery_unload(delivery *self, PyObject *Py_UNUSED(ignored)) {
+    unload(self);
+    Py_RETURN_NONE;
+}
+
+static bool is_ready(const delivery *self) {
+    return self->index < self->count && !self->is_failed && !self->of->is_ended && atomic_load(&self->owner->is_live) &&
+           self->owner->resets == self->resets;
+}
+
+static const row_t *row_at(const delivery *self, int64_t index) { return (const row_t *)self->rows.buf + index; }
+
+/* Counts the records in hand as consumed.  False: an exception; the call may be repeated. */
+static bool come_back(delivery *self) {
+    if (!self->is_given) return true;
+    self->of->in_hand_since_ms = NO_TIME;
+    if (!done_with(self->given_owner, self->given_behind, self->given_resets)) return false;
+    self->is_given = false;
+    return true;
+}
+
+static PyObject *delivery_come_back(delivery *self, PyObject *Py_UNUSED(ignored)) {
+    if (!is_made(self) || !come_back(self)) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* The records in hand count as not consumed, but for those that done_through() named: the next call gives the others. */
+static PyObject *delivery_give_back(delivery *self, PyObject *Py_UNUSED(ignored)) {
+    if (!is_made(self)) return NULL;
+    if (self->is_given) {
+        self->of->in_hand_since_ms = NO_TIME;
+        if (!put_back(self->given_owner)) return NULL;
+        self->is_given = false;
+        if (self->given_load == self->loads) {
+            self->index -= self->given_rows;
+            while (self->index < self->count && row_at(self, self->index)->offset < consumed_offset(self->owner))
+                self->index++;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* done_through(deliveries, offset): the program is done with the records of that delivery up to this one */
+static PyObject *delivery_done_through(delivery *self, PyObject *args) {
+    unsigned long long number;
+    long long offset;
+    if (!PyArg_ParseTuple(args, "KL", &number, &offset)) return NULL;
+    if (self->is_given && number == self->deliveries && offset < self->given_behind) {
+        if (self->given_owner->resets == self->given_resets && offset + 1 > consumed_offset(self->given_owner)) {
+            move_past(self->given_owner, offset + 1, self->given_resets);
+            self->given_next = offset + 1;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* Raises the error for a call while another one is running. */
+static void *refuse(delivery *self, uint64_t number) {
+    PyObject *done = PyObject_CallMethod((PyObject *)self, "_refuse", "O", self->inside == number ? Py_True : Py_False);
+    if (done) PyErr_SetString(PyExc_SystemError, "_refuse() returned");
+    Py_XDECREF(done);
+    return NULL;
+}
+
+/* Calls a method without arguments that gives whether to go on: 1, 0, or -1 with an exception. */
+static int ask(delivery *self, const char *method) {
+    PyObject *found = PyObject_CallMethod((PyObject *)self, method, NULL);
+    int is_true = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(found);
+    return is_true;
+}
+
+/* Makes a record ready.  1: done; 0: the stream has ended; -1: an exception. */
+static int make_ready(delivery *self) {
+    while (!is_ready(self)) {
+        int more = ask(self, "_refill");
+        if (more < 1) return more;
+    }
+    return 1;
+}
+
+/* A message object to be filled, and the ring's reference besides. */
+static message *fresh_message(delivery *self) {
+    message *last = self->ring[self->turn];
+    if (last && Py_REFCNT((PyObject *)last) == 1) {
+        if (last->key) Py_CLEAR(last->key);
+        if (last->value) Py_CLEAR(last->value);
+        if (last->headers) Py_CLEAR(last->headers);
+    } else {
+        if (last && !detach(last)) return NULL;
+        message *made = (message *)ALLOC(self->state->message_type);
+        if (!made) return NULL;
+        made->from = (origin *)Py_NewRef((PyObject *)self->from);
+        self->ring[self->turn] = made;
+        Py_XDECREF((PyObject *)last);
+        last = made;
+    }
+    self->turn = (self->turn + 1) % RING;
+    Py_INCREF((PyObject *)last);
+    return last;
+}
+
+/* The object may have run Python code when it was let go, but nothing was taken yet. */
+static void fill(const delivery *self, message *to, const row_t *row) {
+    if (to->from != self->from) {
+        origin *before = to->from;
+        to->from = (origin *)Py_NewRef((PyObject *)self->from);
+        Py_DECREF(before);
+    }
+    if (to->held != self->held) {
+        held_bytes *before = to->held;
+        to->held = (held_bytes *)Py_NewRef((PyObject *)self->held);
+        Py_XDECREF((PyObject *)before);
+    }
+    to->row = *row;
+}
+
+/* The records that begin with rows[index] are given: step 4 to 6 of the head of this file.  1: they are; 0: look again;
+ * -1: an exception. */
+static int give(delivery *self, int64_t rows) {
+    ownership *owner = self->owner;
+    uint64_t loads = self->loads;
+    int is_ours = take_in_hand(owner, row_at(self, self->index)->offset);
+    if (is_ours < 1) return is_ours;
+    int64_t now_ms;
+    bool is_read = lease_now(self->until, &now_ms);
+    /* A clock in Python may have run a signal handler that closed the connector. */
+    if (!is_read || loads != self->loads || now_ms >= atomic_load(&self->until->until_ms)) {
+        if (!is_read) {
+            PyObject *type, *value, *trace;
+            PyErr_Fetch(&type, &value, &trace);
+            if (!put_back(owner)) PyErr_Clear();
+            PyErr_Restore(type, value, trace);
+            return -1;
+        }
+        if (!put_back(owner)) return -1;
+        return loads != self->loads || ask(self, "_await_lease") >= 0 ? 0 : -1;
+    }
+    self->handed_out_at_ms = self->of->in_hand_since_ms = now_ms;
+    if (self->given_owner != owner) {
+        ownership *before = self->given_owner;
+        self->given_owner = (ownership *)Py_NewRef((PyObject *)owner);
+        Py_XDECREF((PyObject *)before);
+    }
+    self->given_resets = self->resets;
+    self->given_next = self->given_behind = row_at(self, self->index + rows - 1)->offset + 1;
+    self->given_rows = rows;
+    self->given_load = loads;
+    self->index += rows;
+    self->deliveries++;
+    self->is_given = true;
+    return 1;
+}
+
+static void *ended(delivery *self) {
+    if (ask(self, "_raise_ended") >= 0) PyErr_SetString(PyExc_SystemError, "_raise_ended() returned");
+    return NULL;
+}
+
+/* The next message, or what `wrap` makes of it (NULL: the message itself). */
+static PyObject *deliver(delivery *self, PyObject *wrap) {
+    uint64_t number = thread_number();
+    if (self->inside) return refuse(self, number);
+    self->inside = self->thread_id = number;
+    PyObject *item = NULL;
+    for (;;) {
+        if (!come_back(self)) break;
+        int more = make_ready(self);
+        if (more < 1) {
+            if (!more) ended(self);
+            break;
+        }
+        uint64_t loads = self->loads;
+        int64_t index = self->index;
+        message *made = fresh_message(self);
+        if (!made) break;
+        if (loads != self->loads || index != self->index) {
+            Py_DECREF((PyObject *)made);
+            continue;
+        }
+        fill(self, made, row_at(self, index));
+        item = (PyObject *)made;
+        if (wrap) {
+            item = PyObject_CallFunctionObjArgs(wrap, made, NULL);
+            Py_DECREF((PyObject *)made);
+            if (!item) break;
+        }
+        if (PyErr_CheckSignals() < 0) {
+            Py_CLEAR(item);
+            break;
+        }
+        int given = 0;
+        if (loads == self->loads && index == self->index && is_ready(self)) given = give(self, 1);
+        if (given > 0) break;
+        Py_CLEAR(item);
+        if (given < 0) break;
+    }
+    self->inside = NO_THREAD;
+    return item;
+}
+
+/* take(wrap) -> the next message, or what `wrap` (None: nothing) makes of it; raises at the end of the stream */
+static PyObject *delivery_take(delivery *self, PyObject *wrap) {
+    return is_made(self) ? deliver(self, wrap == Py_None ? NULL : wrap) : NULL;
+}
+
+/* peek(is_wanted) -> the message that `take` would give, as an object of its own (True, unless it is wanted); None at the
+ * end of the stream */
+static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
+    if (!is_made(self)) return NULL;
+    uint64_t number = thread_number();
+    if (self->inside) return refuse(self, number);
+    self->inside = self->thread_id = number;
+    PyObject *found = NULL;
+    while (come_back(self)) {
+        int more = make_ready(self);
+        if (!more) found = Py_NewRef(Py_None);
+        if (more < 1) break;
+        int is_ours = ask(self, "_await_lease");
+        if (is_ours < 0) break;
+        if (!is_ours || !is_ready(self)) continue;
+        if (is_wanted != Py_True) {
+            found = Py_NewRef(Py_True);
+            break;
+        }
+        message *made = (message *)ALLOC(self->state->message_type);
+        if (!made) break;
+        made->from = (origin *)Py_NewRef((PyObject *)self->from);
+        fill(self, made, row_at(self, self->index));
+        found = (PyObject *)made;
+        if (!detach(made)) Py_CLEAR(found);
+        break;
+    }
+    self->inside = NO_THREAD;
+    return found;
+}
+
+/* take_rows(rows_most, bytes_most) -> (data, rows as bytes, how many, topic, partition, number of this delivery); None at
+ * the end of the stream.  Gives at least one row; then as many as there are whose keys and values have that many bytes. */
+static PyObject *delivery_take_rows(delivery *self, PyObject *args) {
+    long long rows_most, bytes_most;
+    if (!is_made(self) || !PyArg_ParseTuple(args, "LL", &rows_most, &bytes_most)) return NULL;
+    uint64_t number = thread_number();
+    if (self->inside) return refuse(self, number);
+    self->inside = self->thread_id = number;
+    PyObject *found = NULL;
+    while (come_back(self)) {
+        int more = make_ready(self);
+        if (!more) found = Py_NewRef(Py_None);
+        if (more < 1) break;
+        uint64_t loads = self->loads;
+        int64_t index = self->index, rows = 0, bytes = 0;
+        for (; rows < rows_most && index + rows < self->count; rows++) {
+            const row_t *row = row_at(self, index + rows);
+            bytes += (row->key_length > 0 ? row->key_length : 0) + (int64_t)(row->value_length > 0 ? row->value_length : 0);
+            if (rows && bytes > bytes_most) break;
+        }
+        if (!rows) rows = 1;
+        PyObject *table = PyBytes_FromStringAndSize((const char *)row_at(self, index), rows * (Py_ssize_t)sizeof(row_t));
+        if (!table) break;
+        found = Py_BuildValue(
+            "ONLOOK", self->held->view.obj, table, (long long)rows, self->from->topic, self->from->partition,
+            (unsigned long long)self->deliveries + 1);
+        if (!found || PyErr_CheckSignals() < 0) {
+            Py_CLEAR(found);
+            break;
+        }
+        int given = 0;
+        if (loads == self->loads && index == self->index && is_ready(self)) given = give(self, rows);
+        if (given > 0) break;
+        Py_CLEAR(found);
+        if (given < 0) break;
+    }
+    self->inside = NO_THREAD;
+    return found;
+}
+
+static PyObject *delivery_get_given(delivery *self, void *Py_UNUSED(closure)) {
+    if (!self->is_given) Py_RETURN_NONE;
+    return Py_BuildValue(
+        "OLL", (PyObject *)self->given_owner, (long long)self->given_next, (long long)self->given_resets);
+}
+
+static PyObject *delivery_get_deliveries(delivery *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromUnsignedLongLong(self->deliveries);
+}
+
+static PyObject *delivery_get_handed(delivery *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(self->index);
+}
+
+static PyObject *delivery_get_ready(delivery *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(self->of && is_ready(self));
+}
+
+static PyObject *delivery_get_inside(delivery *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromUnsignedLongLong(self->inside);
+}
+
+static PyObject *delivery_get_thread(delivery *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromUnsignedLongLong(self->thread_id);
+}
+
+static PyObject *delivery_get_handed_out_at(delivery *self, void *Py_UNUSED(closure)) {
+    return time_or_none(self->handed_out_at_ms);
+}
+
+static PyObject *delivery_get_failed(delivery *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(self->is_failed); }
+
+static int delivery_set_failed(delivery *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (is_deleted(value)) return -1;
+    int is_true = PyObject_IsTrue(value);
+    if (is_true >= 0) self->is_failed = is_true;
+    return is_true < 0 ? -1 : 0;
+}
+
+static PyGetSetDef delivery_getset[] = {
+    {"given", (getter)delivery_get_given, NULL, NULL, NULL},
+    {"deliveries", (getter)delivery_get_deliveries, NULL, NULL, NULL},
+    {"rows_handed_out", (getter)delivery_get_handed, NULL, NULL, NULL},
+    {"is_ready", (getter)delivery_get_ready, NULL, NULL, NULL},
+    {"inside", (getter)delivery_get_inside, NULL, NULL, NULL},
+    {"thread_id", (getter)delivery_get_thread, NULL, NULL, NULL},
+    {"handed_out_at_ms", (getter)delivery_get_handed_out_at, NULL, NULL, NULL},
+    {"is_failed", (getter)delivery_get_failed, (setter)delivery_set_failed, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef delivery_methods[] = {
+    {"load", (PyCFunction)delivery_load, METH_VARARGS, NULL},
+    {"unload", (PyCFunction)delivery_unload, METH_NOARGS, NULL},
+    {"come_back", (PyCFunction)delivery_come_back, METH_NOARGS, NULL},
+    {"give_back", (PyCFunction)delivery_give_back, METH_NOARGS, NULL},
+    {"done_through", (PyCFunction)delivery_done_through, METH_VARARGS, NULL},
+    {"take", (PyCFunction)delivery_take, METH_O, NULL},
+    {"take_rows", (PyCFunction)delivery_take_rows, METH_VARARGS, NULL},
+    {"peek", (PyCFunction)delivery_peek, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot delivery_slots[] = {
+    {Py_tp_new, delivery_new},           {Py_tp_init, delivery_init},         {Py_tp_dealloc, delivery_dealloc},
+    {Py_tp_traverse, delivery_traverse}, {Py_tp_clear, delivery_clear},       {Py_tp_methods, delivery_methods},
+    {Py_tp_getset, delivery_getset},     {0, NULL},
+};
+
+static PyType_Spec delivery_spec = {
+    .name = "zkconsumer.base._delivery.Delivery",
+    .basicsize = sizeof(delivery),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = delivery_slots,
+};
+
+/* --- Iterator: __next__ without a bytecode -------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    delivery *from;
+    PyObject *wrap; /* NULL: messages as they are */
+} iterator;
+
+/* Iterator(delivery, wrap) */
+static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
+    module_state *state = state_of_type(type);
+    PyObject *from, *wrap;
+    if (!state || !PyArg_ParseTuple(args, "O!O", state->delivery_type, &from, &wrap)) return NULL;
+    if (!is_made((delivery *)from)) return NULL;
+    iterator *self = (iterator *)ALLOC(type);
+    if (!self) return NULL;
+    self->from = (delivery *)Py_NewRef(from);
+    self->wrap = wrap == Py_None ? NULL : Py_NewRef(wrap);
+    return (PyObject *)self;
+}
+
+static int iterator_traverse(iterator *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT((PyObject *)self->from);
+    Py_VISIT(self->wrap);
+    return 0;
+}
+
+static int iterator_clear(iterator *self) {
+    Py_CLEAR(self->from);
+    Py_CLEAR(self->wrap);
+    return 0;
+}
+
+static void iterator_dealloc(iterator *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    iterator_clear(self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyObject *iterator_next(iterator *self) {
+    if (!self->from) return NULL;
+    Py_INCREF((PyObject *)self->from);
+    PyObject *item = deliver(self->from, self->wrap);
+    Py_DECREF((PyObject *)self->from);
+    return item;
+}
+
+static PyType_Slot iterator_slots[] = {
+    {Py_tp_new, iterator_new},
+    {Py_tp_dealloc, iterator_dealloc},
+    {Py_tp_traverse, iterator_traverse},
+    {Py_tp_clear, iterator_clear},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, iterator_next},
+    {0, NULL},
+};
+
+static PyType_Spec iterator_spec = {
+    .name = "zkconsumer.base._delivery.Iterator",
+    .basicsize = sizeof(iterator),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = iterator_slots,
+};
+
+/* --- the module ------------------------------------------------------------------------------------------------------ */
+
+static int module_exec(PyObject *module);
+
+static PyMethodDef module_methods[] = {
+    {"calling_thread", calling_thread, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg) {
+    module_state *state = PyModule_GetState(module);
+    Py_VISIT(state->lease_type);
+    Py_VISIT(state->queue_type);
+    Py_VISIT(state->ownership_type);
+    Py_VISIT(state->bytes_type);
+    Py_VISIT(state->origin_type);
+    Py_VISIT(state->message_type);
+    Py_VISIT(state->delivery_type);
+    Py_VISIT(state->iterator_type);
+    Py_VISIT(state->step);
+    return 0;
+}
+
+static int module_clear(PyObject *module) {
+    module_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->lease_type);
+    Py_CLEAR(state->queue_type);
+    Py_CLEAR(state->ownership_type);
+    Py_CLEAR(state->bytes_type);
+    Py_CLEAR(state->origin_type);
+    Py_CLEAR(state->message_type);
+    Py_CLEAR(state->delivery_type);
+    Py_CLEAR(state->iterator_type);
+    Py_CLEAR(state->step);
+    return 0;
+}
+
+static void module_free(void *module) {
+    module_state *state = PyModule_GetState(module);
+    if (!state) return;
+    module_clear(module);
+    /* Instances of subclasses compare with these until they are gone, so they stay until the module is. */
+    Py_CLEAR(state->key);
+    Py_CLEAR(state->value);
+    Py_CLEAR(state->offset);
+    Py_CLEAR(state->topic);
+    Py_CLEAR(state->partition);
+    Py_CLEAR(state->timestamp);
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    ZK_MODULE_GIL_SLOT
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_delivery",
+    .m_doc = "The hand-out of records, compiled.  Internal: see zkconsumer.kafka.delivery.",
+    .m_size = sizeof(module_state),
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+/* Also of a subclass that was written in Python: it is the first base that belongs to this module. */
+static module_state *state_of_type(PyTypeObject *type) {
+    for (; type; type = (PyTypeObject *)PyType_GetSlot(type, Py_tp_base)) {
+        if (!(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) break;
+        PyObject *module = PyType_GetModule(type);
+        if (module && PyModule_GetDef(module) == &definition) return PyModule_GetState(module);
+        PyErr_Clear();
+    }
+    PyErr_SetString(PyExc_SystemError, "a type that does not come from this module");
+    return NULL;
+}
+
+static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
+    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *type && PyModule_AddType(module, *type) == 0;
+}
+
+static bool intern(PyObject **name, const char *text) { return (*name = PyUnicode_InternFromString(text)) != NULL; }
+
+static int module_exec(PyObject *module) {
+    module_state *state = PyModule_GetState(module);
+    bool done = intern(&state->key, "key") && intern(&state->value, "value") && intern(&state->offset, "offset") &&
+                intern(&state->topic, "topic") && intern(&state->partition, "partition") &&
+                intern(&state->timestamp, "timestamp");
+    done = done && add_type(module, &lease_spec, &state->lease_type);
+    done = done && add_type(module, &queue_spec, &state->queue_type);
+    done = done && add_type(module, &ownership_spec, &state->ownership_type);
+    done = done && add_type(module, &bytes_spec, &state->bytes_type);
+    done = done && add_type(module, &origin_spec, &state->origin_type);
+    done = done && add_type(module, &message_spec, &state->message_type);
+    done = done && add_type(module, &delivery_spec, &state->delivery_type);
+    done = done && add_type(module, &iterator_spec, &state->iterator_type);
+    return done ? 0 : -1;
+}
+
+PyMODINIT_FUNC PyInit__delivery(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,295 @@
+"""``ChunkReader``: opens the chunks of a stream's queue one after the other, and decodes them.
+
+                       read
+   NOT_READY -> READING ----> a record, or a table of records ---> NOT_READY
+       ^   |     |  a time-out, a message that cannot be handed out |
+       |   |     +------------------------------------------------> |
+       |   +-- an exception of a signal handler: the next call opens the chunk again where the program is
+       |
+       +------------> FAILED (for good): the connector could not go on
+       +------------> DONE (for good): the shutdown marker
+
+``RecordDelivery`` reads one record at a time, ``TableDelivery`` one table of rows.  Both say where the program is
+(``_position_in_hand``) and keep what was read (``_keep``).
+
+``_state`` is READING while a chunk is decoded.  If a call finds it so, the call before was interrupted there: the
+decoder, a generator, may have ended, or may have given a record that was lost.  It is made again, and begins at the
+consumed offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import (
+    ConsumerTimeoutException,
+    InvalidMessageException,
+    MessageSizeTooLargeException,
+    NoSuchElementException,
+    UnsupportedCodec,
+    UsageError,
+)
+from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
+from zkconsumer.types import Place, TopicPartition
+from zkconsumer.wire.entries import read_head
+
+if TYPE_CHECKING:
+    from zkconsumer.base.lease import Lease
+
+LEASE_WAIT_MS = 100
+
+TWO_THREADS = (
+    "two threads are inside one stream's iterator: give each thread a stream of its own (the number in "
+    "create_message_streams), or hold a lock of yours around has_next, next and all that belongs to a record"
+)
+
+SIGNAL_HANDLER = (
+    "a signal handler calls the stream's iterator that it has interrupted: let the handler set a flag, or raise an "
+    "exception, and read on when it has returned"
+)
+
+U = TypeVar("U")
+"""What is decoded at a time: a record, or a table of records."""
+
+log = logging.getLogger("zkconsumer.streams")
+
+
+class IteratorState(Enum):
+    """As in the original's IteratorTemplate; here a record that is kept is its READY, and ``_failure`` its FAILED."""
+
+    NOT_READY = "not ready"
+    READING = "reading"
+    DONE = "done"
+
+
+class Poison(NamedTuple):
+    """A message that cannot be handed out.  ``offset``: where the stream stands; ``next_offset``: where a skip leads.
+
+    Damage inside a batch concerns all of it, so there may be several messages between the two.
+    """
+
+    tp: TopicPartition
+    offset: int
+    next_offset: int
+    error: Exception
+
+
+class ChunkReader(Generic[U]):
+    """The chunks of one stream.
+
+    ``_open``     the chunk that is read and its decoder; only a cache of ``queue.reading``, None: open that one again.
+    ``_placed``   the chunk whose ``Place`` the tally has: a decoder that was interrupted continues near where it was.
+    ``_poison``   set when a message was raised, until it is skipped or its chunk is opened again.
+    """
+
+    def __init__(self, queue: ChunkQueue, lease: Lease, timeout_ms: int) -> None:
+        self.on_poison: Callable[[TopicPartition, str], None] | None = None
+        self.timeout_ms = None if timeout_ms < 0 else timeout_ms
+        self._queue = queue
+        self._lease = lease
+        self._state = IteratorState.NOT_READY
+        self._open: tuple[FetchedDataChunk, Iterator[U]] | None = None
+        self._placed: FetchedDataChunk | None = None
+        self._failure: BaseException | None = None
+        self._poison: tuple[FetchedDataChunk, Poison, int] | None = None
+        self._reported_poison: tuple[TopicPartition, int] | None = None
+        lease.add_wake_up(queue.wake_up)
+
+    # --- what the two kinds of delivery do in their own way -------------------------------------------------------
+
+    @abstractmethod
+    def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[U]:
+        """The records of the chunk from this offset on."""
+
+    @abstractmethod
+    def _keep(self, chunk: FetchedDataChunk, unit: U) -> None:
+        """Keep what was decoded for the hand-out."""
+
+    @abstractmethod
+    def _has_kept(self) -> bool:
+        """Whether a record is kept, of a partition that is still ours; what may not be handed out is forgotten."""
+
+    @abstractmethod
+    def clear_current_chunk(self) -> None:
+        """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
+
+    @abstractmethod
+    def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
+        """The ownership and the next offset, when the program holds a record of this stream that still counts."""
+
+    @abstractmethod
+    def _check_not_inside(self) -> None:
+        """Raise ``UsageError`` while another call is running."""
+
+    def _raise_ended(self) -> NoReturn:
+        raise NoSuchElementException("the stream has ended: its connector is closed")
+
+    # --- poison -------------------------------------------------------------------------------------------------
+
+    @property
+    def poison(self) -> Poison | None:
+        return None if self._poison is None or self._poison[0].is_void else self._poison[1]
+
+    def skip_poison(self) -> Poison | None:
+        """See ``ConsumerIterator.skip_poison``.  ``_poison`` goes last: interrupted, it may be called again."""
+        self._check_not_inside()
+        if self._poison is None:
+            raise UsageError("there is nothing to skip: no message was raised that cannot be handed out")
+        chunk, poison, next_position = self._poison
+        info = chunk.info
+        if chunk.is_void:
+            self._poison = None
+            return None
+        place = poison.tp, poison.offset, poison.next_offset
+        log.warning("poison-skipped partition=%s from=%d next=%d why=%r", *place, str(poison.error))
+        self._open = None
+        if next_position < chunk.complete_bytes:
+            # The chunk is cut, so that a stream which opens it again does not meet the message again.
+            self._queue.reading = info.opened = chunk.behind(next_position)
+            info.move_past(poison.next_offset, chunk.resets)
+        elif chunk.complete_bytes:
+            info.move_past(max(poison.next_offset, chunk.next_offset), chunk.resets)
+            self._queue.finish(chunk)
+        else:
+            # It was never fetched whole, and the fetcher stands before it too.
+            info.reset(poison.next_offset)
+            info.opened = None
+            self._queue.finish(chunk)
+            if self._queue.on_room is not None:
+                self._queue.on_room()
+        self._poison = None
+        return poison
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """Raise this from now on; takes no lock, so that it can be called in a forked child."""
+        self._failure = error
+
+    def _is_ready(self) -> bool:
+        """Whether a record of a partition that is still ours is kept; False: the stream has ended."""
+        while True:
+            state = self._state
+            if self._failure is not None:
+                raise self._failure
+            if state is IteratorState.DONE:
+                return False
+            if self._has_kept():
+                return True
+            if state is IteratorState.READING:
+                self._open = None
+            self._state = IteratorState.READING
+            self._state = IteratorState.NOT_READY if self._read() else IteratorState.DONE
+
+    def _read(self) -> bool:
+        """Decode one record, or one table, and keep it; False: the stream has ended."""
+        while True:
+            found = self._open
+            if found is None or self._queue.is_ended:
+                found = self._open = self._open_chunk()
+                if found is None:
+                    return False
+            chunk, units = found
+            try:
+                unit = next(units, None)
+            except (InvalidMessageException, UnsupportedCodec) as error:
+                if not chunk.is_void:
+                    raise self._poisoned(chunk, error) from error
+                unit = None
+            if unit is not None:
+                self._keep(chunk, unit)
+                return True
+            if not chunk.is_void:
+                if not chunk.complete_bytes:
+                    raise self._too_large(chunk)
+                chunk.info.move_past(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
+            self._queue.finish(chunk)
+            self._open = None
+
+    def _open_chunk(self) -> tuple[FetchedDataChunk, Iterator[U]] | None:
+        while isinstance(taken := self._queue.take(self.timeout_ms), FetchedDataChunk) and taken.is_void:
+            self._queue.finish(taken)
+        if taken is None:
+            self._state = IteratorState.NOT_READY
+            raise ConsumerTimeoutException(f"no message within consumer.timeout.ms={self.timeout_ms}")
+        if isinstance(taken, ShutdownMarker):
+            if taken.error is not None:
+                self.fail(taken.error)
+                raise taken.error
+            return None
+        info = taken.info
+        if info.consumed_offset < taken.fetch_offset:
+            log.error(
+                "consumed offset: %d doesn't match fetch offset: %d for %s; Consumer may lose data",
+                info.consumed_offset,
+                taken.fetch_offset,
+                info.tp,
+            )
+            info.move_past(taken.fetch_offset, taken.resets)
+        self._poison = None
+        if self._placed is not taken:
+            info.tally.place = Place()
+            self._placed = taken
+        return taken, self._decode(taken, self._first_undelivered(taken))
+
+    def _wait_for_lease(self, chunk: FetchedDataChunk) -> bool:
+        """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
+        started_ms = SYSTEM_CLOCK.now_ms()
+        while not self._lease.holds:
+            waited_ms = SYSTEM_CLOCK.now_ms() - started_ms
+            if self.timeout_ms is not None and waited_ms >= self.timeout_ms:
+                raise ConsumerTimeoutException(
+                    f"ZooKeeper has not answered lately, so nothing was handed out for {waited_ms} ms"
+                )
+            left_ms = LEASE_WAIT_MS if self.timeout_ms is None else self.timeout_ms - waited_ms
+            self._queue.wake_up.wait(min(LEASE_WAIT_MS, left_ms))
+            if chunk.is_void or self._queue.is_ended:
+                return False
+        return True
+
+    def _poisoned(self, chunk: FetchedDataChunk, error: InvalidMessageException | UnsupportedCodec) -> Exception:
+        """The same error with its place in the log; the chunk is opened again, so that the message is met again."""
+        self._open = None
+        offset = self._first_undelivered(chunk)
+        place = vars(error)
+        next_offset = max(place.get("next_offset", -1), offset)
+        next_position = place.get("next_position", -1)
+        if next_position < 0:
+            next_offset, next_position = max(next_offset, chunk.next_offset), chunk.complete_bytes
+        placed = type(error)(
+            f"{chunk.info.tp} at offset {offset}: {error}; skip_poison() goes on at offset {next_offset}"
+        )
+        return self._remember(chunk, Poison(chunk.info.tp, offset, next_offset, placed), next_position)
+
+    def _too_large(self, chunk: FetchedDataChunk) -> Exception:
+        tp, offset = chunk.info.tp, chunk.fetch_offset
+        head = read_head(chunk.records)
+        next_offset = max(offset, head.next_offset - 1 if head else offset) + 1
+        error = MessageSizeTooLargeException(
+            "Found a message larger than the maximum fetch size of this consumer on topic "
+            f"{tp.topic} partition {tp.partition} at fetch offset {offset}. Increase the "
+            "fetch size, or decrease the maximum message size the broker will allow. "
+            f"(It has {head.bytes_total if head else 'some'} bytes, {len(chunk.records)} were asked for at last; "
+            f"skip_poison() goes on at offset {next_offset}.)"
+        )
+        return self._remember(chunk, Poison(tp, offset, next_offset, error), 0)
+
+    def _remember(self, chunk: FetchedDataChunk, poison: Poison, next_position: int) -> Exception:
+        self._poison = chunk, poison, next_position
+        self._state = IteratorState.NOT_READY
+        if self.on_poison is not None and self._reported_poison != (poison.tp, poison.offset):
+            self._reported_poison = poison.tp, poison.offset
+            self.on_poison(poison.tp, str(poison.error))
+        return poison.error
+
+    def _first_undelivered(self, chunk: FetchedDataChunk) -> int:
+        start = chunk.info.consumed_offset
+        found = self.position_in_hand()
+        if found is not None and found[0] is chunk.info and chunk.resets == chunk.info.resets:
+            start = max(start, found[1])
+        return start

@@ -1,0 +1,140 @@
+"""``TableDelivery``: the hand-out of records by the compiled modules, one table of rows after the other.
+
+    chunk --wire.tables--> table --load--> base._delivery --Iterator.__next__--> message, message, ...
+                             ^                  |
+                             '---- _refill -----'   once a table; also waits, and raises
+
+The contract is that of ``delivery``; ``_delivery.c`` has the order of the steps.  Here is what needs no speed: chunks,
+poison messages and waiting (``ChunkReader``).  Where one of the two compiled modules is missing, ``AVAILABLE`` is false
+and ``RecordDelivery`` takes the place of this class.
+
+An exception of a signal handler can come here, between two bytecodes, and while C code calls Python code.  The compiled
+part runs no Python code between the moment in which a record counts as delivered and the return to the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from zkconsumer.base.handout_state import DELIVERY
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER, TWO_THREADS, ChunkReader
+from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.wire import compiled
+from zkconsumer.wire.tables import ROW, Table, read_tables
+
+if TYPE_CHECKING:
+    from zkconsumer.base import _delivery
+    from zkconsumer.base.lease import Lease
+else:
+    _delivery = DELIVERY
+
+AVAILABLE = DELIVERY is not None and compiled.RECORDS is not None
+"""Whether this module can be used."""
+
+TABLE_ROWS = 1024
+"""Rows of one table: 48 KB, which stay in a core's cache with the bytes of small records."""
+
+M = TypeVar("M")
+
+if AVAILABLE:
+
+    class TableDelivery(_delivery.Delivery, ChunkReader[Table]):
+        """The state of one stream's iterator; see ``_delivery.Delivery`` for what is compiled of it.
+
+        ``_chunk``: the chunk that the loaded table belongs to.
+        """
+
+        def __init__(
+            self,
+            queue: ChunkQueue,
+            lease: Lease,
+            timeout_ms: int,
+            key_decoder: Callable[[bytes], Any] | None,
+            value_decoder: Callable[[bytes], Any] | None,
+        ) -> None:
+            _delivery.Delivery.__init__(self, queue, lease, key_decoder, value_decoder)
+            ChunkReader.__init__(self, queue, lease, timeout_ms)
+            self._rows = bytearray(TABLE_ROWS * ROW.size)
+            self._chunk: FetchedDataChunk | None = None
+
+        def fail(self, error: BaseException) -> None:
+            super().fail(error)
+            self.is_failed = True
+
+        def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
+            found = self.given
+            if found is None:
+                return None
+            info, next_offset, resets = found
+            return (info, next_offset) if resets == info.resets else None
+
+        def clear_current_chunk(self) -> None:
+            self._open = None
+            self._drop_table()
+
+        # --- what the compiled part calls -------------------------------------------------------------------------
+
+        def _refill(self) -> bool:
+            """Load the next table; False: the stream has ended."""
+            return self._is_ready()
+
+        def _await_lease(self) -> bool:
+            """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
+            return self._chunk is not None and self._wait_for_lease(self._chunk)
+
+        def _refuse(self, is_same_thread: bool) -> NoReturn:
+            raise UsageError(SIGNAL_HANDLER if is_same_thread else TWO_THREADS)
+
+        # --- what ``ChunkReader`` calls ---------------------------------------------------------------------------
+
+        def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[Table]:
+            assert compiled.RECORDS is not None, "see AVAILABLE"
+            return read_tables(compiled.RECORDS, chunk.records, self._rows, start_offset)
+
+        def _keep(self, chunk: FetchedDataChunk, table: Table) -> None:
+            self._chunk = chunk
+            info, tp = chunk.info, chunk.info.tp
+            self.load(info, chunk.resets, tp.topic, tp.partition, table.data, table.rows, table.count)
+
+        def _has_kept(self) -> bool:
+            if self.is_ready:
+                return True
+            chunk = self._chunk
+            self._drop_table()
+            if chunk is not None and (chunk.is_void or self._queue.is_ended):
+                self._open = None
+            return False
+
+        def _drop_table(self) -> None:
+            chunk, self._chunk = self._chunk, None
+            handed_out = self.rows_handed_out
+            self.unload()
+            if chunk is not None:
+                chunk.info.tally.count += handed_out
+
+        def _check_not_inside(self) -> None:
+            if self.inside:
+                self._refuse(self.inside == _delivery.calling_thread())
+
+    class TableIterator(_delivery.Iterator, Generic[M]):
+        """An iterator over the messages of a delivery, or over what ``wrap`` makes of them."""
+
+        delivery: TableDelivery
+
+        def __new__(cls, delivery: TableDelivery, wrap: Callable[[Any], Any] | None = None) -> Any:
+            made = super().__new__(cls, delivery, wrap)
+            made.delivery = delivery
+            return made
+
+        def next(self) -> M:
+            """``__next__`` without the place where CPython itself can drop the result: see ``delivery``."""
+            before = self.delivery.deliveries
+            try:
+                found: M = self.__next__()
+                return found
+            except BaseException:
+                if self.delivery.deliveries != before:
+                    self.delivery.give_back()
+                raise

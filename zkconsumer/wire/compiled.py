@@ -1,0 +1,9 @@
+"""The compiled record decoder (``_records.c``), or None: then the Python modules of this folder do the work.  Pure."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from zkconsumer import extensions
+
+RECORDS: ModuleType | None = extensions.load("zkconsumer.wire._records")

@@ -1,0 +1,218 @@
+/* CRC-32 (zlib's, formats 0 and 1) and CRC-32C (format 2), with the processor's instructions where it has them.
+ *
+ * Plain C11 without Python.h.  `zk_crc_init` fills a struct that the caller owns; nothing here is static and mutable.
+ *
+ * Without instructions: sixteen tables, sixteen bytes a step (Kounavis and Berry, "slicing").  x86-64: CRC-32C by the
+ * instruction of SSE4.2, CRC-32 by carry-less multiplication (Gopal et al., "Fast CRC computation for generic
+ * polynomials").  ARMv8: one instruction for each of the two. */
+
+#ifndef ZKCONSUMER_CRC_H
+#define ZKCONSUMER_CRC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define ZK_X86 1
+#include <immintrin.h>
+#endif
+
+#if defined(__aarch64__) && (defined(__linux__) || defined(__APPLE__))
+#define ZK_ARM 1
+#include <arm_acle.h>
+#ifdef __linux__
+#include <sys/auxv.h>
+#ifndef HWCAP_CRC32
+#define HWCAP_CRC32 (1 << 7)
+#endif
+#endif
+#endif
+
+#define ZK_SLICES 16
+#define ZK_CRC32_POLYNOMIAL 0xEDB88320u
+#define ZK_CRC32C_POLYNOMIAL 0x82F63B78u
+
+typedef struct zk_crc {
+    uint32_t (*crc32)(const struct zk_crc *crc, const uint8_t *at, size_t bytes);
+    uint32_t (*crc32c)(const struct zk_crc *crc, const uint8_t *at, size_t bytes);
+    const char *crc32_by; /* "tables", or the instruction */
+    const char *crc32c_by;
+    uint32_t crc32_tables[ZK_SLICES][256];
+    uint32_t crc32c_tables[ZK_SLICES][256];
+} zk_crc;
+
+/* --- tables ------------------------------------------------------------------------------------------------------- */
+
+static void zk_crc_fill(uint32_t tables[ZK_SLICES][256], uint32_t polynomial) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+        tables[0][byte] = crc;
+    }
+    for (int slice = 1; slice < ZK_SLICES; slice++)
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t before = tables[slice - 1][byte];
+            tables[slice][byte] = before >> 8 ^ tables[0][before & 0xFF];
+        }
+}
+
+/* Goes on from `crc`, which is not inverted here. */
+static uint32_t zk_crc_sliced(const uint32_t tables[ZK_SLICES][256], uint32_t crc, const uint8_t *at, size_t bytes) {
+    for (; bytes >= ZK_SLICES; at += ZK_SLICES, bytes -= ZK_SLICES) {
+        uint8_t block[ZK_SLICES];
+        memcpy(block, at, ZK_SLICES);
+        for (int byte = 0; byte < 4; byte++) block[byte] ^= (uint8_t)(crc >> 8 * byte);
+        crc = 0;
+        for (int byte = 0; byte < ZK_SLICES; byte++) crc ^= tables[ZK_SLICES - 1 - byte][block[byte]];
+    }
+    if (bytes >= 8) {
+        uint8_t block[8];
+        memcpy(block, at, 8);
+        for (int byte = 0; byte < 4; byte++) block[byte] ^= (uint8_t)(crc >> 8 * byte);
+        crc = 0;
+        for (int byte = 0; byte < 8; byte++) crc ^= tables[7 - byte][block[byte]];
+        at += 8;
+        bytes -= 8;
+    }
+    for (; bytes; bytes--) crc = crc >> 8 ^ tables[0][(crc ^ *at++) & 0xFF];
+    return crc;
+}
+
+static uint32_t zk_crc32_tables(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    return ~zk_crc_sliced(crc->crc32_tables, 0xFFFFFFFFu, at, bytes);
+}
+
+static uint32_t zk_crc32c_tables(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    return ~zk_crc_sliced(crc->crc32c_tables, 0xFFFFFFFFu, at, bytes);
+}
+
+/* --- x86-64 ------------------------------------------------------------------------------------------------------- */
+
+#ifdef ZK_X86
+
+__attribute__((target("sse4.2"))) static uint32_t zk_crc32c_sse42(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    (void)crc;
+    uint64_t found = 0xFFFFFFFFu;
+    for (; bytes >= 8; at += 8, bytes -= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        found = _mm_crc32_u64(found, word);
+    }
+    uint32_t rest = (uint32_t)found;
+    if (bytes >= 4) {
+        uint32_t word;
+        memcpy(&word, at, 4);
+        rest = _mm_crc32_u32(rest, word);
+        at += 4;
+        bytes -= 4;
+    }
+    for (; bytes; bytes--) rest = _mm_crc32_u8(rest, *at++);
+    return ~rest;
+}
+
+/* x^n mod P, for the distances over which 128 bits are folded, in the reflected order of bits. */
+#define ZK_FOLD_64_LOW 0x0154442bd4ULL  /* x^(512+32) */
+#define ZK_FOLD_64_HIGH 0x01c6e41596ULL /* x^(512-32) */
+#define ZK_FOLD_16_LOW 0x01751997d0ULL  /* x^(128+32) */
+#define ZK_FOLD_16_HIGH 0x00ccaa009eULL /* x^(128-32) */
+
+__attribute__((target("sse4.2,pclmul"))) static inline __m128i zk_fold(__m128i sum, __m128i by, __m128i next) {
+    __m128i low = _mm_clmulepi64_si128(sum, by, 0x00), high = _mm_clmulepi64_si128(sum, by, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), next);
+}
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t zk_crc32_pclmul(
+    const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    if (bytes < 32) return zk_crc32_tables(crc, at, bytes);
+    const __m128i by_16 = _mm_set_epi64x(ZK_FOLD_16_HIGH, ZK_FOLD_16_LOW);
+    __m128i sum = _mm_loadu_si128((const __m128i *)at);
+    sum = _mm_xor_si128(sum, _mm_cvtsi32_si128(-1)); /* the initial value of the sum: ones */
+    at += 16;
+    bytes -= 16;
+    if (bytes >= 112) {
+        const __m128i by_64 = _mm_set_epi64x(ZK_FOLD_64_HIGH, ZK_FOLD_64_LOW);
+        __m128i sum_1 = _mm_loadu_si128((const __m128i *)at), sum_2 = _mm_loadu_si128((const __m128i *)(at + 16));
+        __m128i sum_3 = _mm_loadu_si128((const __m128i *)(at + 32));
+        for (at += 48, bytes -= 48; bytes >= 64; at += 64, bytes -= 64) {
+            sum = zk_fold(sum, by_64, _mm_loadu_si128((const __m128i *)at));
+            sum_1 = zk_fold(sum_1, by_64, _mm_loadu_si128((const __m128i *)(at + 16)));
+            sum_2 = zk_fold(sum_2, by_64, _mm_loadu_si128((const __m128i *)(at + 32)));
+            sum_3 = zk_fold(sum_3, by_64, _mm_loadu_si128((const __m128i *)(at + 48)));
+        }
+        sum = zk_fold(sum, by_16, sum_1);
+        sum = zk_fold(sum, by_16, sum_2);
+        sum = zk_fold(sum, by_16, sum_3);
+    }
+    for (; bytes >= 16; at += 16, bytes -= 16) sum = zk_fold(sum, by_16, _mm_loadu_si128((const __m128i *)at));
+    /* The sixteen bytes of the sum have the same remainder as all bytes before `at`. */
+    uint8_t folded[16];
+    _mm_storeu_si128((__m128i *)folded, sum);
+    uint32_t found = zk_crc_sliced(crc->crc32_tables, 0, folded, 16);
+    return ~zk_crc_sliced(crc->crc32_tables, found, at, bytes);
+}
+
+#endif
+
+/* --- ARMv8 -------------------------------------------------------------------------------------------------------- */
+
+#ifdef ZK_ARM
+
+#define ZK_ARM_CRC(name, of_8, of_1)                                                                                  \
+    __attribute__((target("+crc"))) static uint32_t name(const zk_crc *crc, const uint8_t *at, size_t bytes) {       \
+        (void)crc;                                                                                                    \
+        uint32_t found = 0xFFFFFFFFu;                                                                                 \
+        for (; bytes >= 8; at += 8, bytes -= 8) {                                                                     \
+            uint64_t word;                                                                                            \
+            memcpy(&word, at, 8);                                                                                     \
+            found = of_8(found, word);                                                                                \
+        }                                                                                                             \
+        for (; bytes; bytes--) found = of_1(found, *at++);                                                            \
+        return ~found;                                                                                                \
+    }
+
+ZK_ARM_CRC(zk_crc32_arm, __crc32d, __crc32b)
+ZK_ARM_CRC(zk_crc32c_arm, __crc32cd, __crc32cb)
+
+static bool zk_arm_has_crc(void) {
+#ifdef __linux__
+    return getauxval(AT_HWCAP) & HWCAP_CRC32;
+#else
+    return true; /* every 64-bit processor of Apple */
+#endif
+}
+
+#endif
+
+/* --- the choice --------------------------------------------------------------------------------------------------- */
+
+/* `with_instructions` false: tables alone, for tests. */
+static void zk_crc_init(zk_crc *crc, bool with_instructions) {
+    zk_crc_fill(crc->crc32_tables, ZK_CRC32_POLYNOMIAL);
+    zk_crc_fill(crc->crc32c_tables, ZK_CRC32C_POLYNOMIAL);
+    crc->crc32 = zk_crc32_tables;
+    crc->crc32c = zk_crc32c_tables;
+    crc->crc32_by = crc->crc32c_by = "tables";
+    if (!with_instructions) return;
+#ifdef ZK_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("sse4.2")) {
+        crc->crc32c = zk_crc32c_sse42;
+        crc->crc32c_by = "SSE4.2";
+        if (__builtin_cpu_supports("pclmul")) {
+            crc->crc32 = zk_crc32_pclmul;
+            crc->crc32_by = "PCLMULQDQ";
+        }
+    }
+#endif
+#ifdef ZK_ARM
+    if (zk_arm_has_crc()) {
+        crc->crc32 = zk_crc32_arm;
+        crc->crc32c = zk_crc32c_arm;
+        crc->crc32_by = crc->crc32c_by = "ARMv8";
+    }
+#endif
+}
+
+#endif

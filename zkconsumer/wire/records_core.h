@@ -1,0 +1,476 @@
+/* The record decoder: bytes of a record set in, a table of rows out.
+ *
+ * Plain C11 without Python.h, so that a fuzzer can run it: no allocation, no global state, no clock, no lock.  The
+ * Python modules `entries`, `records_legacy` and `records_v2` are the reference.  This decoder gives the same records
+ * or stops with ZK_ODD before the first byte that it does not accept.  The reference then reads that entry and decides:
+ * it raises the error, or it gives the records (for example for a varint that is longer than necessary).
+ *
+ * Safety: every position is compared with the end of its buffer before a byte is read.  The bytes may change while they
+ * are read; a row may then be wrong, but its positions lie inside of the buffer.
+ *
+ * Layouts: see `entries.py` (entries), `records_legacy.py` (formats 0 and 1), `records_v2.py` (format 2). */
+
+#ifndef ZKCONSUMER_RECORDS_CORE_H
+#define ZKCONSUMER_RECORDS_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "crc.h"
+
+/* One record.  Positions are bytes of the buffer that the rows belong to: the record set itself, or what a compressed
+ * entry expanded to.  A length of -1 means null.  Headers: `header_count` of them lie between the two positions. */
+typedef struct {
+    int64_t offset;
+    int64_t timestamp; /* ms since 1970, -1 in format 0 */
+    int32_t key_start;
+    int32_t key_length;
+    int32_t value_start;
+    int32_t value_length;
+    int32_t headers_start;
+    int32_t headers_end;
+    int32_t header_count;
+    int32_t timestamp_type; /* 0 producer, 1 log append, -1 none */
+} zk_row;
+
+typedef enum {
+    ZK_END,    /* no complete entry follows: the end, or a tail that is cut off */
+    ZK_FULL,   /* the table is full */
+    ZK_PACKED, /* the entry at `position` is compressed: decompress its payload, then zk_enter */
+    ZK_LEFT,   /* all rows of the entered payload were given; the record set comes next */
+    ZK_ODD     /* the reference must read the entry at `position`, then zk_skip */
+} zk_stop;
+
+typedef enum { ZK_NO_ENTRY, ZK_PENDING, ZK_BATCH, ZK_WRAPPER } zk_inside;
+
+#define ZK_NO_END INT64_MAX
+
+typedef struct {
+    const uint8_t *set; /* the record set */
+    int64_t set_bytes;
+    int64_t start_offset; /* records below it are left out */
+    int64_t end_offset;   /* reading ends before the first record that has at least this offset */
+    bool check_crcs;
+    const int64_t *left_out; /* positions of batches to leave out, ascending (aborted transactions) */
+    int64_t left_out_count;
+    const zk_crc *crc;
+
+    /* The entry that is being read, or comes next. */
+    int64_t position;
+    int64_t end;
+    int64_t offset_before; /* the last offset that the entries before it cover */
+    int64_t offset;        /* as in its header */
+    int64_t last_offset;
+    int32_t magic;
+    int32_t codec;
+    int64_t payload_start; /* of a compressed entry */
+    int64_t payload_end;
+
+    /* Inside of it. */
+    zk_inside inside;
+    const uint8_t *body; /* where its records lie: `set`, or the expanded payload */
+    int64_t body_end;
+    int64_t at;    /* the next record */
+    int64_t left;  /* records that follow, in a batch */
+    int64_t shift; /* added to the offsets inside of a wrapper */
+    int64_t base_timestamp;
+    int64_t append_time;
+    bool is_append;
+    int64_t record_before; /* the offset of the last record that was read, or one below the first possible one */
+} zk_cursor;
+
+#define ZK_OFFSET_MAX (INT64_MAX - 1)
+#define ZK_PREFIX_BYTES 12
+#define ZK_MESSAGE_BYTES_MIN 14
+#define ZK_BATCH_BYTES_MIN 49
+#define ZK_BATCH_HEADER_BYTES 61
+#define ZK_MAGIC_AT 16
+#define ZK_HEADERS_MAX 100000
+#define ZK_CODEC_MASK 0x07
+#define ZK_LOG_APPEND_TIME 0x08
+#define ZK_CONTROL 0x20
+
+/* --- numbers as Kafka writes them --------------------------------------------------------------------------------- */
+
+static inline uint32_t zk_u32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static inline int32_t zk_i32(const uint8_t *at) { return (int32_t)zk_u32(at); }
+
+static inline int64_t zk_i64(const uint8_t *at) { return (int64_t)((uint64_t)zk_u32(at) << 32 | zk_u32(at + 4)); }
+
+/* A zigzag varint of up to nine bytes.  Gives the byte behind it, or NULL: it is cut off, or longer. */
+static inline const uint8_t *zk_varint_long(const uint8_t *at, const uint8_t *end, int64_t *value) {
+    uint64_t raw = 0;
+    for (int shift = 0; at < end && shift <= 56; shift += 7) {
+        uint8_t byte = *at++;
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static inline const uint8_t *zk_varint(const uint8_t *at, const uint8_t *end, int64_t *value) {
+    if (at < end) {
+        uint8_t byte = *at;
+        if (byte < 0x80) {
+            *value = (int64_t)(byte >> 1) ^ -(int64_t)(byte & 1);
+            return at + 1;
+        }
+    }
+    return zk_varint_long(at, end, value);
+}
+
+/* The byte behind a field of `length` bytes (null when negative), or NULL: it does not fit. */
+static inline const uint8_t *zk_past(const uint8_t *at, const uint8_t *end, int64_t length) {
+    if (length <= 0) return at;
+    return length <= end - at ? at + length : NULL;
+}
+
+/* --- the walk over entries ---------------------------------------------------------------------------------------- */
+
+/* Looks at the header of the entry at `position`.  ZK_FULL: it is complete and sound, its fields are set. */
+static zk_stop zk_next_entry(zk_cursor *c) {
+    int64_t total = c->set_bytes, position = c->position;
+    if (total - position < ZK_PREFIX_BYTES) return ZK_END;
+    const uint8_t *at = c->set + position;
+    int64_t offset = zk_i64(at), size = zk_i32(at + 8);
+    if (size < ZK_MESSAGE_BYTES_MIN) return ZK_ODD;
+    if (total - position <= ZK_MAGIC_AT) return ZK_END;
+    int32_t magic = at[ZK_MAGIC_AT];
+    if (magic > 2 || (magic == 2 && size < ZK_BATCH_BYTES_MIN)) return ZK_ODD;
+    if (size > total - position - ZK_PREFIX_BYTES) return ZK_END;
+    if (offset <= c->offset_before || offset > ZK_OFFSET_MAX) return ZK_ODD;
+    int64_t last_offset = offset;
+    if (magic == 2) {
+        int64_t delta = zk_i32(at + 23);
+        if (delta < 0 || delta > ZK_OFFSET_MAX - offset) return ZK_ODD;
+        last_offset += delta;
+    }
+    c->end = position + ZK_PREFIX_BYTES + size;
+    c->magic = magic;
+    c->offset = offset;
+    c->last_offset = last_offset;
+    return ZK_FULL;
+}
+
+/* Goes behind the entry at `position`; also after the reference has read it. */
+static inline void zk_skip(zk_cursor *c) {
+    c->position = c->end;
+    c->offset_before = c->last_offset;
+    c->inside = ZK_NO_ENTRY;
+}
+
+typedef struct {
+    int64_t complete_bytes; /* of the complete entries */
+    int64_t entries;
+    int64_t first_offset; /* in the header of the first; -1: there is none */
+    bool is_first_last;   /* the first is a wrapper, whose header has the offset of its last message */
+    int64_t next_offset;  /* behind the last; -1: there is none */
+    bool is_odd;          /* the walk ended at something that the reference must judge */
+} zk_scan_result;
+
+/* Where the complete entries end, up to the one that covers the last offset before `end_offset`, and the offset to fetch
+ * next.  Looks at headers alone. */
+static zk_scan_result zk_scan(const uint8_t *set, int64_t set_bytes, int64_t end_offset) {
+    zk_cursor c = {.set = set, .set_bytes = set_bytes, .offset_before = -1};
+    zk_scan_result found = {.first_offset = -1, .next_offset = -1};
+    zk_stop stop = ZK_END;
+    while (c.offset_before < end_offset - 1 && (stop = zk_next_entry(&c)) == ZK_FULL) {
+        if (!found.entries++) {
+            found.first_offset = c.offset;
+            found.is_first_last = c.magic < 2 && set[c.position + ZK_MAGIC_AT + 1] & ZK_CODEC_MASK;
+        }
+        zk_skip(&c);
+        found.complete_bytes = c.position;
+        found.next_offset = c.offset_before + 1;
+    }
+    found.is_odd = stop == ZK_ODD;
+    return found;
+}
+
+/* --- format 2 ----------------------------------------------------------------------------------------------------- */
+
+static bool zk_headers_fit(const uint8_t *at, const uint8_t *end, int64_t count) {
+    for (; count > 0; count--) {
+        int64_t length;
+        if (!(at = zk_varint(at, end, &length)) || length < 0 || !(at = zk_past(at, end, length))) return false;
+        if (!(at = zk_varint(at, end, &length)) || !(at = zk_past(at, end, length))) return false;
+    }
+    return at == end;
+}
+
+/* The entry at `position` is a batch whose header is sound.  ZK_FULL: its records come next, or nothing of it is
+ * wanted (`inside` says which). */
+static zk_stop zk_open_batch(zk_cursor *c) {
+    const uint8_t *at = c->set + c->position;
+    if (c->check_crcs && c->crc->crc32c(c->crc, at + 21, (size_t)(c->end - c->position - 21)) != zk_u32(at + 17))
+        return ZK_ODD;
+    int32_t attributes = at[22], count = zk_i32(at + 57);
+    if (count < 0) return ZK_ODD;
+    bool is_left_out = false;
+    while (c->left_out_count && *c->left_out <= c->position) {
+        is_left_out = *c->left_out == c->position;
+        c->left_out++;
+        c->left_out_count--;
+    }
+    if (attributes & ZK_CONTROL || count == 0 || c->last_offset < c->start_offset || is_left_out) {
+        zk_skip(c);
+        return ZK_FULL;
+    }
+    c->left = count;
+    c->base_timestamp = zk_i64(at + 27);
+    c->append_time = zk_i64(at + 35);
+    c->is_append = attributes & ZK_LOG_APPEND_TIME;
+    c->record_before = c->offset - 1;
+    if (attributes & ZK_CODEC_MASK) {
+        c->codec = attributes & ZK_CODEC_MASK;
+        c->payload_start = c->position + ZK_BATCH_HEADER_BYTES;
+        c->payload_end = c->end;
+        c->inside = ZK_PENDING;
+        return ZK_PACKED;
+    }
+    c->body = c->set;
+    c->at = c->position + ZK_BATCH_HEADER_BYTES;
+    c->body_end = c->end;
+    c->inside = ZK_BATCH;
+    return ZK_FULL;
+}
+
+/* Records of the batch that is open, up to `most`, that begin before `near`.  Gives how many.  `*stop`: ZK_ODD when the
+ * next one is not accepted, ZK_END when it is at the end offset, else as it was. */
+static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t near, zk_stop *stop) {
+    const uint8_t *body = c->body, *at = body + c->at, *behind = body + c->body_end;
+    const uint8_t *until = near < c->body_end ? body + near : behind;
+    const zk_row *first = row, *last = row + most;
+    int64_t left = c->left, before = c->record_before, base = c->base_timestamp;
+    bool is_end = false;
+    while (left && row < last && at < until) {
+        int64_t size, delta_ms, delta, key, value, headers;
+        const uint8_t *next = zk_varint(at, behind, &size);
+        if (!next || size < 1 || size > behind - next) goto odd;
+        const uint8_t *end = next + size;
+        if (!(next = zk_varint(next + 1, end, &delta_ms)) || !(next = zk_varint(next, end, &delta))) goto odd;
+        if (delta < 0 || delta > c->last_offset - c->offset) goto odd;
+        int64_t offset = c->offset + delta;
+        if (offset <= before) goto odd;
+        if (offset >= c->end_offset) {
+            is_end = true;
+            break;
+        }
+        if (offset >= c->start_offset) {
+            if (!(next = zk_varint(next, end, &key))) goto odd;
+            const uint8_t *key_at = next;
+            if (!(next = zk_past(next, end, key)) || !(next = zk_varint(next, end, &value))) goto odd;
+            const uint8_t *value_at = next;
+            if (!(next = zk_past(next, end, value)) || !(next = zk_varint(next, end, &headers))) goto odd;
+            if (headers) {
+                if (headers < 0 || headers > ZK_HEADERS_MAX || !zk_headers_fit(next, end, headers)) goto odd;
+            } else if (next != end) {
+                goto odd;
+            }
+            int64_t timestamp = c->append_time;
+            if (!c->is_append) {
+                if (delta_ms >= 0 ? base > INT64_MAX - delta_ms : base < INT64_MIN - delta_ms) goto odd;
+                timestamp = base + delta_ms;
+            }
+            row->offset = offset;
+            row->timestamp = timestamp;
+            row->key_start = (int32_t)(key_at - body);
+            row->key_length = key < 0 ? -1 : (int32_t)key;
+            row->value_start = (int32_t)(value_at - body);
+            row->value_length = value < 0 ? -1 : (int32_t)value;
+            row->headers_start = (int32_t)(next - body);
+            row->headers_end = (int32_t)(end - body);
+            row->header_count = (int32_t)headers;
+            row->timestamp_type = c->is_append;
+            row++;
+        }
+        before = offset;
+        at = end;
+        left--;
+    }
+    c->left = left;
+    c->record_before = before;
+    c->at = at - body;
+    if (is_end) *stop = ZK_END;
+    /* Too few records, or too many bytes. */
+    if (left ? at == behind : at != behind) *stop = ZK_ODD;
+    return row - first;
+odd:
+    c->left = left;
+    c->record_before = before;
+    c->at = at - body;
+    *stop = ZK_ODD;
+    return row - first;
+}
+
+/* --- formats 0 and 1 ---------------------------------------------------------------------------------------------- */
+
+/* The fields of the message in body[start:end], all but offset and type of the timestamp.  False: not accepted. */
+static bool zk_message_row(const uint8_t *body, int64_t start, int64_t end, int32_t magic, zk_row *row) {
+    const uint8_t *at = body + start + ZK_MAGIC_AT + 2, *behind = body + end;
+    int64_t timestamp = -1;
+    if (magic == 1) {
+        if (behind - at < 8) return false;
+        timestamp = zk_i64(at);
+        at += 8;
+    }
+    if (behind - at < 8) return false;
+    int32_t key = zk_i32(at);
+    at += 4;
+    row->timestamp = timestamp;
+    row->key_start = (int32_t)(at - body);
+    row->key_length = key < 0 ? -1 : key;
+    if (!(at = zk_past(at, behind, key)) || behind - at < 4) return false;
+    int32_t value = zk_i32(at);
+    at += 4;
+    row->value_start = (int32_t)(at - body);
+    row->value_length = value < 0 ? -1 : value;
+    row->headers_start = row->headers_end = row->header_count = 0;
+    return zk_past(at, behind, value) != NULL;
+}
+
+static inline bool zk_message_crc_fits(const zk_cursor *c, const uint8_t *at, int64_t bytes) {
+    return !c->check_crcs || c->crc->crc32(c->crc, at + ZK_MAGIC_AT, (size_t)(bytes - ZK_MAGIC_AT)) == zk_u32(at + 12);
+}
+
+/* The entry at `position` is a message whose header is sound.  ZK_FULL: it is done, `*is_row` when `row` was filled. */
+static zk_stop zk_read_message(zk_cursor *c, zk_row *row, bool *is_row) {
+    const uint8_t *at = c->set + c->position;
+    *is_row = false;
+    if (!zk_message_crc_fits(c, at, c->end - c->position)) return ZK_ODD;
+    if (c->offset < c->start_offset) {
+        zk_skip(c);
+        return ZK_FULL;
+    }
+    if (!zk_message_row(c->set, c->position, c->end, c->magic, row)) return ZK_ODD;
+    int32_t attributes = at[ZK_MAGIC_AT + 1];
+    bool is_append = c->magic == 1 && attributes & ZK_LOG_APPEND_TIME;
+    if (attributes & ZK_CODEC_MASK) {
+        if (row->value_length < 0) return ZK_ODD;
+        c->codec = attributes & ZK_CODEC_MASK;
+        c->payload_start = row->value_start;
+        c->payload_end = row->value_start + (int64_t)row->value_length;
+        c->append_time = row->timestamp;
+        c->is_append = is_append;
+        c->record_before = c->offset_before;
+        c->inside = ZK_PENDING;
+        return ZK_PACKED;
+    }
+    row->offset = c->offset;
+    row->timestamp_type = c->magic == 0 ? -1 : is_append;
+    *is_row = true;
+    zk_skip(c);
+    return ZK_FULL;
+}
+
+/* Sets what must be added to the offsets inside of a wrapper.  False: the reference must judge. */
+static bool zk_find_shift(zk_cursor *c) {
+    int64_t at = 0, total = c->body_end, first = -1, last = -1;
+    while (at < total) {
+        if (total - at < ZK_PREFIX_BYTES) return false;
+        int64_t offset = zk_i64(c->body + at), size = zk_i32(c->body + at + 8);
+        if (size < ZK_MESSAGE_BYTES_MIN || size > total - at - ZK_PREFIX_BYTES || offset <= last) return false;
+        if (first < 0) first = offset;
+        last = offset;
+        at += ZK_PREFIX_BYTES + size;
+    }
+    if (last < 0) return false;
+    c->shift = c->magic == 1 ? c->offset - last : 0;
+    return c->shift >= 0 && last + c->shift <= c->offset && first + c->shift > c->offset_before;
+}
+
+/* The same for messages of the wrapper that is open. */
+static int64_t zk_wrapper_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t near, zk_stop *stop) {
+    const zk_row *first = row, *last = row + most;
+    int64_t until = near < c->body_end ? near : c->body_end;
+    while (c->at < until && row < last) {
+        /* The bytes may have changed since zk_find_shift. */
+        const uint8_t *at = c->body + c->at;
+        if (c->body_end - c->at < ZK_PREFIX_BYTES + ZK_MESSAGE_BYTES_MIN) goto odd;
+        int64_t offset = zk_i64(at) + c->shift, bytes = ZK_PREFIX_BYTES + (int64_t)zk_i32(at + 8);
+        if (bytes < ZK_PREFIX_BYTES + ZK_MESSAGE_BYTES_MIN || bytes > c->body_end - c->at) goto odd;
+        if (offset >= c->end_offset) {
+            *stop = ZK_END;
+            break;
+        }
+        if (offset >= c->start_offset) {
+            int32_t magic = at[ZK_MAGIC_AT];
+            if (!zk_message_crc_fits(c, at, bytes) || magic > 1 || at[ZK_MAGIC_AT + 1] & ZK_CODEC_MASK) goto odd;
+            if (!zk_message_row(c->body, c->at, c->at + bytes, magic, row)) goto odd;
+            row->offset = offset;
+            row->timestamp_type = magic == 0 ? -1 : c->is_append;
+            if (magic == 1 && c->is_append) row->timestamp = c->append_time;
+            row++;
+        }
+        c->record_before = offset;
+        c->at += bytes;
+    }
+    return row - first;
+odd:
+    *stop = ZK_ODD;
+    return row - first;
+}
+
+/* --- the two calls ------------------------------------------------------------------------------------------------ */
+
+/* The payload of the entry at `position`, expanded.  False: the reference must read the entry. */
+static bool zk_enter(zk_cursor *c, const uint8_t *body, int64_t body_bytes) {
+    if (body_bytes > INT32_MAX) return false;
+    c->body = body;
+    c->body_end = body_bytes;
+    c->at = 0;
+    if (c->magic == 2) {
+        c->inside = ZK_BATCH;
+        return true;
+    }
+    if (!zk_find_shift(c)) return false;
+    c->inside = ZK_WRAPPER;
+    return true;
+}
+
+/* Reads up to `most` rows, and none that begins more than `bytes_most` bytes behind the first.  All of them belong to
+ * one buffer: to the expanded payload when the cursor is inside of one, else to the record set. */
+static zk_stop zk_read(zk_cursor *c, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *count) {
+    int64_t filled = 0, from = c->inside == ZK_NO_ENTRY ? c->position : c->at;
+    int64_t near = bytes_most < INT64_MAX - from ? from + bytes_most : INT64_MAX;
+    *count = 0;
+    for (;;) {
+        if (c->inside == ZK_PENDING) return ZK_PACKED;
+        if (c->inside == ZK_BATCH || c->inside == ZK_WRAPPER) {
+            zk_stop stop = ZK_FULL;
+            bool is_expanded = c->body != c->set;
+            if (c->inside == ZK_BATCH)
+                filled += zk_batch_rows(c, rows + filled, most - filled, near, &stop);
+            else
+                filled += zk_wrapper_rows(c, rows + filled, most - filled, near, &stop);
+            *count = filled;
+            if (stop != ZK_FULL || (c->inside == ZK_BATCH ? c->left : c->at < c->body_end)) return stop;
+            zk_skip(c);
+            if (is_expanded) return ZK_LEFT;
+        }
+        if (filled == most || c->position >= near) return ZK_FULL;
+        if (c->offset_before >= c->end_offset - 1) return ZK_END;
+        zk_stop stop = zk_next_entry(c);
+        if (stop != ZK_FULL) return stop;
+        if (c->magic == 2) {
+            if (c->offset >= c->end_offset) return ZK_END;
+            stop = zk_open_batch(c);
+        } else {
+            bool is_row;
+            if (c->offset >= c->end_offset && !(c->set[c->position + ZK_MAGIC_AT + 1] & ZK_CODEC_MASK)) return ZK_END;
+            stop = zk_read_message(c, rows + filled, &is_row);
+            if (is_row) *count = ++filled;
+        }
+        if (stop != ZK_FULL) return stop;
+    }
+}
+
+#endif
