@@ -371,6 +371,14 @@ static PyObject *ownership_get_in_hand(ownership *self, void *Py_UNUSED(closure)
     return PyLong_FromLongLong(atomic_load(&self->in_hand));
 }
 
+static int ownership_set_in_hand(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (is_deleted(value)) return -1;
+    int64_t offset = PyLong_AsLongLong(value);
+    if (offset == -1 && PyErr_Occurred()) return -1;
+    atomic_store(&self->in_hand, offset);
+    return 0;
+}
+
 static PyObject *ownership_get_live(ownership *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(atomic_load(&self->is_live));
 }
@@ -402,7 +410,7 @@ static int ownership_set_on_back(ownership *self, PyObject *value, void *Py_UNUS
 }
 
 static PyGetSetDef ownership_getset[] = {
-    {"in_hand", (getter)ownership_get_in_hand, NULL, NULL, NULL},
+    {"in_hand", (getter)ownership_get_in_hand, (setter)ownership_set_in_hand, NULL, NULL},
     {"is_live", (getter)ownership_get_live, (setter)ownership_set_live, NULL, NULL},
     {"resets", (getter)ownership_get_resets, NULL, NULL, NULL},
     {"consumed_offset", (getter)ownership_get_consumed, NULL, NULL, NULL},
@@ -1408,8 +1416,21 @@ static PyType_Spec iterator_spec = {
 
 static int module_exec(PyObject *module);
 
+#ifdef ZKCONSUMER_TEST_STEPS
+static PyObject *set_step(PyObject *module, PyObject *function) {
+    module_state *state = PyModule_GetState(module);
+    PyObject *before = state->step;
+    state->step = Py_NewRef(function);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+#endif
+
 static PyMethodDef module_methods[] = {
     {"calling_thread", calling_thread, METH_NOARGS, NULL},
+#ifdef ZKCONSUMER_TEST_STEPS
+    {"set_step", set_step, METH_O, NULL},
+#endif
     {NULL, NULL, 0, NULL},
 };
 
