@@ -25,6 +25,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.tables import ROW
 
 SIDES = {"take_in_hand", "put_back", "come_back", "move_past", "stop"}
+FILES = ("/kafka/chunks.py", "/base/handout_state.py")
 STEPS_MAX = 24
 """More lines than both threads have together."""
 
@@ -46,7 +47,7 @@ class Schedule:
 
     def tracer(self, thread: int) -> Callable[[FrameType, str, Any], Any]:
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
-            if frame.f_code.co_name in SIDES and frame.f_code.co_filename.endswith("/kafka/chunks.py"):
+            if frame.f_code.co_name in SIDES and frame.f_code.co_filename.endswith(FILES):
                 if event == "line":
                     self._step(thread)
                 return trace
