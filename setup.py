@@ -51,6 +51,7 @@ def compiled(name: str, *depends: str) -> Extension:
 
 COMPILED = [
     compiled("bridge.spark._rows"),
+    compiled("zkconsumer.base._arrow"),
     compiled("zkconsumer.base._delivery"),
     compiled("zkconsumer.wire._records", "zkconsumer/wire/records_core.h", "zkconsumer/wire/crc.h"),
 ]
@@ -67,7 +68,7 @@ setup(
     ext_modules=COMPILED,
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
-        "zkconsumer": ["py.typed", "testing/java/*.java", "base/_delivery.pyi"],
+        "zkconsumer": ["py.typed", "testing/java/*.java", "base/*.pyi"],
         "bridge": ["py.typed", "spark/_rows.pyi"],
         "pyspark_zkconsumer": ["py.typed"],
     },

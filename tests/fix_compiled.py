@@ -27,7 +27,7 @@ def compiler() -> str:
 
 
 def build(source: str, to: Path, *options: str, python: bool = True) -> Path:
-    """Compile ``source`` (a path below the root) to ``to``: a module of this Python, or with ``python`` False a program."""
+    """Compile ``source``, a path below the root, to ``to``: a module of this Python, or else (``python``) a program."""
     include = ["-I", str(ROOT / "zkconsumer" / "include")]
     if python:
         include += ["-I", sysconfig.get_paths()["include"], "-shared", "-fPIC"]

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from zkconsumer.core.stores import Source
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
-    from zkconsumer.kafka.connection import Connect, Connection
     from zkconsumer.kafka.chunk_reader import Poison
+    from zkconsumer.kafka.connection import Connect, Connection
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+    from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
     from zkconsumer.observe.metrics import Sample
     from zkconsumer.simple_consumer import SimpleConsumer
@@ -77,6 +78,7 @@ _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
     "BrokerAddress": "zkconsumer.types",
     "BrokerError": "zkconsumer.kafka.error_codes",
+    "ByteColumn": "zkconsumer.kafka.record_batch",
     "Clock": "zkconsumer.base.clock",
     "Connect": "zkconsumer.kafka.connection",
     "Connection": "zkconsumer.kafka.connection",
@@ -116,6 +118,7 @@ _HOMES = {
     "Poison": "zkconsumer.kafka.chunk_reader",
     "Position": "zkconsumer.connector_base",
     "Record": "zkconsumer.wire.records",
+    "RecordBatch": "zkconsumer.kafka.record_batch",
     "RecordSet": "zkconsumer.wire.primitives",
     "Sample": "zkconsumer.observe.metrics",
     "SimpleConsumer": "zkconsumer.simple_consumer",
@@ -136,6 +139,7 @@ __all__ = [
     "Blacklist",
     "BrokerAddress",
     "BrokerError",
+    "ByteColumn",
     "Clock",
     "Connect",
     "Connection",
@@ -175,6 +179,7 @@ __all__ = [
     "Poison",
     "Position",
     "Record",
+    "RecordBatch",
     "RecordSet",
     "Sample",
     "SimpleConsumer",

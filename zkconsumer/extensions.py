@@ -27,7 +27,7 @@ SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
 ROOT = Path(__file__).resolve().parents[1]
 """The folder, or the zip, that holds the package."""
 
-NAMES = ("zkconsumer.base._delivery", "zkconsumer.wire._records")
+NAMES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
 """Every compiled module."""
 
 _missing: dict[str, str] = {}
