@@ -29,7 +29,16 @@ OPAQUE = {
 }
 """Types that are exported for annotations, and whose own methods are the package's."""
 
-MADE_HERE = {"ConsumerConnector", "ConsumerIterator", "KafkaStream", "MessageAndMetadata", "Poison", "Record"}
+MADE_HERE = {
+    "ByteColumn",
+    "ConsumerConnector",
+    "ConsumerIterator",
+    "KafkaStream",
+    "MessageAndMetadata",
+    "Poison",
+    "Record",
+    "RecordBatch",
+}
 """What programs get and never make: the arguments of their constructors are the package's."""
 
 INTERNAL = {

@@ -152,9 +152,25 @@ def _forget_output() -> None:
 
 @click.command(
     cls=Commands,
+    invoke_without_command=True,
+    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something is wrong, 2 the call is wrong; a command may have more.",
 )
-@click.version_option(__version__, message="zkconsumer %(version)s")
-def main() -> None:
+@click.option("--version", "is_version", is_flag=True, help="Show the version and exit.")
+@click.option("-v", "is_verbose", is_flag=True, help="With --version: also show what of the installation is in use.")
+@click.pass_context
+def main(context: click.Context, is_version: bool, is_verbose: bool) -> None:
     """Kafka's ZooKeeper-based consumer, in one group with the original Scala members."""
+    if is_version:
+        click.echo(f"zkconsumer {__version__}")
+        if is_verbose:
+            from zkconsumer.cli.installation import describe
+
+            for line in describe():
+                click.echo(line)
+        context.exit()
+    if is_verbose:
+        raise click.UsageError("-v belongs to --version: zkconsumer --version -v", context)
+    if context.invoked_subcommand is None:
+        raise click.UsageError("Missing command.", context)
