@@ -358,10 +358,15 @@ class ConsumerConnector(Generic[M]):
         return {tp: (info, info.resets) for tp, info in held if info.is_live or everything}
 
     def _consumed(self) -> dict[TopicPartition, int]:
-        """What is on its way out is committed with its release; without automatic commits only this can do it."""
+        """What is on its way out is committed with its release; without automatic commits only this can do it.
+
+        A partition whose first offset is not known yet (-1: ``auto.offset.reset`` is still asked for) has nothing to
+        commit.
+        """
         infos = self._member.streams.held()
         everything = not self.config.auto_commit_enable
-        positions = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
+        consumed = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
+        positions = {tp: offset for tp, offset in consumed.items() if offset >= 0}
         here = calling_thread()
         for stream in self._streams:
             in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None

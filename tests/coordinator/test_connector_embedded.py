@@ -31,6 +31,7 @@ from zkconsumer.errors import (
     OffsetsNotCommitted,
 )
 from zkconsumer.kafka import topic_finder
+from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.metadata import fetch_topics
 from zkconsumer.settings import Fate
 from zkconsumer.testing.fake_cluster import FakeCluster
@@ -330,6 +331,30 @@ def test_a_commit_is_refused_for_what_is_not_ours(broker: EmbeddedBroker, make: 
     connector.commit_offsets({TopicPartition("t", 0): 3}, retry_on_failure=False)
     with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
         connector.commit_offsets({TopicPartition("other", 0): 3}, retry_on_failure=False)
+
+
+def test_a_commit_passes_over_partitions_whose_first_offset_is_not_known_yet() -> None:
+    """The program of ``run-a-migrated-group.md`` commits after its first record: other leaders may not have answered."""
+    with EmbeddedBroker(nodes=2, properties={"offsets.topic.num.partitions": "5"}) as broker:
+        broker.create_topic("t", 2)
+        broker.move_coordinator("g", 0)
+        here, silent = TopicPartition("t", 0), TopicPartition("t", 1)
+        for tp, node in ((here, 0), (silent, 1)):
+            broker.move_leader(tp.topic, tp.partition, node)
+        ports = {address.broker_id: address.port for address in broker.addresses()}
+
+        def connect(host: str, port: int, **how: Any) -> BlockingConnection:
+            return BlockingConnection(host, 1 if port == ports[1] else port, **how)
+
+        config = config_of(broker, bootstrap_servers=f"127.0.0.1:{ports[0]}", auto_commit_enable=False)
+        broker.append("t", 0, [b"a", b"b"])
+        with CoordinatorConsumerConnector(config, QUICK, connect=connect) as connector:
+            [stream] = connector.create_message_streams({"t": 1})["t"]
+            assert read_until(stream, 2) == [(0, 0), (0, 1)]
+            assert connector.positions[silent].offset == -1
+            connector.commit_offsets(retry_on_failure=False)
+            membership: Any = connector._member.membership
+            assert membership.committed([here, silent], 10_000) == {here: Offset(2, -1, ""), silent: None}
 
 
 def test_a_claim_of_a_spark_query_is_committed_only_for_what_it_holds(broker: EmbeddedBroker, make: Make) -> None:
