@@ -488,9 +488,11 @@ class ConsumerConnector(Generic[M]):
             raise ForkedError(
                 f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
             )
-        # A close waits for a rebalance listener that is being called, so that it can finish what it is there for.
-        if self._closed and not self._member.listener.is_waited_for_here:
-            raise ConnectorClosed(f"{self.consumer_id} is closed")
+        # A close, and an end by an error, wait for a rebalance listener that is being called: it may commit.
+        if self._member.listener.is_waited_for_here:
+            return
+        if self._closed:
+            raise ConnectorClosed(f"{self.consumer_id} is closed: make another connector")
         if self._member.failure is not None:
             raise self._member.failure
 
