@@ -175,6 +175,11 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         return [row_of(setting) for setting in cls._settings.values()]
 
     @classmethod
+    def setting_of(cls, key: str) -> Setting[Any] | None:
+        """The setting that this key sets, in either spelling; None when it sets none."""
+        return cls._settings.get(cls.spelling_of(key))
+
+    @classmethod
     def outcome_of(cls, key: str, value: object = "") -> Outcome:
         """What becomes of this key in a file; ``value``: one that it has in another program."""
         here = cls.spelling_of(key)

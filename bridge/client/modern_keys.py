@@ -123,8 +123,7 @@ def assignors() -> Setting[str]:
     """``partition.assignment.strategy``: names or Java's classes, the best first; the value are names."""
 
     def check(given: str) -> str:
-        words = [word.strip(JAVA_BLANKS) for word in given.split(",")]
-        names = [_name_of(word) for word in words if word]
+        names = assignor_names(given)
         if not names or len(set(names)) < len(names):
             raise ValueError("each assignor is named once, and one at least")
         return ",".join(names)
@@ -135,6 +134,12 @@ def assignors() -> Setting[str]:
         "common.",
         check, f"{', '.join(ASSIGNORS)}, with commas in between",
     )  # fmt: skip
+
+
+def assignor_names(given: str) -> list[str]:
+    """The assignors of a list, by name or by Java's class; ``ValueError`` for a word that is neither."""
+    words = [word.strip(JAVA_BLANKS) for word in given.split(",")]
+    return [_name_of(word) for word in words if word]
 
 
 def _name_of(word: str) -> str:
