@@ -136,7 +136,7 @@ class CoordinatorMembership:
         )
         self._topics = GroupTopics(
             self.topic_finder, spread, self.control.call, self.control.tell, clock,
-            refused=self._refusals.refused, missed=self._topic_missed,
+            refused=self._refusals.refused, missed=self._topic_missed, taken=self._topics_taken,
         )  # fmt: skip
         self.every(LOOK_EVERY_MS, self._topics.look)
         self.handing = Handing(
@@ -345,8 +345,11 @@ class CoordinatorMembership:
         """The error that ended this membership, if one did."""
         return self._failure
 
-    def look(self, fetching: int) -> Look:
-        """This member as it is now; ``fetching``: what is read and has a leader.  On the control thread."""
+    def look(self, fetching: int, failures: Sequence[str] = ()) -> Look:
+        """This member as it is now.  On the control thread.
+
+        ``fetching``: what is read and has a leader; ``failures``: why the rest has none, or is not answered.
+        """
         machine = self.machine
         has_joined = machine.generation.generation_id >= 0
         return Look(
@@ -357,6 +360,8 @@ class CoordinatorMembership:
             rebalance=machine.step.value,
             partitions_owned=len(self.handing.partitions),
             partitions_fetching=fetching,
+            missing_topics=tuple(sorted(self._topics.missing)),
+            failures=tuple(failures),
         )
 
     # --- what the control thread tells ----------------------------------------------------------------------------
@@ -428,6 +433,13 @@ class CoordinatorMembership:
         if self._failure is None:
             log.warning("topic-missing member=%s %s", self.id, words)
             self.hooks.call("told", "WARNING", "topic-missing", words)
+
+    def _topics_taken(self, topics: frozenset[str], words: str) -> None:
+        if topics:
+            log.info("topics-taken member=%s %s", self.id, words)
+        else:
+            log.warning("topics-taken member=%s %s", self.id, words)
+            self.hooks.call("told", "WARNING", "topics-taken", words)
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""

@@ -398,7 +398,7 @@ def test_a_commit_is_refused_for_what_is_not_ours(broker: EmbeddedBroker, make: 
     connector = make()
     connector.create_message_streams({"t": 1})
     connector.commit_offsets({TopicPartition("t", 0): 3}, retry_on_failure=False)
-    with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
+    with pytest.raises(OffsetsNotCommitted, match="this member does not own the partition"):
         connector.commit_offsets({TopicPartition("other", 0): 3}, retry_on_failure=False)
 
 
@@ -655,7 +655,7 @@ def test_a_program_that_works_on_one_record_for_too_long_loses_its_partitions_un
     [line] = [each.getMessage() for each in caplog.records if each.getMessage().startswith("poll-timeout-expired")]
     assert f"stream='{stuck.thread}'" in line
     assert "max.poll.interval.ms=1500" in line
-    with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
+    with pytest.raises(OffsetsNotCommitted, match="this member does not own the partition"):
         first.commit_offsets({TopicPartition("t", record.partition): record.offset + 1}, retry_on_failure=False)
     assert (record.partition, record.offset) in read_until(stream, 20), "what was not committed comes again"
 

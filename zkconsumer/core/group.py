@@ -38,6 +38,7 @@ from zkconsumer.core.releases import Releases
 from zkconsumer.core.reminders import REPEAT_MS, Reminders
 from zkconsumer.core.session import Session
 from zkconsumer.core.stores import Stores
+from zkconsumer.core.topic_words import missing_in_words, taken_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +57,6 @@ LOOK_CLOSELY_FROM_TRY = 2
 KAFKA_RETRY_MAX_MS = 5_000
 """The longest pause when all that is missing is Kafka's word on where to begin."""
 
-TOPICS_TOLD_MAX = 5
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationAnswer: TypeAlias = ev.Registered | ev.RegistrationHeld | ev.RegistrationFailed | ev.Deregistered
@@ -174,6 +174,8 @@ class Group:
         self.given: Mapping[TopicPartition, str] | None = None
         """The share that somebody else gives us; None: it is computed."""
         self.own_topics: frozenset[str] = frozenset()
+        self._said_topics: frozenset[str] | None = None
+        """The topics of a filter that were logged last; None: none were."""
         self.assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self.refused: dict[TopicPartition, str] = {}
         self.is_leaving = False
@@ -606,8 +608,7 @@ class Group:
     def _tell_missing(self) -> None:
         """Say which topics are missing, and say it again while they are."""
         for topic in self._missing_due.due(self._missing, self._now_ms):
-            why = "it was deleted, or is not created yet, or the brokers' ACLs hide it"
-            self._tell("WARNING", "topic-missing", f"topic={topic}: {why}; it is read as soon as it is there")
+            self._tell("WARNING", "topic-missing", missing_in_words(topic))
         if self._missing:
             self._say(do.StartTimer(Timer.MISSING, REPEAT_MS))
 
@@ -677,12 +678,15 @@ class Group:
             )
 
     def _tell_topics(self, topics: frozenset[str]) -> None:
-        """Of a filter, which topics it takes, when that has changed."""
+        """Of a filter, which topics it takes: of the first view, and when that has changed."""
         assert self.subscription is not None, "only a member with a subscription has a view"
-        came, gone = sorted(topics - self.own_topics), sorted(self.own_topics - topics)
-        if self.subscription.is_filter and (came or gone):
-            words = f"topics={len(topics)} came={len(came)} {came[:TOPICS_TOLD_MAX]} gone={len(gone)}"
-            self._tell("INFO", "topics-taken", f"{words} {gone[:TOPICS_TOLD_MAX]}")
+        if self.subscription.is_filter and topics != self._said_topics:
+            words = taken_in_words(self._said_topics or frozenset(), topics)
+            if topics:
+                self._tell("INFO", "topics-taken", words)
+            else:
+                self._tell("WARNING", "topics-taken", words)
+            self._said_topics = topics
 
     def _withdraw(self, why: str) -> None:
         """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
