@@ -62,8 +62,8 @@ _NO_EFFECT: dict[str, str] = {
     "key.deserializer": "a class of the JVM; give create_message_streams a key_decoder, or keys are bytes",
     "max.poll.records": "a stream gives one record at a time; queued.max.message.chunks says how much waits in front "
     "of it",
-    "reconnect.backoff.max.ms": "what is like it here is refresh.leader.backoff.ms",
-    "reconnect.backoff.ms": "what is like it here is refresh.leader.backoff.ms",
+    "reconnect.backoff.max.ms": "set refresh.leader.backoff.ms in its place",
+    "reconnect.backoff.ms": "set refresh.leader.backoff.ms in its place",
     "socket.connection.setup.timeout.max.ms": "socket.timeout.ms is the limit for a connection",
     "socket.connection.setup.timeout.ms": "socket.timeout.ms is the limit for a connection",
     "value.deserializer": "a class of the JVM; give create_message_streams a value_decoder, or values are bytes",

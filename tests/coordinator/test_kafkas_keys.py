@@ -112,11 +112,11 @@ ACTS_AT_A_COORDINATOR: dict[str, tuple[Look, object]] = {
 
 IN_OTHER_WORDS: dict[str, tuple[str, str, Look, object]] = {
     "auto.offset.reset": (
-        "smallest", "what the new consumer calls so is smallest here",
+        "smallest", "that is the new consumer's word for smallest",
         lambda config: fetch_settings_of(config).reset_to_earliest, True,
     ),
     "partition.assignment.strategy": (
-        "roundrobin", "what the new consumer calls so is roundrobin here",
+        "roundrobin", "that is the new consumer's word for roundrobin",
         field("partition.assignment.strategy"), "roundrobin",
     ),
 }  # fmt: skip
