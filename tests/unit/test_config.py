@@ -404,7 +404,9 @@ def test_an_unknown_keyword_names_the_nearest_attribute() -> None:
 
 def test_names_of_kafka_python_are_answered_with_ours() -> None:
     with pytest.raises(InvalidConfigException) as refused:
-        config(ssl_cafile="/ca.pem", sasl_plain_username="alice", ssl_context=object(), bootstrap_servers=["a:1", "b:2"])
+        config(
+            ssl_cafile="/ca.pem", sasl_plain_username="alice", ssl_context=object(), bootstrap_servers=["a:1", "b:2"]
+        )
     assert str(refused.value).splitlines()[1:] == [
         "  ssl_cafile is not known: it is kafka-python's; set ssl_truststore_location in its place",
         "  sasl_plain_username is not known: it is kafka-python's; set sasl_username in its place",
