@@ -376,7 +376,9 @@ class Group:
         if live is None or live.session_id != event.session_id:
             return
         self._say(*self.session.handle(event))
-        self._tell("WARNING", "session-lost", f"session={event.session_id:#x} partitions={len(self.partitions)}")
+        lost = f"session={event.session_id:#x} partitions={len(self.partitions)}"
+        why = "ZooKeeper heard nothing of this member for the session time-out"
+        self._tell("WARNING", "session-lost", f"{lost}: {why}; what was read since the last commit comes again")
         self._forget_everything("the ZooKeeper session expired")
 
     def _forget_everything(self, why: str) -> None:
