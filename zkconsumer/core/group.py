@@ -174,6 +174,8 @@ class Group:
         self.given: Mapping[TopicPartition, str] | None = None
         """The share that somebody else gives us; None: it is computed."""
         self.own_topics: frozenset[str] = frozenset()
+        self._is_silent = False
+        """Whether it was logged that the lease is over."""
         self._said_topics: frozenset[str] | None = None
         """The topics of a filter that were logged last; None: none were."""
         self.assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
@@ -212,8 +214,11 @@ class Group:
         match event:
             case ev.SessionConnected():
                 self._session_connected(event)
-            case ev.SessionSuspended() | ev.SessionAnswered():
+            case ev.SessionSuspended():
                 self._say(*self.session.handle(event))
+            case ev.SessionAnswered():
+                self._say(*self.session.handle(event))
+                self._tell_silence()
             case ev.SessionLost():
                 self._session_lost(event)
             case ev.SessionClosed():
@@ -376,6 +381,7 @@ class Group:
         if live is None or live.session_id != event.session_id:
             return
         self._say(*self.session.handle(event))
+        self._is_silent = False
         lost = f"session={event.session_id:#x} partitions={len(self.partitions)}"
         why = "ZooKeeper heard nothing of this member for the session time-out"
         self._tell("WARNING", "session-lost", f"{lost}: {why}; what was read since the last commit comes again")
@@ -412,6 +418,21 @@ class Group:
         self.partitions.clear()
         if gone:
             self._say(do.Drop(tuple(sorted(gone)), why), *self.listener.lost(gone))
+
+    def _tell_silence(self) -> None:
+        """Say that the lease is over while partitions are held, and that it runs again: streams stand still between."""
+        is_over = 0 < self.session.lease_until_ms <= self._now_ms
+        if is_over and self.partitions and not self._is_silent:
+            self._is_silent = True
+            self._tell(
+                "WARNING",
+                "zookeeper-silent",
+                f"partitions={len(self.partitions)}: ZooKeeper has not answered for two thirds of the session "
+                "time-out, or this process was paused; nothing is handed out until it answers",
+            )
+        elif self._is_silent and not is_over:
+            self._is_silent = False
+            self._tell("INFO", "zookeeper-answers", f"partitions={len(self.partitions)}: they are handed out again")
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -931,6 +952,7 @@ class Group:
         match timer:
             case Timer.PROBE if self.session.live is not None:
                 self._say(do.Probe(self._session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+                self._tell_silence()
             case Timer.DEBOUNCE:
                 self._debouncing = False
                 if self.membership.state is MembershipState.WITHDRAWN and self._changed_since_read:
