@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.delivery import Poison
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+    from zkconsumer.kafka.security import SecureConnect, connect_of
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
     from zkconsumer.observe.metrics import Sample
     from zkconsumer.simple_consumer import SimpleConsumer
@@ -68,10 +69,11 @@ if TYPE_CHECKING:
         default_decoder,
         string_decoder,
     )
-    from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
+    from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, Hooks, TopicPartition
     from zkconsumer.wire.primitives import RecordSet
     from zkconsumer.wire.records import Record
     from zkconsumer.zk.store import ZkStore
+    from zkconsumer.zk.topic_watcher import TopicEventHandler, ZookeeperTopicEventWatcher
 
 _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
@@ -86,6 +88,7 @@ _HOMES = {
     "ConsumerRebalanceListener": "zkconsumer.core.listener",
     "ConsumerThreadId": "zkconsumer.core.subscription",
     "Decoder": "zkconsumer.streams",
+    "EARLIEST_TIME": "zkconsumer.types",
     "ErrorCode": "zkconsumer.kafka.error_codes",
     "FetchRequest": "zkconsumer.simple_requests",
     "FetchRequestBuilder": "zkconsumer.simple_requests",
@@ -95,6 +98,7 @@ _HOMES = {
     "GroupCoordinatorResponse": "zkconsumer.simple_requests",
     "Hooks": "zkconsumer.types",
     "KafkaStream": "zkconsumer.streams",
+    "LATEST_TIME": "zkconsumer.types",
     "MessageAndMetadata": "zkconsumer.streams",
     "MessageSet": "zkconsumer.simple_requests",
     "MetricKind": "zkconsumer.observe.metric_names",
@@ -118,8 +122,10 @@ _HOMES = {
     "Record": "zkconsumer.wire.records",
     "RecordSet": "zkconsumer.wire.primitives",
     "Sample": "zkconsumer.observe.metrics",
+    "SecureConnect": "zkconsumer.kafka.security",
     "SimpleConsumer": "zkconsumer.simple_consumer",
     "Source": "zkconsumer.core.stores",
+    "TopicEventHandler": "zkconsumer.zk.topic_watcher",
     "TopicFilter": "zkconsumer.core.topic_filter",
     "TopicMetadata": "zkconsumer.simple_requests",
     "TopicMetadataRequest": "zkconsumer.simple_requests",
@@ -128,11 +134,15 @@ _HOMES = {
     "Whitelist": "zkconsumer.core.topic_filter",
     "ZkStore": "zkconsumer.zk.store",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
+    "ZookeeperTopicEventWatcher": "zkconsumer.zk.topic_watcher",
+    "connect_of": "zkconsumer.kafka.security",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
 }
 
 __all__ = [
+    "EARLIEST_TIME",
+    "LATEST_TIME",
     "Blacklist",
     "BrokerAddress",
     "BrokerError",
@@ -177,8 +187,10 @@ __all__ = [
     "Record",
     "RecordSet",
     "Sample",
+    "SecureConnect",
     "SimpleConsumer",
     "Source",
+    "TopicEventHandler",
     "TopicFilter",
     "TopicMetadata",
     "TopicMetadataRequest",
@@ -187,6 +199,8 @@ __all__ = [
     "Whitelist",
     "ZkStore",
     "ZookeeperConsumerConnector",
+    "ZookeeperTopicEventWatcher",
+    "connect_of",
     "default_decoder",
     "string_decoder",
 ]
