@@ -73,7 +73,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
             + (f" ({some(topics)})" if topics else "")
             + ": when a topic of that name is made again, members begin at these offsets",
             _shown(facts, gone),
-            tuple(f"zkconsumer groups delete {facts.group} --topic {topic}" for topic in topics[:SHOWN_MAX]),
+            _delete_topics(facts, topics),
         )
 
 
@@ -95,7 +95,7 @@ def _former(facts: Facts) -> Iterator[Finding]:
                 *_shown(facts, found),
                 *(f"{paths.topic(topic)} was made {ago} ago" for topic, ago in made.items()),
             ),
-            tuple(f"zkconsumer groups delete {facts.group} --topic {topic}" for topic in topics[:SHOWN_MAX]),
+            _delete_topics(facts, topics),
         )
 
 
@@ -144,6 +144,12 @@ def _convention(facts: Facts) -> Iterator[Finding]:
             tuple(shown[:SHOWN_MAX]),
             ("say --offset-convention last wherever a tool asks, or offsets go to another client",),
         )
+
+
+def _delete_topics(facts: Facts, topics: list[str]) -> tuple[str, ...]:
+    """The commands that delete what is stored of each topic; they are refused while a member is registered."""
+    first = "   # members stopped" if facts.state.is_active else ""
+    return tuple(f"zkconsumer groups delete {facts.group} --topic {topic}{first}" for topic in topics[:SHOWN_MAX])
 
 
 def _shown(facts: Facts, found: list[OffsetNode]) -> tuple[str, ...]:
