@@ -58,7 +58,7 @@ def look(context: click.Context, session: AdminSession, group: str, *, with_acls
             f"there is no /consumers/{group}, and a control znode of the group is there ({words})"
             f"{addressed(context, f'{NEXT}zkconsumer groups describe {group}')}"
         )
-    no_such_group(context, session, group)
+    no_such_group(context, session, group, only_in_zookeeper="")
 
 
 def show_rows(plan: Plan) -> None:

@@ -703,7 +703,11 @@ def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: C
 
 def test_an_unknown_group_is_an_error(world: FakeWorld) -> None:
     result = run(world)
-    assert (result.exit_code, result.stderr) == (1, "zkconsumer: The consumer group 'g1' does not exist.\n")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "zkconsumer: The consumer group 'g1' does not exist in ZooKeeper, and this command looks only there. The groups "
+        f"that there are: zkconsumer groups list --zookeeper {ADDRESS}\n"
+    )
 
 
 def test_the_page_of_the_findings_has_each_of_them() -> None:

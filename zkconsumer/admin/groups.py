@@ -138,6 +138,8 @@ class GroupState:
     control_version: int | None = None
     control_problem: str = ""
     odd_nodes: tuple[str, ...] = ()
+    only: frozenset[str] | None = None
+    """The topics that were looked at; None: all of the group's."""
     moving_members: frozenset[str] = frozenset()
     subscriptions: Mapping[str, TopicCount] = field(default_factory=dict)
 
@@ -154,8 +156,14 @@ class GroupState:
 
     @property
     def missing_topics(self) -> list[str]:
-        """Those of ``group_topics`` without a znode."""
-        return [topic for topic in self.group_topics if topic not in self.topics]
+        """Those of ``group_topics`` that were looked at, and have no znode."""
+        looked_at = (topic for topic in self.group_topics if self.only is None or topic in self.only)
+        return [topic for topic in looked_at if topic not in self.topics]
+
+    @property
+    def unreadable_offsets(self) -> list[OffsetNode]:
+        """The offset znodes whose data no release reads as a number, sorted."""
+        return [node for node in self.offsets.values() if node.problem]
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -204,6 +212,7 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         control_version=control_version,
         control_problem=control_problem,
         odd_nodes=(*odd_owners, *odd_offsets),
+        only=None if only is None else frozenset(only),
         moving_members=_read_moving_members(session, group, control),
         subscriptions=subscriptions,
     )
