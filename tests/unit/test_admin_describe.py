@@ -254,8 +254,8 @@ def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeWorld, tool
     assert result.exit_code == 1
     assert [row[3:6] + row[9:10] for row in rows(result.stdout)] == [["0", "0", "0", "0"], ["?", "0", "?", "?"]]
     assert result.stderr == (
-        "zkconsumer: the offset of 1 partition in ZooKeeper is not known, clicks/1 first: b'abc' (3 bytes) is no number; "
-        f"what to do: zkconsumer groups doctor g1 --zookeeper {ADDRESS}\n"
+        "zkconsumer: the offset of 1 partition in ZooKeeper is not known, clicks/1 first: b'abc' (3 bytes) is no "
+        f"number; what to do: zkconsumer groups doctor g1 --zookeeper {ADDRESS}\n"
     )
     told = json.loads(tool("groups", "describe", "g1", "-o", "json").stdout)
     assert told["rows"][1]["unknown"] == ["current_offset", "lag", "zk_offset"]

@@ -616,7 +616,9 @@ def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeWorld,
     assert "group-on-the-move" not in clinic.findings()
 
 
-@pytest.mark.parametrize("phase, authority", [("copied", "zookeeper"), ("switched", "kafka"), ("completed", "kafka")])
+@pytest.mark.parametrize(
+    ("phase", "authority"), [("copied", "zookeeper"), ("switched", "kafka"), ("completed", "kafka")]
+)
 def test_members_that_move_with_their_group_are_no_finding(
     world: FakeWorld, clinic: Clinic, phase: str, authority: str
 ) -> None:
@@ -705,8 +707,8 @@ def test_an_unknown_group_is_an_error(world: FakeWorld) -> None:
     result = run(world)
     assert result.exit_code == 1
     assert result.stderr == (
-        "zkconsumer: The consumer group 'g1' does not exist in ZooKeeper, and this command looks only there. The groups "
-        f"that there are: zkconsumer groups list --zookeeper {ADDRESS}\n"
+        "zkconsumer: The consumer group 'g1' does not exist in ZooKeeper, and this command looks only there. The "
+        f"groups that there are: zkconsumer groups list --zookeeper {ADDRESS}\n"
     )
 
 
