@@ -48,13 +48,17 @@ def find(facts: Facts) -> Iterator[Finding]:
 def _unreadable(facts: Facts) -> Iterator[Finding]:
     found = [node for node in facts.state.offsets.values() if node.problem]
     if found:
-        path = paths.offset(facts.group, found[0].tp)
+        tp = found[0].tp
+        path = paths.offset(facts.group, tp)
         yield Finding(
             "offset-unreadable",
             f"{count_of(len(found), 'offset node')} that no release reads as a number: the original member that should "
             "take the partition fails in every rebalance; one of ours holds it and does not read it",
             _shown(facts, found),
-            (f"set {path} to a number with zkCli.sh, or delete it",),
+            (
+                f"set {path} to a number with zkCli.sh, or delete it; or:",
+                f"zkconsumer offsets set {facts.group} --topic {tp.topic}:{tp.partition} --to-earliest   # members stopped",
+            ),
         )
 
 
