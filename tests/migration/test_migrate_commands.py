@@ -128,7 +128,8 @@ def test_one_command_has_the_choices_for_everything_that_is_refused(place: Place
     assert f"Next, after a look at each: {again}\n" in done.stderr
     refused = place.run("apply", str(file))
     assert "this plan cannot be applied: 3 reasons, the first one: what the stored numbers mean" in refused.stderr
-    assert place.run("plan", "g1", "-f", str(file), "--offset-convention", "next", "--missing", "earliest").exit_code == 0
+    choices = ("--offset-convention", "next", "--missing", "earliest")
+    assert place.run("plan", "g1", "-f", str(file), *choices).exit_code == 0
 
 
 def test_offsets_for_single_partitions(place: Place, file: Path) -> None:

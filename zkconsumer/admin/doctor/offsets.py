@@ -57,7 +57,8 @@ def _unreadable(facts: Facts) -> Iterator[Finding]:
             _shown(facts, found),
             (
                 f"set {path} to a number with zkCli.sh, or delete it; or:",
-                f"zkconsumer offsets set {facts.group} --topic {tp.topic}:{tp.partition} --to-earliest   # members stopped",
+                f"zkconsumer offsets set {facts.group} --topic {tp.topic}:{tp.partition} --to-earliest   "
+                "# members stopped",
             ),
         )
 
