@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
     from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
+    from zkconsumer.kafka.security import SecureConnect, connect_of
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
     from zkconsumer.observe.metrics import Sample
     from zkconsumer.simple_consumer import SimpleConsumer
@@ -69,10 +70,11 @@ if TYPE_CHECKING:
         default_decoder,
         string_decoder,
     )
-    from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
+    from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, Hooks, TopicPartition
     from zkconsumer.wire.primitives import RecordSet
     from zkconsumer.wire.records import Record
     from zkconsumer.zk.store import ZkStore
+    from zkconsumer.zk.topic_watcher import TopicEventHandler, ZookeeperTopicEventWatcher
 
 _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
@@ -88,6 +90,7 @@ _HOMES = {
     "ConsumerRebalanceListener": "zkconsumer.core.listener",
     "ConsumerThreadId": "zkconsumer.core.subscription",
     "Decoder": "zkconsumer.streams",
+    "EARLIEST_TIME": "zkconsumer.types",
     "ErrorCode": "zkconsumer.kafka.error_codes",
     "FetchRequest": "zkconsumer.simple_requests",
     "FetchRequestBuilder": "zkconsumer.simple_requests",
@@ -97,6 +100,7 @@ _HOMES = {
     "GroupCoordinatorResponse": "zkconsumer.simple_requests",
     "Hooks": "zkconsumer.types",
     "KafkaStream": "zkconsumer.streams",
+    "LATEST_TIME": "zkconsumer.types",
     "MessageAndMetadata": "zkconsumer.streams",
     "MessageSet": "zkconsumer.simple_requests",
     "MetricKind": "zkconsumer.observe.metric_names",
@@ -121,8 +125,10 @@ _HOMES = {
     "RecordBatch": "zkconsumer.kafka.record_batch",
     "RecordSet": "zkconsumer.wire.primitives",
     "Sample": "zkconsumer.observe.metrics",
+    "SecureConnect": "zkconsumer.kafka.security",
     "SimpleConsumer": "zkconsumer.simple_consumer",
     "Source": "zkconsumer.core.stores",
+    "TopicEventHandler": "zkconsumer.zk.topic_watcher",
     "TopicFilter": "zkconsumer.core.topic_filter",
     "TopicMetadata": "zkconsumer.simple_requests",
     "TopicMetadataRequest": "zkconsumer.simple_requests",
@@ -131,11 +137,15 @@ _HOMES = {
     "Whitelist": "zkconsumer.core.topic_filter",
     "ZkStore": "zkconsumer.zk.store",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
+    "ZookeeperTopicEventWatcher": "zkconsumer.zk.topic_watcher",
+    "connect_of": "zkconsumer.kafka.security",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
 }
 
 __all__ = [
+    "EARLIEST_TIME",
+    "LATEST_TIME",
     "Blacklist",
     "BrokerAddress",
     "BrokerError",
@@ -182,8 +192,10 @@ __all__ = [
     "RecordBatch",
     "RecordSet",
     "Sample",
+    "SecureConnect",
     "SimpleConsumer",
     "Source",
+    "TopicEventHandler",
     "TopicFilter",
     "TopicMetadata",
     "TopicMetadataRequest",
@@ -192,6 +204,8 @@ __all__ = [
     "Whitelist",
     "ZkStore",
     "ZookeeperConsumerConnector",
+    "ZookeeperTopicEventWatcher",
+    "connect_of",
     "default_decoder",
     "string_decoder",
 ]

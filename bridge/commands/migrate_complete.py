@@ -26,7 +26,7 @@ from bridge.migration.moving import kept_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.status import PATIENCE
 from zkconsumer.cli.console import tell
-from zkconsumer.cli.hints import completed
+from zkconsumer.cli.hints import completed, hint
 from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
@@ -94,9 +94,14 @@ def complete(
     lift = command_words(context, "complete", group, "--lift-fences", "--execute")
 
     def next_steps(phase: Phase | None) -> list[str]:
+        if lift_fences and session.get(paths.group_root(group)) is not None:
+            return [hint(context, "groups", "delete", group)]
         return [command_words(context, "status", group), *([] if lift_fences else [lift])]
 
     execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    if not is_over:
+        restore = command_words(context, "restore", str(file))
+        tell(f"The znodes of the group are in {file}. What would put them back: {restore}")
     if not lift_fences and not is_over:
         tell(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_words import MigrateCommand, command_words, next_lines
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
 from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
@@ -30,6 +30,7 @@ from zkconsumer.admin.words import count_of, some
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
 from zkconsumer.cli.console import printable, tell
+from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.hints import all_completed, completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
@@ -69,8 +70,8 @@ def status(
 ) -> None:
     """Show the phase, which store counts, who runs, who is in the way on either side, and what comes next.
 
-    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 not all of it is known,
-    because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
+    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 no such group, or not all
+    of it is known, because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -79,6 +80,8 @@ def status(
     copied: CopiedOffsets | None = None
     for number in count():
         found = look_at_status(session, group, copied if number % COMPARED_EVERY else None)
+        if not found.is_there:
+            no_such_group(context, session, group, only_in_zookeeper="")
         copied = found.copied
         steps = [completed(step, context) for step in found.next_steps]
         if output == "json":
@@ -89,8 +92,8 @@ def status(
             if facts != shown:
                 for name, words in facts:
                     click.echo(printable(f"{name}: {words}"))
-                for step in steps[:1]:
-                    tell(f"Next: {step}")
+                for line in next_lines(None if found.held is None else found.held.phase, steps):
+                    tell(line)
                 shown = facts
         sys.stdout.flush()
         if not watch:
@@ -124,7 +127,7 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
     until = "" if found.seat_until_ms is None else f", until {when(found.seat_until_ms)} as its last run said"
     unknown = f"not known: {found.modern_problem}" if found.modern_problem else ""
     yield "seat", f"{found.seat}{until}" if found.seat else unknown or "none"
-    yield "modern members", unknown or found.modern_members or "none"
+    yield "modern members", unknown or _modern_words(found) or "none"
     if found.copied is not None:
         yield from _copied_facts(found.copied)
         if found.copied.lost:
@@ -134,6 +137,15 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
         yield "journal", found.journal_problem
     for entry in found.journal[-JOURNAL_SHOWN:]:
         yield "journal", f"{when(entry.at_ms)} {entry.who}: {entry.what}"
+
+
+def _modern_words(found: Status) -> str:
+    """Who is in the coordinator's group: with ``dual`` the members above as well, so only the others are named."""
+    modern = None if found.roster is None else found.roster.modern
+    if modern is None:
+        return found.modern_members
+    others = f", besides those above: {found.modern_members}" if found.modern_members else ""
+    return f"{len(modern.members)}, the group is {modern.state}{others}"
 
 
 def _copied_facts(copied: CopiedOffsets) -> Iterator[tuple[str, str]]:
@@ -182,6 +194,7 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "seat": found.seat,
         "seat_until_ms": found.seat_until_ms if found.seat else None,
         "modern_members": found.modern_members or None,
+        "modern_group": _modern_json(found),
         "modern_problem": found.modern_problem or None,
         "copied": _copied_json(found.copied),
         "journal": [
@@ -192,6 +205,12 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "exit_code": EXIT_FAILED if found.not_known else 0,
         "next_steps": steps,
     }
+
+
+def _modern_json(found: Status) -> dict[str, object] | None:
+    """The coordinator's group of ``dual``; None where it is not known, and with ``copy``."""
+    modern = None if found.roster is None else found.roster.modern
+    return None if modern is None else {"state": modern.state, "members": len(modern.members)}
 
 
 @click.command(cls=MigrateCommand, short_help="Compare both stores of a group on the move.")

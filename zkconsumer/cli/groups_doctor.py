@@ -65,7 +65,7 @@ def doctor(
         session, group, round(look_for * 1000), interval_ms, stores_in_kafka=storage_of(session) == "kafka"
     )
     if facts is None:
-        no_such_group(context, session, group)
+        no_such_group(context, session, group, only_in_zookeeper="")
     findings = examine(facts)
     code = EXIT_DIFFERS if findings else EXIT_FAILED if facts.unknown else 0
     if output == "json":

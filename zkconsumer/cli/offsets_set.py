@@ -129,6 +129,8 @@ def set_(
     if gone:
         delete_it = hint(context, "offsets", "delete", group, "--topic", gone[0])
         advice = f"Name other topics, or delete what is left of this: {delete_it}"
+    if seen.is_new:
+        tell(f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list")
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
     run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
 
@@ -237,12 +239,16 @@ def delete(
     current = {
         each: {tp: offset for tp, offset in seen.current(each).items() if in_scope(scope, tp)} for each in in_stores
     }
+    same = [word for topic in topics for word in ("--topic", topic)] or ["--all-topics"]
     if current.get("kafka") and not stores.can_delete_in_kafka():
         raise PreconditionFailed(
             "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
-            f"be set: zkconsumer offsets set {shlex.quote(group)} --all-topics --to-earliest --store kafka"
+            f"be set: {hint(context, 'offsets', 'set', group, *same, '--to-earliest', '--store', 'kafka')}"
         )
+    if not any(current.values()):
+        of = f" of {', '.join(topics)}" if topics else ""
+        tell(f"Group {group} has no offsets{of} in {' or '.join(in_stores)}. The groups: zkconsumer groups list")
     plan = plan_delete(group, in_stores, current)
     if output == "table":
         show_table(plan, changes_only=False)
