@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
 """Every compiled module."""
 
+IN_USE = "in use"
+"""What ``status`` says of a module that is loaded."""
+
 _missing: dict[str, str] = {}
 _loaded: dict[str, ModuleType] = {}
 
@@ -49,11 +52,11 @@ def load(name: str) -> ModuleType | None:
 
 
 def status() -> dict[str, str]:
-    """Compiled module -> ``in use``, or why it is not.  Loads what was not loaded yet."""
+    """Compiled module -> ``IN_USE``, or why it is not.  Loads what was not loaded yet."""
     for name in NAMES:
         if name not in _loaded and name not in _missing:
             load(name)
-    return {name: "in use" if name in _loaded else f"not in use: {_missing[name]}" for name in NAMES}
+    return {name: IN_USE if name in _loaded else f"not in use: {_missing[name]}" for name in NAMES}
 
 
 # --- out of a zip -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.fix_admin import doors
 from tests.fix_world import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
+from zkconsumer import extensions
 from zkconsumer.admin import doctor as doctor_package
 from zkconsumer.admin.doctor import FAMILIES, examine
 from zkconsumer.admin.doctor.collect import collect
@@ -687,6 +688,18 @@ def test_the_command_says_ok_with_the_count_and_exits_with_0(world: FakeWorld, c
     assert result.stdout.splitlines() == [
         "g1: 1 member, 4 of 4 partitions owned by registered threads, lag 0", "OK: nothing found",
     ]  # fmt: skip
+
+
+def test_the_command_says_which_compiled_modules_are_in_use(
+    world: FakeWorld, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy(world)
+    assert json.loads(run(world, "-o", "json").stdout)["compiled_modules"] == extensions.status()
+    monkeypatch.setattr(extensions, "status", lambda: {"zkconsumer.wire._records": "not in use: it cannot be loaded"})
+    missing = run(world)
+    assert missing.exit_code == 0
+    assert "zkconsumer.wire._records is not in use: it cannot be loaded" in missing.stderr
+    assert "Install a C compiler, and the package again" in missing.stderr
 
 
 def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: Clinic) -> None:
