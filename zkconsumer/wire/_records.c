@@ -331,24 +331,25 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *args) {
 
 static int64_t in_micros(int64_t ms) { return (ms > MS_MAX ? MS_MAX : ms < -MS_MAX ? -MS_MAX : ms) * 1000; }
 
-/* numbers(table, low, high) -> (offsets, timestamps in us, both int64; types of timestamps, int32).  Timestamps beyond
- * 64 bits are put at the end of them. */
+/* numbers(table, low, high, in_micros) -> (offsets, timestamps in ms or us, both int64; types of timestamps, int32).
+ * Microseconds beyond 64 bits are put at the end of them. */
 static PyObject *numbers(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *table, *made[3], *found = NULL;
     long long low, high;
+    int is_micros;
     part rows;
-    if (!PyArg_ParseTuple(args, "OLL", &table, &low, &high)) return NULL;
+    if (!PyArg_ParseTuple(args, "OLLp", &table, &low, &high, &is_micros)) return NULL;
     if (!take_part(table, table, low, high, &rows)) return NULL;
     made[0] = PyBytes_FromStringAndSize(NULL, rows.count * (Py_ssize_t)sizeof(int64_t));
     made[1] = PyBytes_FromStringAndSize(NULL, rows.count * (Py_ssize_t)sizeof(int64_t));
     made[2] = PyBytes_FromStringAndSize(NULL, rows.count * (Py_ssize_t)sizeof(int32_t));
     if (made[0] && made[1] && made[2]) {
-        char *offsets = PyBytes_AsString(made[0]), *micros = PyBytes_AsString(made[1]), *types = PyBytes_AsString(made[2]);
+        char *offsets = PyBytes_AsString(made[0]), *times = PyBytes_AsString(made[1]), *types = PyBytes_AsString(made[2]);
         for (int64_t row = 0; row < rows.count; row++) {
             const zk_row *each = rows.rows + row;
-            int64_t us = in_micros(each->timestamp);
+            int64_t time = is_micros ? in_micros(each->timestamp) : each->timestamp;
             memcpy(offsets + row * 8, &each->offset, 8);
-            memcpy(micros + row * 8, &us, 8);
+            memcpy(times + row * 8, &time, 8);
             memcpy(types + row * 4, &each->timestamp_type, 4);
         }
         found = Py_BuildValue("OOO", made[0], made[1], made[2]);
