@@ -48,6 +48,11 @@ def load(name: str) -> ModuleType | None:
     return found
 
 
+def why_missing(name: str) -> str:
+    """Why ``load`` gave None; empty where it did not."""
+    return _missing.get(name, "")
+
+
 def status() -> dict[str, str]:
     """Compiled module -> ``in use``, or why it is not.  Loads what was not loaded yet."""
     for name in NAMES:
