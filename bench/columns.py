@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
+from bridge.spark.columns import read_columns
 
 from bridge.spark.arrow import SCHEMA, record_batches
-from bridge.spark.columns import read_columns
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
