@@ -1,7 +1,7 @@
 """Record sets of one partition as Arrow batches: by the compiled decoder, or where it is missing by the Python one.
 
     compiled    zkconsumer.wire.tables    positions of the fields of many records; nothing is made for each
-    Python      zkconsumer.wire.records   an object for each record, at a hundred times the cost
+    Python      zkconsumer.wire.records   an object for each record, at twenty times the cost and more
 
 Both give the same rows and raise the same errors.  Where the compiled decoder is missing, that is logged once in a
 process.
