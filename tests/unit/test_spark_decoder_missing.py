@@ -118,7 +118,7 @@ def test_check_environment_logs_which_executors_lack_it(
     session = SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(pythonExec=sys.executable))
     assert check_environment(session) == workers
     [told] = caplog.messages
-    assert told.startswith(f"executor-decoder-not-compiled python='/opt/python ({version}) on n2' why={WHY!r}: see ")
+    assert told.startswith(f"decoder-not-compiled python='/opt/python ({version}) on n2' why={WHY!r}: ")
 
 
 @pytest.mark.parametrize("switch", ["", "1"])
