@@ -12,7 +12,7 @@ VERSION = re.findall(r'(?m)^__version__ = "(.+)"$', (HERE / "zkconsumer" / "vers
 
 METRICS = ["prometheus-client>=0.14"]
 
-SPARK = ["numpy>=1.26", "pyarrow>=18", "pyspark>=4.2"]
+SPARK = ["pyarrow>=18", "pyspark>=4.2"]
 
 TEST = [
     "confluent-kafka>=2.5",
@@ -50,7 +50,6 @@ def compiled(name: str, *depends: str) -> Extension:
 
 
 COMPILED = [
-    compiled("bridge.spark._rows"),
     compiled("zkconsumer.base._arrow"),
     compiled("zkconsumer.base._delivery"),
     compiled("zkconsumer.wire._records", "zkconsumer/wire/records_core.h", "zkconsumer/wire/crc.h"),
@@ -69,7 +68,7 @@ setup(
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
         "zkconsumer": ["py.typed", "testing/java/*.java", "base/*.pyi"],
-        "bridge": ["py.typed", "spark/_rows.pyi"],
+        "bridge": ["py.typed"],
         "pyspark_zkconsumer": ["py.typed"],
     },
     install_requires=[

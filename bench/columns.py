@@ -1,32 +1,51 @@
-"""What the columnar path costs without Spark: record sets to Arrow batches, µs of CPU a row.
+"""What decoding costs without Spark: record sets to Arrow batches, µs of CPU a row.
 
-    python bench/columns.py [--rounds 7] [--rows 80000] [--match 100B]
+    python bench/columns.py [--rounds 7] [--rows 80000] [--match "100 B, v2"]
 
 Record sets are built in memory as a broker sends them, about 8 MiB each, keys of 8 bytes (a counter in big-endian),
-values of text or of random bytes, of one length or of lengths that vary (half to one and a half of the mean).  Two
-figures a shape: all fields of Spark's schema, and ``key binary, value binary`` alone.  Checksums are verified.
+values of text or of random bytes, of one length or of lengths that vary (half to one and a half of the mean).  Three
+figures a shape: all fields of Spark's schema; ``key binary, value binary`` alone; all fields without the compiled
+decoder, on a tenth of the rows.  Checksums are verified.
 
-The gate is for 100 B of formats 1 and 2 without a codec; the other lines say where the rest goes.
+The gate is for 100 B of formats 1 and 2 without a codec; the other lines show where the rest goes.  The last line: rows
+a second where the package is loaded out of a zip (Spark's ``addPyFile``), against the installed one.  Processes with
+the one and with the other take turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
+from gates import Gate
 
-from bridge.spark.arrow import SCHEMA, record_batches
-from bridge.spark.columns import read_columns
-from zkconsumer.wire import compression
+from bridge.spark.arrow import SCHEMA, Target
+from bridge.spark.decoder import ArrowDecoder
+from zkconsumer import extensions
+from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
 
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("zkconsumer", "bridge", "pyspark_zkconsumer")
+
 GATE_US, GOAL_US = 0.12, 0.09
+ZIP_GATE = 0.9
+ZIP_TURNS = 5
+PYTHON_SHARE = 10
+"""The Python decoder reads so much less."""
 PLAIN = pa.schema([field for field in SCHEMA if field.name != "headers"])
 NARROW = pa.schema([SCHEMA.field("key"), SCHEMA.field("value")])
 SEED = 20
@@ -50,7 +69,7 @@ class Shape:
             f"v{self.magic}",
             compression.NAMES[self.codec],
             "varying" if self.varies else "constant",
-            f"{self.batch_bytes // 1024} KB batches",
+            f"{self.batch_bytes // 1024} KB batches" if self.batch_bytes >= 1024 else f"{self.batch_bytes} B batches",
             "random bytes" if self.is_random else "text",
         ]
         return ", ".join(parts)
@@ -103,6 +122,8 @@ SHAPES = [
     *(Shape(100, True, codec=codec) for codec in (compression.GZIP, compression.SNAPPY)),
     *(Shape(100, True, codec=codec) for codec in (compression.LZ4, compression.ZSTD)),
     Shape(100, True, magic=1, codec=compression.SNAPPY),
+    *(Shape(100, True, codec=codec, batch_bytes=512) for codec in (compression.NONE, compression.LZ4)),
+    Shape(100, True, magic=1, codec=compression.SNAPPY, batch_bytes=512),
     Shape(1024, False),
     Shape(1024, True),
     Shape(1024, True, batch_bytes=1 << 20),
@@ -120,31 +141,37 @@ def us_a_row(work: Callable[[], object], rows: int, rounds: int) -> float:
     return statistics.median(taken)
 
 
-def decode(record_set: bytes, schema: pa.Schema) -> int:
-    """The columnar path once; gives the rows."""
-    return sum(
-        batch.num_rows
-        for columns in read_columns(record_set)
-        for batch in record_batches(columns, "bench", 0, schema)
-    )
-
-
-def measure(shape: Shape, rows: int, rounds: int) -> tuple[float, float]:
-    """µs of CPU a row: all fields, and key and value alone."""
+def measure(shape: Shape, schema: pa.Schema, rows: int, rounds: int) -> float:
+    """µs of CPU a row with the fields of ``schema``."""
     rows = max(1000, rows * 100 // shape.size)
     record_set = memoryview(shape.record_set(rows))
-    assert decode(record_set, PLAIN) == rows, "every row comes out"
-    both = [us_a_row(lambda: decode(record_set, schema), rows, rounds) for schema in (PLAIN, NARROW)]  # noqa: B023
-    return both[0], both[1]
+    decoder = ArrowDecoder(Target("bench", 0, schema))
+
+    def decode() -> int:
+        return sum(batch.num_rows for batch in decoder.batches(record_set))
+
+    assert decode() == rows, "every row comes out"
+    return us_a_row(decode, rows, rounds)
+
+
+@contextmanager
+def without_compiled_decoder() -> Iterator[None]:
+    """What is measured meanwhile is decoded in Python."""
+    before, compiled.RECORDS = compiled.RECORDS, None
+    try:
+        yield
+    finally:
+        compiled.RECORDS = before
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """µs of CPU a row: all fields, and key and value alone."""
+    """µs of CPU a row: all fields; key and value alone; all fields without the compiled decoder."""
 
     shape: Shape
     full: float
     narrow: float
+    python: float
 
     @property
     def verdict(self) -> str:
@@ -153,10 +180,13 @@ class Cost:
         return "goal" if self.full <= GOAL_US else "gate" if self.full <= GATE_US else "MISSED"
 
     def row(self) -> str:
-        return f"| {self.shape} | {self.full:.3f} | {self.narrow:.3f} | {self.verdict} |"
+        return f"| {self.shape} | {self.full:.3f} | {self.narrow:.3f} | {self.python:.2f} | {self.verdict} |"
 
 
-HEAD = ["| shape | all fields, µs CPU a row | key and value | gate .12, goal .09 |", "|---|---|---|---|"]
+HEAD = [
+    "| shape | all fields, µs CPU a row | key and value | all fields, decoded in Python | gate .12, goal .09 |",
+    "|---|---|---|---|---|",
+]
 
 
 def costs(match: str, rows: int, rounds: int) -> list[Cost]:
@@ -165,9 +195,52 @@ def costs(match: str, rows: int, rounds: int) -> list[Cost]:
     found = []
     for shape in SHAPES:
         if match in str(shape):
-            found.append(Cost(shape, *measure(shape, rows, rounds)))
+            full, narrow = (measure(shape, schema, rows, rounds) for schema in (PLAIN, NARROW))
+            with without_compiled_decoder():
+                python = measure(shape, PLAIN, rows // PYTHON_SHARE, min(rounds, 3))
+            found.append(Cost(shape, full, narrow, python))
             print(found[-1].row(), flush=True)
     return found
+
+
+# --- out of a zip -----------------------------------------------------------------------------------------------------
+
+
+def from_zip(rows: int, rounds: int) -> Gate:
+    """Rows a second of the first shape out of a zip, against those of the installed package."""
+    with tempfile.TemporaryDirectory(prefix="bench-zip-") as folder:
+        archive = Path(folder) / "zkconsumer.zip"
+        with zipfile.ZipFile(archive, "w") as made:
+            for name in PACKAGES:
+                for file in (ROOT / name).rglob("*"):
+                    if file.suffix in (".py", ".so"):
+                        made.write(file, file.relative_to(ROOT))
+        taken: dict[Path, list[float]] = {archive: [], ROOT: []}
+        for _ in range(ZIP_TURNS):
+            for home, found in taken.items():
+                found.append(_in_a_process(home, rows, rounds))
+    us_zip, us_installed = (statistics.median(found) for found in taken.values())
+    return Gate("from a zip: rows/s ÷ installed", us_installed / us_zip, ZIP_GATE, None)
+
+
+def _in_a_process(home: Path, rows: int, rounds: int) -> float:
+    program = f"import columns; print(columns.one_shape({str(home)!r}, {rows}, {rounds}))"
+    path = os.pathsep.join([str(home), str(ROOT / "bench")])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, cwd=tempfile.gettempdir(),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return float(done.stdout)
+
+
+def one_shape(home: str, rows: int, rounds: int) -> float:
+    """µs of CPU a row of the first shape, by the package in ``home`` and its compiled modules."""
+    assert str(extensions.ROOT) == home, f"loaded from {extensions.ROOT}"
+    if compiled.RECORDS is None:
+        raise SystemExit(f"{home}: the compiled decoder is missing: {extensions.why_missing(compiled.NAME)}")
+    return measure(SHAPES[0], PLAIN, rows, rounds)
 
 
 def main() -> None:
@@ -177,6 +250,8 @@ def main() -> None:
     parser.add_argument("--match", default="", help="only shapes whose name has this in it")
     arguments = parser.parse_args()
     costs(arguments.match, arguments.rows, arguments.rounds)
+    if compiled.RECORDS is not None:
+        print(from_zip(arguments.rows, arguments.rounds).row())
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ from spark_topics import fill
 
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars
+from zkconsumer.wire import compiled
 
 BROKER = "3.9.1"
 HEAP_MB = 512
@@ -146,7 +147,7 @@ def _cpu(samples: list[Sample]) -> str:
 
 def machine() -> str:
     """One sentence."""
-    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "pyarrow", "numpy"))
+    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "pyarrow"))
     return (
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the "
         f"start; Python {platform.python_version()}, {packages}, confluent-kafka "
@@ -233,6 +234,8 @@ def main() -> None:
         for cost in decoded
         if cost.shape.is_gated
     ]
+    if arguments.decode and compiled.RECORDS is not None:
+        bench.gates.append(columns.from_zip(80_000, 7))
     text = page(head, bench, decoded, arguments)
     print(text)
     missed = [gate.what for gate in bench.gates if gate.verdict == "MISSED"]

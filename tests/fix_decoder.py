@@ -1,19 +1,67 @@
-"""Each test of a module that imports ``decoder`` runs twice: with the compiled loops, and with numpy in their place."""
+"""Each test of a module that imports ``decoder`` runs twice: with the compiled record decoder, and without it.
+
+``rows_of`` gives what comes out of Arrow as records again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
 import pytest
 
-from bridge.spark import compiled
+from bridge.spark.arrow import SCHEMA, Target
+from bridge.spark.decoder import ArrowDecoder
+from zkconsumer.wire import compiled, tables
+from zkconsumer.wire.entries import NO_END, Record
+from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX
+
+COMPILED, PYTHON = "compiled", "python"
 
 
-@pytest.fixture(scope="module", params=["compiled", "numpy"], autouse=True)
+@pytest.fixture(scope="module", params=[COMPILED, PYTHON], autouse=True)
 def decoder(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "compiled" and not compiled.is_there():
-        pytest.skip("installed without a compiler")
+    if request.param == COMPILED and compiled.RECORDS is None:
+        pytest.skip("installed without a compiler, or ZKCONSUMER_NO_EXTENSIONS is set")
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "numpy":
-            patch.setattr(compiled, "_ROWS", None)
+        if request.param == PYTHON:
+            patch.setattr(compiled, "RECORDS", None)
         yield request.param
+
+
+@pytest.fixture
+def only_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiled decoder leaves to the reference fails the test."""
+
+    def slow(*_: object, **__: object) -> None:
+        pytest.fail("the reference was asked")
+
+    monkeypatch.setattr(tables, "_by_reference", slow)
+
+
+def target(schema: pa.Schema = SCHEMA, **limits: int) -> Target:
+    return Target("t", 0, schema, **limits)
+
+
+def batches_of(
+    record_set: bytes | memoryview,
+    first: int = 0,
+    end: int = NO_END,
+    into: Target | None = None,
+    *,
+    check_crcs: bool = True,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[pa.RecordBatch]:
+    return ArrowDecoder(into or target()).batches(
+        record_set, first, end, check_crcs=check_crcs, decompressed_bytes_max=decompressed_bytes_max
+    )
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+    """The rows as records; times beyond Spark's microseconds are those at the end of them."""
+    for batch in batches:
+        batch.validate(full=True)
+        times = batch.column("timestamp").view("int64").to_pylist()
+        for row, time_us in zip(batch.drop_columns(["timestamp"]).to_pylist(), times, strict=True):
+            headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+            yield Record(row["offset"], time_us // 1000, row["timestampType"], row["key"], row["value"], headers)

@@ -32,9 +32,6 @@ DRIVER = Path(__file__).parent / "spark" / "cluster_driver.py"
 DRIVER_TIMEOUT_S = 200
 LEAVE_TIMEOUT_MS = 10_000
 PARTITIONS, RECORDS, READ_BEFORE = 4, 25, 10
-OURS = ("zkconsumer", "bridge", "pyspark_zkconsumer")
-"""The packages of a wheel."""
-
 GUARD = """
 import os, signal, subprocess, sys, threading
 child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

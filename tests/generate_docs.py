@@ -66,7 +66,7 @@ def sources_that_log() -> dict[str, str]:
     folder = ROOT / "bridge" / "spark"
     found = sorted((folder / "keeper").glob("*.py"))
     found += [folder / name for name in ("faults.py", "logs.py", "patience.py", "planning.py")]
-    found += [folder / f"{name}.py" for name in ("batch", "offset_sink", "read", "skipping")]
+    found += [folder / f"{name}.py" for name in ("batch", "decoder", "environment", "offset_sink", "read", "skipping")]
     found += [folder / f"{name}.py" for name in ("listener", "projector", "starting")]
     found += sorted((ROOT / "bridge" / "client").glob("*.py"))
     found += sorted((ROOT / "bridge" / "migration" / "connector").glob("*.py"))

@@ -5,7 +5,16 @@ a machine.  ``ZKCONSUMER_NO_EXTENSIONS`` (set to anything but nothing) leaves al
 of them causes a problem.
 
 Python cannot load a compiled module out of a zip (Spark's ``addPyFile`` and ``addArtifacts`` send one).  So the file is
-copied into a folder that only this user can write, named by the digest of the file, and loaded from there.
+copied into a folder of this user, and loaded from there:
+
+    <temporary folder>/zkconsumer-<uid>/<digest of the content>-<file>
+
+No other user (but root) may be able to choose what is loaded.  Other users can make that folder first: as theirs, as a
+link, or with rights for all to write.  Then it is left alone, and a folder whose name cannot be guessed is made and
+removed again.  The folder is opened once, without following links.  What was opened is judged, written and loaded from,
+so it makes no difference if another user puts another folder in its place, as they can where the temporary folder has no
+sticky bit.  A file that is there already is used when it is a regular file of this user, others cannot write it, and it
+has exactly the content that the zip has.
 """
 
 from __future__ import annotations
@@ -16,6 +25,8 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from pathlib import Path
@@ -32,6 +43,9 @@ NAMES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire
 
 IN_USE = "in use"
 """What ``status`` says of a module that is loaded."""
+
+OPEN_FOLDERS = Path("/proc/self/fd")
+"""Where Linux shows the folders that this process has open; elsewhere a folder is found by its name."""
 
 _missing: dict[str, str] = {}
 _loaded: dict[str, ModuleType] = {}
@@ -51,6 +65,11 @@ def load(name: str) -> ModuleType | None:
     return found
 
 
+def why_missing(name: str) -> str:
+    """Why ``load`` gave None; empty where it did not."""
+    return _missing.get(name, "")
+
+
 def status() -> dict[str, str]:
     """Compiled module -> ``IN_USE``, or why it is not.  Loads what was not loaded yet."""
     for name in NAMES:
@@ -64,13 +83,23 @@ def status() -> dict[str, str]:
 
 def _from_zip(name: str) -> ModuleType:
     content, file = _file_in_zip(name)
-    path = _unpacked(content, file)
+    file = f"{hashlib.sha256(content).hexdigest()[:32]}-{file}"
+    with _private_folder() as (folder, opened):
+        if not _holds(opened, file, content):
+            _write(opened, file, content)
+        path = OPEN_FOLDERS / str(opened) / file
+        module = _load(name, path if path.exists() else folder / file)
+        module.__file__ = str(folder / file)
+    sys.modules[name] = module
+    return module
+
+
+def _load(name: str, path: Path) -> ModuleType:
     loader = ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None, "the loader is given"
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    sys.modules[name] = module
     return module
 
 
@@ -89,47 +118,61 @@ def _file_in_zip(name: str) -> tuple[bytes, str]:
     raise ImportError(f"{ROOT} does not hold it for this system and this Python")
 
 
-def _unpacked(content: bytes, file: str) -> Path:
-    """The file with this content in a folder of this user's; its content is compared when it is there already."""
-    digest = hashlib.sha256(content).hexdigest()
-    shared = Path(tempfile.gettempdir()) / f"zkconsumer-{os.getuid()}"
-    for folder in (shared, None):
-        if folder is None:
-            home = Path(tempfile.mkdtemp(prefix="zkconsumer-"))
-        elif _is_private(folder):
-            home = folder
-        else:
-            continue
-        path = home / f"{digest[:32]}-{file}"
-        try:
-            if path.is_symlink() or not path.exists():
-                _write(path, content)
-            if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
-                return path
-        except OSError as error:
-            if folder is None:
-                raise ImportError(f"{path} cannot be written: {error}") from error
-    raise ImportError(f"{shared} holds another {file} under its name: remove that folder")
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether the folder, made if it was not there, belongs to this user and only this user can write it."""
+@contextmanager
+def _private_folder() -> Iterator[tuple[Path, int]]:
+    """A folder that only this user can write, and its descriptor; ``OSError`` where there can be none."""
+    kept = Path(tempfile.gettempdir()) / f"zkconsumer-{os.geteuid()}"
+    with suppress(FileExistsError):
+        os.mkdir(kept, 0o700)
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        opened = _open_private(kept)
+    except OSError:
+        with tempfile.TemporaryDirectory(prefix="zkconsumer-") as made:
+            opened = _open_private(Path(made))
+            try:
+                yield Path(made), opened
+            finally:
+                os.close(opened)
+        return
+    try:
+        yield kept, opened
+    finally:
+        os.close(opened)
+
+
+def _open_private(folder: Path) -> int:
+    """Its descriptor; ``OSError`` for a link, and for a folder of another user or that another user can write."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    if _is_private(opened):
+        return opened
+    os.close(opened)
+    raise PermissionError(f"{folder} belongs to another user, or another user can write it")
+
+
+def _is_private(opened: int) -> bool:
+    found = os.fstat(opened)
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _holds(folder: int, file: str, content: bytes) -> bool:
+    """Whether the file is there, with this content, and no other user can change it."""
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
         return False
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return is_ours and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    with open(opened, "rb") as read:
+        is_ours = stat.S_ISREG(os.fstat(opened).st_mode) and _is_private(opened)
+        return is_ours and read.read() == content
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(folder: int, file: str, content: bytes) -> None:
     """In one step, so that another process never loads half a file."""
-    handle, beside = tempfile.mkstemp(dir=path.parent)
+    beside = f"{file}-{os.urandom(8).hex()}"
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(beside, path)
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "wb") as written:
+            written.write(content)
+        os.replace(beside, file, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        os.unlink(beside)
+        with suppress(OSError):
+            os.unlink(beside, dir_fd=folder)
         raise

@@ -11,7 +11,9 @@ import mmap
 import weakref
 from contextlib import suppress
 
-import numpy as np
+import pyarrow as pa
+
+from bridge.spark.arrow import POOL
 
 SLOT_BYTES = 10 * 1024 * 1024
 """An answer of as much as is asked for, and some; a larger one gets memory of its own."""
@@ -35,17 +37,16 @@ class AnswerMemory:
         """``size`` bytes of anything, to be written."""
         if not SMALL_BYTES <= size <= SLOT_BYTES:
             # As the allocator gives it, without a pass over it that writes zeros.
-            return np.empty(size, np.uint8).data
+            return memoryview(pa.allocate_buffer(size, memory_pool=POOL)).cast("B")
         try:
             slot = self._free.pop()
         except IndexError:
             slot = _new_slot()
-        whole = np.frombuffer(slot, np.uint8)
-        begin = -whole.ctypes.data % HUGE_PAGE_BYTES
-        answer = whole[begin : begin + size]
-        # All that shows a part of the answer holds this array.
+        begin = -pa.py_buffer(slot).address % HUGE_PAGE_BYTES
+        answer = pa.py_buffer(memoryview(slot)[begin : begin + size])
+        # Every memoryview of a part of the answer refers to this object.
         weakref.finalize(answer, self._take_back, slot).atexit = False
-        return answer.data
+        return memoryview(answer).cast("B")
 
     def _take_back(self, slot: mmap.mmap) -> None:
         if len(self._free) < KEPT_MAX:

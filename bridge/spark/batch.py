@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pyspark.sql.datasource import DataSourceReader
 
 from bridge.spark.batch_ranges import ranges_of, stated_end, stated_start
+from bridge.spark.decoder import warn_if_not_compiled
 from bridge.spark.options import Assigned, Named, SourceOptions
 from bridge.spark.positions import FromGroup, listed
 from bridge.spark.ranges import ReadSettings
@@ -65,6 +66,7 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
     """
     for option, why in options.warnings.items():
         log.warning("option-without-effect option=%s why=%s", option, why)
+    warn_if_not_compiled()
     with _session(options, doors) as session:
         partitions = _partitions(options, session)
 

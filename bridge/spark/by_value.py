@@ -49,7 +49,10 @@ def load_here(module: str, name: str, version: str, archive: str = "") -> Any:
 
 
 def look_around(modules: list[str]) -> dict[str, Any]:
-    """What this process is, and which of ``modules`` it cannot load, and why."""
+    """What this process is, which of ``modules`` it cannot load, and why, and why it decodes records in Python.
+
+    ``decoder`` is empty where the compiled decoder is in use, and where something is missing.
+    """
     import importlib
     import platform
     import sys
@@ -60,11 +63,15 @@ def look_around(modules: list[str]) -> dict[str, Any]:
             importlib.import_module(module)
         except Exception as error:  # noqa: BLE001  (a broken package may raise anything; all of it is an answer)
             missing[module] = f"{type(error).__name__}: {error}"
+    decoder = ""
+    if "bridge.spark" in modules and not missing:
+        decoder = importlib.import_module("bridge.spark.decoder").why_not_compiled() or ""
     return {
         "host": platform.node(),
         "executable": sys.executable,
         "python": platform.python_version(),
         "missing": missing,
+        "decoder": decoder,
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from zkconsumer.errors import UsageError
 SPARK_MIN = (4, 2)
 """The first release whose Python sources have admission control (SPARK-55304)."""
 
-ON_EXECUTORS = ("pyarrow", "numpy", "google_crc32c", "cramjam", "zkconsumer", "bridge.spark")
+ON_EXECUTORS = ("pyarrow", "google_crc32c", "cramjam", "zkconsumer", "bridge.spark")
 """What reading needs."""
 
 ON_THE_DRIVER = (*ON_EXECUTORS, "kazoo", "re2", "six", "pyspark_zkconsumer")
@@ -35,16 +36,23 @@ TASKS_MAX = 64
 """So many executors are asked at most."""
 
 PAGE = "migration_docs/how-to/put-zkconsumer-on-a-spark-cluster.md"
+SPEED_PAGE = "migration_docs/how-to/make-a-spark-query-fast.md"
+
+log = logging.getLogger("zkconsumer.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One Python that runs Spark's workers, as it described itself."""
+    """One Python that runs Spark's workers, as it described itself.
+
+    ``missing``: module -> why it cannot be loaded.  ``decoder``: why it has no compiled decoder; empty where it has.
+    """
 
     host: str
     executable: str
     python: str
     missing: tuple[tuple[str, str], ...]
+    decoder: str = ""
 
     def __str__(self) -> str:
         return f"{self.executable} ({self.python}) on {self.host}"
@@ -89,11 +97,16 @@ def check_environment(spark: Any) -> list[Worker]:
     """Asks the driver's and the executors' Pythons whether they can read; gives back those of the executors.
 
     It starts a job with as many tasks as the cluster runs at a time (at most ``TASKS_MAX``); executors that start
-    later, or were not given a task, were not asked.  Raises ``UsageError`` that says which Python lacks what.
+    later, or were not given a task, were not asked.  Raises ``UsageError`` that says which Python lacks what; a missing
+    compiled decoder, without which reading is slow, is logged for each Python that lacks it.
     """
     check_session(spark)
     workers = _ask_executors(spark)
     _judge(workers, ON_EXECUTORS, "the Python of Spark's executors")
+    for worker in workers:
+        if worker.decoder:
+            told = str(worker), worker.decoder, SPEED_PAGE
+            log.warning("decoder-not-compiled python=%r why=%r: it decodes in Python, which is slow: see %s", *told)
     return workers
 
 
@@ -168,7 +181,8 @@ def _ask_executors(spark: Any) -> list[Worker]:
 
 
 def _worker(said: dict[str, Any]) -> Worker:
-    return Worker(said["host"], said["executable"], said["python"], tuple(sorted(said["missing"].items())))
+    missing = tuple(sorted(said["missing"].items()))
+    return Worker(said["host"], said["executable"], said["python"], missing, said.get("decoder", ""))
 
 
 def _judge(workers: list[Worker], wanted: tuple[str, ...], whose: str) -> None:

@@ -2,7 +2,7 @@
 
     {"v": 1, "g": group, "q": query, "n": batch, "m": "claim", "topics": {"t": 1},
      "from": {"t": {"0": 5}}, "to": {"t": {"0": 9}}, "claims": {"t": {"0": czxid}},
-     "s": {"rebalances": 1, "lostOffsets": 0, "skippedOffsets": 5, "waits": true}}
+     "s": {"rebalances": 1, "lostOffsets": 0, "skippedOffsets": 5, "waits": true, "pythonDecoder": true}}
 
 Spark asks for ``initialOffset`` again when it replays the first batch, and plans a batch again after a crash before it
 asks for anything else.  So the beginning is a constant, and whatever a batch needs is in its *end*: where it begins
@@ -40,7 +40,9 @@ _KEYS = frozenset(("v", "g", "q", "n", "from", "to", "claims", "s", "m", "topics
 _STATS = frozenset(("rebalances", "lostOffsets"))
 _SKIPPED = "skippedOffsets"
 _WAITS = "waits"
-_OPTIONAL = frozenset((_SKIPPED, _WAITS))
+_PYTHON_DECODER = "pythonDecoder"
+_FLAGS = frozenset((_WAITS, _PYTHON_DECODER))
+_OPTIONAL = _FLAGS | {_SKIPPED}
 """Left out where they are 0 and false, so that an offset without them is the same as ever."""
 _SHOWN_CHARS_MAX = 200
 
@@ -52,12 +54,15 @@ class Stats:
 
     ``skipped_offsets``: what ``skipOffsets`` took out of the batches before this one; of a batch it is known when the
     batch is read, and its end is written before that.
+
+    ``python_decoder``: the compiled decoder was missing where the batch was planned (``bridge.spark.decoder``).
     """
 
     rebalances: int = 0
     lost_offsets: int = 0
     waits: bool = False
     skipped_offsets: int = 0
+    python_decoder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ def encode(offsets: BatchOffsets) -> dict[str, Any]:
         counts[_SKIPPED] = offsets.stats.skipped_offsets
     if offsets.stats.waits:
         counts[_WAITS] = True
+    if offsets.stats.python_decoder:
+        counts[_PYTHON_DECODER] = True
     return {
         "v": VERSION,
         "g": offsets.group,
@@ -158,9 +165,11 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
         if not isinstance(topics, dict):
             raise ValueError("topics is not a JSON object")
         stats = found["s"]
-        if not isinstance(stats, dict) or set(stats) - _OPTIONAL != _STATS or stats.get(_WAITS, True) is not True:
+        if not isinstance(stats, dict) or set(stats) - _OPTIONAL != _STATS:
             raise ValueError("s has not the counts of an offset")
-        counted = [(name, stats[name]) for name in sorted(set(stats) - {_WAITS})]
+        if any(stats.get(flag, True) is not True for flag in _FLAGS):
+            raise ValueError("s has not the counts of an offset")
+        counted = [(name, stats[name]) for name in sorted(set(stats) - _FLAGS)]
         for key, count in [("n", found["n"]), *counted, *topics.items()]:
             if type(count) is not int or count < 0:
                 raise ValueError(f"{key} is no count")
@@ -177,7 +186,9 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
             "Restore the checkpoint's folder, or give the query another checkpointLocation, with which it begins where "
             "startingOffsets says (where the group stands, unless another is set)"
         ) from None
-    counts = Stats(stats["rebalances"], stats["lostOffsets"], _WAITS in stats, stats.get(_SKIPPED, 0))
+    counts = Stats(
+        stats["rebalances"], stats["lostOffsets"], _WAITS in stats, stats.get(_SKIPPED, 0), _PYTHON_DECODER in stats
+    )
     return BatchOffsets(found["g"], query, found["n"], first, end, claims, counts, mode, topics)
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from bridge.spark import plan
 from bridge.spark.claims.judge import OnRewind
 from bridge.spark.claims.words import rewound_words
+from bridge.spark.decoder import warn_if_not_compiled, why_not_compiled
 from bridge.spark.doors import Doors, bootstrap_of
 from bridge.spark.limits import Limits
 from bridge.spark.membership import NO_OFFSET, CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
@@ -245,7 +246,10 @@ class Planner:
         limits = Limits() if is_unlimited else self._limits(kept, ends)
         before = began.stats if began is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
-        stats = Stats(holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped)
+        stats = Stats(
+            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped,
+            python_decoder=why_not_compiled() is not None,
+        )  # fmt: skip
         name = began.query if began is not None else self._doors.new_query()
         who = plan.Identity(self._options.config.group_id, name, self._options.commit)
         resolved = plan.Resolved(kept, {}, resolved.lost, {}, resolved.waiting)
@@ -380,6 +384,7 @@ class Planner:
         if self._membership is None:
             for option, why in self._options.warnings.items():
                 log.warning("option-without-effect option=%s why=%r", option, why)
+            warn_if_not_compiled()
             self._membership = self._doors.membership(self._options)
         return self._membership
 

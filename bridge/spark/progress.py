@@ -86,7 +86,9 @@ class Lag:
         ``groupLag``: the sum over what this query owns (other members' partitions are not in it: ``zkconsumer lag``).
         ``rebalances``, ``lostOffsets`` and ``skippedOffsets`` are counted by ``format("zkconsumer")`` since the query
         began, the last one up to the batch before;
-        ``waitsForMove``: how many of its sources have nothing because their group is being migrated.
+        ``waitsForMove``: how many of its sources have nothing because their group is being migrated;
+        ``pythonDecoder``: of how many the planning process has no compiled decoder, so that their records are decoded
+        slowly in Python.
         """
         found: dict[str, int | float] = {}
         numbers = [behind for _, _, behind in self.behind]
@@ -103,6 +105,7 @@ class Lag:
             found["lostOffsets"] = sum(stats.lost_offsets for stats in ours)
             found["skippedOffsets"] = sum(stats.skipped_offsets for stats in ours)
             found["waitsForMove"] = sum(stats.waits for stats in ours)
+            found["pythonDecoder"] = sum(stats.python_decoder for stats in ours)
         return found
 
 
@@ -188,7 +191,7 @@ def _ours(number: int, offset: Mapping[str, Any], latest: Mapping[TopicPartition
         latest=latest,
         owned=frozenset(kafka_offsets(offset.get("claims")) or ()),
         group=group,
-        stats=Stats(rebalances, lost, stats.get("waits") is True, skipped),
+        stats=Stats(rebalances, lost, stats.get("waits") is True, skipped, stats.get("pythonDecoder") is True),
     )
 
 

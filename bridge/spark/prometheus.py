@@ -29,6 +29,7 @@ GAUGES = {
     "groupLag": ("group_lag", "Records between the query and the end of the logs of all partitions that it owns."),
     "ownedPartitions": ("owned_partitions", "Partitions that the query owns."),
     "waitsForMove": ("waits_for_move", "1 while the query has nothing because its group is being migrated."),
+    "pythonDecoder": ("python_decoder", "1 where the compiled decoder is missing, so that records are decoded slowly."),
 }
 COUNTERS = {
     "rebalances": ("rebalances", "How often the query's share of its group changed."),

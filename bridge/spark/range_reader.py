@@ -1,7 +1,7 @@
-"""One range of one partition out of its leader's log, as columns.
+"""One range of one partition out of its leader's log, decoded.
 
     fetch ---> leader        the next fetch is on its way while the answer before it is decoded
-    columns <- answer <----  and again, until the range is read
+    pieces <-- answer <----  and again, until the range is read
 
 A range is what a plan promised: every record of it comes out, or an error does, or (``fail_on_data_loss`` off) what is
 missing is told of.  Records of aborted transactions come out: the old consumer reads uncommitted, and so does this
@@ -31,12 +31,12 @@ The log may also have been cut and have grown again past the position: no releas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from typing import Generic, Protocol, TypeVar
 
 from bridge.spark.answer_memory import ANSWER_MEMORY
 from bridge.spark.cluster import Cluster
-from bridge.spark.columns import Columns, Scanned, read_columns, scan
 from bridge.spark.damage import how_to_skip, unreadable
 from bridge.spark.ranges import FETCH_BYTES, DataLost, FetchStalled, OffsetRange, ReadSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -61,6 +61,7 @@ from zkconsumer.kafka.versions import ApiRanges
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_head
 from zkconsumer.wire.primitives import RecordSet
+from zkconsumer.wire.records import scan
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
@@ -86,18 +87,31 @@ BACKOFF_MS = 200
 
 _TROUBLE = (BrokerUnreachable, RemoteProtocolError)
 
+P_co = TypeVar("P_co", covariant=True)
+
+
+class Decode(Protocol[P_co]):
+    """The records of a record set with ``first_offset`` <= offset < ``end_offset``, in pieces that are not empty.
+
+    Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does.
+    """
+
+    def __call__(
+        self, record_set: bytes | memoryview, first_offset: int, end_offset: int, *, check_crcs: bool
+    ) -> Iterator[P_co]: ...
+
 
 def read_range(
     cluster: Cluster,
     wanted: OffsetRange,
     settings: ReadSettings,
     pause: Callable[[int], object],
+    decode: Decode[P_co],
     *,
-    with_headers: bool = False,
     on_lost: Callable[[OffsetRange], object] = lambda lost: None,
     clock: Clock = SYSTEM_CLOCK,
-) -> Generator[Columns, None, None]:
-    """The records of the range, in pieces that are not empty.
+) -> Generator[P_co, None, None]:
+    """The records of the range, in the pieces that ``decode`` makes of them.
 
     ``pause`` waits for so many ms.  ``on_lost`` is told what is no longer there, when ``fail_on_data_loss`` is off.
 
@@ -107,7 +121,7 @@ def read_range(
     ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for what is in the log;
     ``AuthenticationException``.
     """
-    reader = _Reader(cluster, wanted, settings, pause, with_headers, on_lost, clock)
+    reader = _Reader(cluster, wanted, settings, pause, decode, on_lost, clock)
     tries = 0
     while not reader.is_done:
         before = reader.position
@@ -129,7 +143,7 @@ class _OutOfReach(BrokerUnreachable):
     """The log ends before the position, now; a replica that lags may have become the leader."""
 
 
-class _Reader:
+class _Reader(Generic[P_co]):
     """Where one range stands."""
 
     def __init__(
@@ -138,7 +152,7 @@ class _Reader:
         wanted: OffsetRange,
         settings: ReadSettings,
         pause: Callable[[int], object],
-        with_headers: bool,
+        decode: Decode[P_co],
         on_lost: Callable[[OffsetRange], object],
         clock: Clock,
     ) -> None:
@@ -146,7 +160,7 @@ class _Reader:
         self._wanted = wanted
         self._settings = settings
         self._pause = pause
-        self._with_headers = with_headers
+        self._decode = decode
         self._on_lost = on_lost
         self._clock = clock
         self._fetch_bytes = min(settings.fetch_bytes, FETCH_BYTES_MAX)
@@ -163,7 +177,7 @@ class _Reader:
     def has_given_up(self) -> bool:
         return self._clock.now_ms() - self._progress_ms >= self._settings.give_up_ms
 
-    def read(self) -> Generator[Columns, None, None]:
+    def read(self) -> Generator[P_co, None, None]:
         """From one leader, to the end of the range or to the first trouble."""
         tp = self._wanted.tp
         leader = self._cluster.leader(tp)
@@ -175,11 +189,11 @@ class _Reader:
                 asked, pending = pending, None
                 part = self._part(self._receive(connection, asked), leader)
                 first = self.position
-                scanned = None if part is None else self._take(connection, ranges, leader, part)
+                has_records = part is not None and self._take(connection, ranges, leader, part)
                 if not self.is_done:
                     pending = self._ask(connection, ranges)
-                if part is not None and part.records and scanned is not None:
-                    yield from self._columns(part.records, scanned, first)
+                if part is not None and part.records and has_records:
+                    yield from self._pieces(part.records, first)
                     self._progress_ms = self._clock.now_ms()
         except (*_TROUBLE, BrokerError):
             self._cluster.drop(leader)
@@ -229,18 +243,18 @@ class _Reader:
 
     def _take(
         self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
-    ) -> Scanned | None:
-        """Move on to what follows this answer; gives what holds something of the range, None when nothing does."""
+    ) -> bool:
+        """Move on to what follows this answer; whether it holds complete entries."""
         code = error_code(part.error_code)
         if code == OFFSET_OUT_OF_RANGE:
             self._look_at_bounds(connection, ranges, leader, f"with {code}")
-            return None
+            return False
         if code != NONE:
             raise self._error(code)
         records = part.records or b""
         if not len(records):
             self._nothing(connection, ranges, leader, part)
-            return None
+            return False
         try:
             # Only up to the entry in which the range ends: what is behind may be damaged, or not.
             scanned = scan(records, self._wanted.end)
@@ -248,15 +262,17 @@ class _Reader:
             raise unreadable(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
         if scanned.next_offset < 0:
             self._ask_for_more(records)
-            return None
+            return False
         if scanned.next_offset <= self.position:
             raise RemoteProtocolError(f"{self._wanted.tp}: offset {self.position} was asked for, and older ones came")
-        if part.log_start_offset > self.position and scanned.first_offset > self.position:
+        # The header of a wrapper has the offset of its last message, so where it begins is not known.
+        begins_later = scanned.first_offset > self.position and not scanned.starts_with_wrapper
+        if part.log_start_offset > self.position and begins_later:
             self._look_at_bounds(connection, ranges, leader, "with later records only")
-            return None
+            return False
         self._message_bytes = 0
         self._advance(scanned.next_offset, len(records))
-        return scanned
+        return True
 
     def _advance(self, to: int, record_bytes: int = 0) -> None:
         if record_bytes:
@@ -283,12 +299,9 @@ class _Reader:
             )
         self._message_bytes = needs
 
-    def _columns(self, records: RecordSet, scanned: Scanned, first: int) -> Generator[Columns, None, None]:
+    def _pieces(self, records: RecordSet, first: int) -> Generator[P_co, None, None]:
         try:
-            yield from read_columns(
-                records, first, self._wanted.end, scanned=scanned, with_headers=self._with_headers,
-                check_crcs=self._settings.check_crcs,
-            )  # fmt: skip
+            yield from self._decode(records, first, self._wanted.end, check_crcs=self._settings.check_crcs)
         except (InvalidMessageException, UnsupportedCodec) as error:
             raise unreadable(error, records, first, self._wanted, self._settings.skip_offsets) from error
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from bridge.spark.arrow import SCHEMA, record_batches
+from bridge.spark.arrow import SCHEMA, Target
 from bridge.spark.cluster import CLUSTERS, Address, Clusters
+from bridge.spark.decoder import ArrowDecoder, warn_if_not_compiled
 from bridge.spark.range_reader import read_range
 from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.rest import leave_to_rest
@@ -57,13 +58,13 @@ def read_partition(partition: InputPartition, clusters: Clusters = CLUSTERS) -> 
     if not isinstance(partition, RangePartition):
         return
     leave_to_rest()
+    warn_if_not_compiled()
     wanted, schema = partition.wanted, schema_of(partition.columns)
+    decode = ArrowDecoder(Target(wanted.tp.topic, wanted.tp.partition, schema)).batches
     with clusters.lent(Address(partition.brokers, partition.security, partition.client_id)) as cluster:
-        pause, with_headers = StopSignal().wait, "headers" in schema.names
-        pieces = read_range(cluster, wanted, partition.settings, pause, with_headers=with_headers, on_lost=_warn)
-        with closing(pieces):
-            for columns in pieces:
-                yield from record_batches(columns, wanted.tp.topic, wanted.tp.partition, schema)
+        batches = read_range(cluster, wanted, partition.settings, StopSignal().wait, decode, on_lost=_warn)
+        with closing(batches):
+            yield from batches
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:

@@ -108,6 +108,23 @@ def modules_loaded(spark: Any, wanted: dict[str, Any]) -> list[str]:
     )
 
 
+def decoders(spark: Any, _: dict[str, Any]) -> list[str]:
+    """Out of which file the executors have the package, and whether its compiled decoder is in use."""
+
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        from bridge.spark.decoder import why_not_compiled
+        from zkconsumer import extensions
+
+        status = "in use" if why_not_compiled() is None else "not in use"
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"found": [f"{extensions.ROOT.name}: {status}"]})
+
+    rows = spark.range(0, 4, numPartitions=4).mapInArrow(look, "found string").collect()
+    return sorted({row.found for row in rows})
+
+
 def check(spark: Any, _: dict[str, Any]) -> list[str]:
     import bridge.spark
 
@@ -125,6 +142,7 @@ def attempt(do: Any, *arguments: Any) -> Any:
 STEPS = {
     "batch": read_batch,
     "check": check,
+    "decoders": decoders,
     "stream": read_stream,
     "batch with a kill": partial(read_batch, kill=True),
     "stream with a kill": partial(read_stream, kill=True),

@@ -10,15 +10,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fix_spark import ROOT, require_spark, spark_settings
-from tests.fix_spark_clusters import OURS, History, connect_server, run_driver, spark_home, standalone
+from tests.fix_package import OURS, make_zip
+from tests.fix_spark import require_spark, spark_settings
+from tests.fix_spark_clusters import History, connect_server, run_driver, spark_home, standalone
+from zkconsumer.wire import compiled
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
@@ -46,13 +47,8 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Our packages as a zip; a wheel is one, too (see test_installed.py)."""
-    path = tmp_path_factory.mktemp("package") / "zkconsumer.zip"
-    with zipfile.ZipFile(path, "w") as made:
-        for name in OURS:
-            for file in (ROOT / name).rglob("*.py"):
-                made.write(file, file.relative_to(ROOT))
-    return str(path)
+    """Our packages as a zip with their compiled modules; a wheel is one, too (see test_installed.py)."""
+    return str(make_zip(tmp_path_factory.mktemp("package") / "zkconsumer.zip"))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +60,11 @@ def bare_cluster(tmp_path_factory: pytest.TempPathFactory, bare_python: str) -> 
 
 def cluster_settings(folder: Path) -> dict[str, str]:
     return {**spark_settings(folder), "spark.driver.memory": "512m", "spark.executor.memory": "512m"}
+
+
+def check_decoders(found: list[str], name: str = "zkconsumer.zip") -> None:
+    """The executors have the package out of the zip, with its compiled decoder."""
+    assert found == [f"{name}: {'in use' if compiled.RECORDS is not None else 'not in use'}"]
 
 
 def check_missing(answer: Any, python: str) -> None:
@@ -79,7 +80,7 @@ def test_a_cluster_without_the_package_is_told_so_and_reads_when_it_is_sent(
     answer = run_driver(
         history, tmp_path / "work", {"PYSPARK_PYTHON": bare_python},
         master=bare_cluster, settings=cluster_settings(tmp_path), package=package,
-        steps=["check:before sending", "batch:before", "package", "check", "batch", "stream", "modules"],
+        steps=["check:before sending", "batch:before", "package", "check", "batch", "stream", "modules", "decoders"],
     )  # fmt: skip
     assert answer["register"] is None
     told = answer["before sending"]["error"]
@@ -91,6 +92,7 @@ def test_a_cluster_without_the_package_is_told_so_and_reads_when_it_is_sent(
     assert answer["batch"] == history.unread
     assert answer["stream"] == history.unread
     history.check_left()
+    check_decoders(answer["decoders"])
     loaded = set(answer["modules"])
     assert "bridge.spark.read" in loaded
     assert not loaded & {
@@ -114,9 +116,10 @@ def test_spark_connect_reads_with_what_the_client_sends(
     with connect_server(place, bare_cluster, cluster_settings(place), **environment) as url:
         answer = run_driver(
             history, tmp_path / "work", {}, remote=url, package=package, register=False,
-            steps=["batch:before", "package", "batch", "stream"],
+            steps=["batch:before", "package", "batch", "stream", "decoders"],
         )  # fmt: skip
     assert "DATA_SOURCE_NOT_FOUND" in answer["before"]["error"]
+    check_decoders(answer["decoders"])
     assert answer["batch"] == history.unread
     assert answer["stream"] == history.unread
     history.check_left()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bridge.spark
+from bridge.spark.decoder import why_not_compiled
 from tests.fix_spark import spark_environment
 from zkconsumer.errors import UsageError
 
@@ -26,6 +27,7 @@ def test_a_good_environment_is_described(spark: SparkSession) -> None:
     [worker] = bridge.spark.check_environment(spark)
     assert (worker.executable, worker.python) == (sys.executable, ".".join(map(str, sys.version_info[:3])))
     assert worker.missing == ()
+    assert worker.decoder == (why_not_compiled() or "")
 
 
 def test_a_python_without_the_package_is_refused_before_a_query(
@@ -41,7 +43,7 @@ def test_a_python_without_the_package_is_refused_before_a_query(
         with pytest.raises(UsageError) as caught:
             attempt(spark)
         assert f"the Python with which Spark plans queries, {python} (" in str(caught.value)
-        assert "cannot load bridge.spark, cramjam, google_crc32c, kazoo, numpy, pyarrow, " in str(caught.value)
+        assert "cannot load bridge.spark, cramjam, google_crc32c, kazoo, pyarrow, " in str(caught.value)
 
 
 def test_what_is_sent_with_add_py_file_counts_as_present(

@@ -6,16 +6,17 @@ import mmap
 
 import pytest
 
-pytest.importorskip("numpy", reason="the columnar reader needs the extra [spark]")
+pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
 
-import numpy as np
+import pyarrow as pa
 
 from bridge.spark import answer_memory
 from bridge.spark.answer_memory import KEPT_MAX, SLOT_BYTES, SMALL_BYTES, AnswerMemory
 
 
 def address(answer: memoryview) -> int:
-    return int(np.frombuffer(answer, np.uint8).ctypes.data)
+    found: int = pa.py_buffer(answer).address
+    return found
 
 
 @pytest.mark.parametrize("size", [0, 1, SMALL_BYTES - 1, SMALL_BYTES, SLOT_BYTES, SLOT_BYTES + 1])
@@ -43,11 +44,30 @@ def test_a_part_that_is_still_looked_at_is_not_written_over() -> None:
     memory = AnswerMemory()
     answer = memory.new(SMALL_BYTES)
     answer[:] = b"a" * SMALL_BYTES
-    part = np.frombuffer(answer[10:20].toreadonly(), np.uint8)
+    part = answer[10:20].toreadonly()
     del answer
     later = memory.new(SMALL_BYTES)
     later[:] = b"b" * SMALL_BYTES
     assert part.tobytes() == b"a" * 10
+    place = pa.py_buffer(part)
+    del part
+    last = memory.new(SMALL_BYTES)
+    last[:] = b"c" * SMALL_BYTES
+    assert place.to_pybytes() == b"a" * 10
+
+
+def test_parts_of_an_answer_can_be_handed_on_and_kept_in_any_order() -> None:
+    """What a frame is cut into refers to the answer, and not to the memoryview that it was cut from."""
+    memory = AnswerMemory()
+    place = address(memory.new(SMALL_BYTES))
+    answer = memory.new(SMALL_BYTES)
+    assert address(answer) == place
+    parts = [answer[:100], answer[50:].cast("B"), memoryview(answer)[7:8]]
+    del answer
+    while parts:
+        assert address(memory.new(SMALL_BYTES)) != place
+        parts.pop()
+    assert address(memory.new(SMALL_BYTES)) == place
 
 
 def test_no_more_is_kept_than_a_reader_needs(monkeypatch: pytest.MonkeyPatch) -> None:

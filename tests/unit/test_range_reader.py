@@ -41,12 +41,16 @@ from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS, METADATA
 
 pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
 
+import pyarrow as pa
+
 from bridge.spark import range_reader
+from bridge.spark.arrow import SCHEMA, Target
 from bridge.spark.cluster import Address, Cluster, Clusters
-from bridge.spark.columns import Columns
+from bridge.spark.decoder import ArrowDecoder
 from bridge.spark.positions import parse_skip_offsets
 from bridge.spark.range_reader import read_range
 from bridge.spark.ranges import DataLost, FetchStalled, OffsetRange, ReadSettings, SkipOffsets, without_skipped
+from tests.fix_decoder import decoder  # noqa: F401
 
 TP = TopicPartition("clicks", 0)
 QUICK = ReadSettings(fetch_bytes=4096, request_timeout_ms=2_000, give_up_ms=5_000)
@@ -64,6 +68,7 @@ class World:
         self.pauses = 0
         self.lost: list[OffsetRange] = []
         self.cluster = Cluster(lambda: self.fake.addresses, self.fake.connect, "test", self.clock)
+        self.decode = ArrowDecoder(Target(TP.topic, TP.partition, SCHEMA)).batches
 
     def pause(self, _: int) -> None:
         self.pauses += 1
@@ -76,13 +81,19 @@ class World:
         for first in range(0, number, 10):
             self.fake.append(TP.topic, 0, [b"v" * size] * min(10, number - first), codec=codec)
 
-    def pieces(self, first: int, end: int, settings: ReadSettings = QUICK) -> Iterable[Columns]:
+    def pieces(self, first: int, end: int, settings: ReadSettings = QUICK) -> Iterable[pa.RecordBatch]:
         return read_range(
-            self.cluster, OffsetRange(TP, first, end), settings, self.pause, on_lost=self.lost.append, clock=self.clock
-        )
+            self.cluster, OffsetRange(TP, first, end), settings, self.pause, self.decode, on_lost=self.lost.append,
+            clock=self.clock,
+        )  # fmt: skip
 
     def offsets(self, first: int, end: int, settings: ReadSettings = QUICK) -> list[int]:
-        return [offset for piece in self.pieces(first, end, settings) for offset in piece.offset.tolist()]
+        return [offset for batch in self.pieces(first, end, settings) for offset in offsets_of(batch)]
+
+
+def offsets_of(batch: pa.RecordBatch) -> list[int]:
+    found: list[int] = batch.column("offset").to_pylist()
+    return found
 
 
 def skips_of(text: str) -> SkipOffsets:
@@ -127,10 +138,10 @@ def test_a_leader_that_moves_is_followed() -> None:
     world = World()
     world.fill(400)
     pieces = iter(world.pieces(0, 400))
-    seen = next(pieces).offset.tolist()
+    seen = offsets_of(next(pieces))
     world.fake.move_leader(TP.topic, 0, 1)
     for piece in pieces:
-        seen += piece.offset.tolist()
+        seen += offsets_of(piece)
     assert seen == list(range(400))
 
 
@@ -138,11 +149,11 @@ def test_a_broker_that_goes_away_and_comes_back_is_waited_for() -> None:
     world = World(brokers=1)
     world.fill(400)
     pieces = iter(world.pieces(0, 400))
-    seen = next(pieces).offset.tolist()
+    seen = offsets_of(next(pieces))
     world.fake.stop_broker(0)
     world.on_pause.append(lambda: world.fake.start_broker(0))
     for piece in pieces:
-        seen += piece.offset.tolist()
+        seen += offsets_of(piece)
     assert seen == list(range(400))
     assert world.pauses >= 1
 
@@ -162,7 +173,7 @@ def test_a_slow_user_of_the_records_costs_no_patience() -> None:
     world.fill(400)
     seen: list[int] = []
     for piece in world.pieces(0, 400):
-        seen += piece.offset.tolist()
+        seen += offsets_of(piece)
         world.clock.move(10 * QUICK.give_up_ms)
         world.fake.inject(CloseConnection(), api=FETCH, times=1)
     assert seen == list(range(400))
@@ -316,7 +327,7 @@ def test_a_range_of_records_that_exist_is_not_dropped_with_the_settings_as_shipp
     world.fill(1_000)
     world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=None)
     pieces = read_range(
-        world.cluster, OffsetRange(TP, 0, 1_000), ReadSettings(fail_on_data_loss=fails), world.pause,
+        world.cluster, OffsetRange(TP, 0, 1_000), ReadSettings(fail_on_data_loss=fails), world.pause, world.decode,
         on_lost=world.lost.append, clock=PassingClock(),
     )  # fmt: skip
     with pytest.raises(FetchStalled, match="no record came from offset 0 on for 120000 ms"):
@@ -339,11 +350,11 @@ def test_storage_that_becomes_slow_in_the_middle_of_a_range_fails_from_there(mon
     world = World(brokers=1)
     world.fill(400)
     pieces = iter(world.pieces(0, 400))
-    seen = next(pieces).offset.tolist()
+    seen = offsets_of(next(pieces))
     world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=None)
     with pytest.raises(FetchStalled) as raised:
         for piece in pieces:
-            seen += piece.offset.tolist()
+            seen += offsets_of(piece)
     assert seen == list(range(raised.value.rest.first))
     assert raised.value.rest == OffsetRange(TP, len(seen), 400)
 
@@ -440,10 +451,10 @@ def test_retention_in_the_middle_of_a_range() -> None:
     world = World(brokers=1)
     world.fill(1_000)
     pieces = iter(world.pieces(0, 1_000, replace(QUICK, fail_on_data_loss=False)))
-    seen = next(pieces).offset.tolist()
+    seen = offsets_of(next(pieces))
     world.fake.delete_before(TP.topic, 0, 900)
     for piece in pieces:
-        seen += piece.offset.tolist()
+        seen += offsets_of(piece)
     [lost] = world.lost
     assert seen == [*range(lost.first), *range(900, 1_000)]
     assert lost.end == 900
@@ -589,8 +600,8 @@ def test_the_next_task_finds_the_connections_of_the_one_before() -> None:
     clusters, [address, _], opened = kept(world)
     for _ in range(3):
         with clusters.lent(address) as cluster:
-            [piece] = read_range(cluster, OffsetRange(TP, 0, 20), QUICK, world.pause)
-            assert piece.offset.tolist() == list(range(20))
+            [piece] = read_range(cluster, OffsetRange(TP, 0, 20), QUICK, world.pause, world.decode)
+            assert offsets_of(piece) == list(range(20))
     assert len(opened) == 1
     assert len([s for s in world.fake.requests if s.api is METADATA]) == 1
 

@@ -104,7 +104,7 @@ def test_the_end_of_a_run_can_be_waited_for() -> None:
 def test_prometheus_is_shown_every_partition() -> None:
     listener = ZkConsumerListener()
     listener.onQueryProgress(told())
-    counts = {"rebalances": 3, "lostOffsets": 4, "skippedOffsets": 2}
+    counts = {"rebalances": 3, "lostOffsets": 4, "skippedOffsets": 2, "pythonDecoder": True}
     ours = {"v": 1, "g": "g", "n": 1, "to": KAFKA, "claims": {"t": {"0": 1}}, "s": counts}
     listener.onQueryProgress(told(name="live", end=ours))
     registry = CollectorRegistry()
@@ -115,5 +115,6 @@ def test_prometheus_is_shown_every_partition() -> None:
     assert 'zkconsumer_spark_rebalances_total{query="live"} 3.0' in lines
     assert 'zkconsumer_spark_lost_offsets_total{query="live"} 4.0' in lines
     assert 'zkconsumer_spark_skipped_offsets_total{query="live"} 2.0' in lines
+    assert 'zkconsumer_spark_python_decoder{query="live"} 1.0' in lines
     assert 'zkconsumer_spark_owned_partitions{query="live"} 1.0' in lines
     assert not any("rebalances" in line and "etl" in line for line in lines), "nobody counted them"

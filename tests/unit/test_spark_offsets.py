@@ -40,6 +40,13 @@ def test_what_was_skipped_is_written_only_when_something_was() -> None:
     assert decode(json.loads(json.dumps(written)), "g") == replace(BATCH, stats=stats)
 
 
+def test_a_missing_compiled_decoder_is_written_only_where_it_is_missing() -> None:
+    stats = Stats(2, 11, python_decoder=True)
+    written = {**WRITTEN, "s": {"rebalances": 2, "lostOffsets": 11, "pythonDecoder": True}}
+    assert encode(replace(BATCH, stats=stats)) == written
+    assert decode(json.loads(json.dumps(written)), "g") == replace(BATCH, stats=stats)
+
+
 def test_the_checkpoint_of_another_group_names_both_and_what_to_do() -> None:
     told = refusal(WRITTEN, "h")
     assert told.startswith("the checkpoint of this query belongs to the group 'g', but group.id is 'h'")
@@ -67,6 +74,7 @@ def test_an_offset_of_a_later_release_says_which_one_to_install() -> None:
         ({"s": {}}, "s has not the counts"),
         ({"s": {"rebalances": 0, "lostOffsets": -1}}, "lostOffsets is no count"),
         ({"s": {"rebalances": 0, "lostOffsets": 0, "skippedOffsets": "5"}}, "skippedOffsets is no count"),
+        ({"s": {"rebalances": 0, "lostOffsets": 0, "pythonDecoder": 1}}, "s has not the counts"),
         ({"from": {"t": {"0": 10}}}, "t/0 begins at 10 and ends at 9"),
         ({"from": {"t": {"0": -1}}}, "t/0 begins at -1"),
         ({"from": {"x": {"0": 1}}}, "from and claims name different partitions"),

@@ -93,6 +93,7 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
         "lostOffsets": 30,
         "skippedOffsets": 4,
         "waitsForMove": 0,
+        "pythonDecoder": 0,
     }
     [ours] = found.sources
     assert (ours.format, ours.group, ours.stats) == ("zkconsumer", "etl", Stats(2, 30, skipped_offsets=4))
@@ -100,8 +101,15 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
 
 def test_our_own_source_before_it_read_anything() -> None:
     found = lag(progress(source({"v": 1, "n": -1}, "None")))
-    counts = dict.fromkeys(("ownedPartitions", "rebalances", "lostOffsets", "skippedOffsets", "waitsForMove"), 0)
-    assert found.metrics == counts
+    names = "ownedPartitions", "rebalances", "lostOffsets", "skippedOffsets", "waitsForMove", "pythonDecoder"
+    assert found.metrics == dict.fromkeys(names, 0)
+
+
+def test_a_source_that_decodes_in_python_says_so() -> None:
+    slow = {**ENVELOPE, "s": {**ENVELOPE["s"], "pythonDecoder": True}}
+    found = lag(progress(source(slow, LATEST)))
+    assert found.metrics["pythonDecoder"] == 1
+    assert found.sources[0].stats == Stats(2, 30, skipped_offsets=4, python_decoder=True)
 
 
 @pytest.mark.parametrize("stats", [None, 7, {"rebalances": "many"}])

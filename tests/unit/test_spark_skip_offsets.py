@@ -12,7 +12,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 from bridge.spark import range_reader
+from bridge.spark.arrow import SCHEMA, Target
 from bridge.spark.cluster import Cluster
+from bridge.spark.decoder import ArrowDecoder
 from bridge.spark.membership import CommitMode
 from bridge.spark.options import read_options
 from bridge.spark.plan import Log
@@ -239,11 +241,12 @@ class Stream(Query):
 
     def _offsets(self, task: RangePartition) -> Iterator[int]:
         settings = replace(task.settings, give_up_ms=5_000)
-        pieces = read_range(
-            self.cluster, task.wanted, settings, lambda _: self.reading.move(1_000), clock=self.reading
+        decode = ArrowDecoder(Target(task.wanted.tp.topic, task.wanted.tp.partition, SCHEMA)).batches
+        batches = read_range(
+            self.cluster, task.wanted, settings, lambda _: self.reading.move(1_000), decode, clock=self.reading
         )  # fmt: skip
-        for columns in pieces:
-            yield from columns.offset.tolist()
+        for batch in batches:
+            yield from batch.column("offset").to_pylist()
 
 
 @pytest.fixture

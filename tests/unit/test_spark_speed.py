@@ -20,17 +20,15 @@ from zkconsumer.wire.schemas import FETCH
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
-import numpy as np
+import pyarrow as pa
 
-from bridge.spark import batch, batches, byte_fields, columns, compiled, rest
-from bridge.spark.arrow import SCHEMA, record_batches
-from bridge.spark.byte_fields import POOL
+from bridge.spark import batch, rest
+from bridge.spark.arrow import POOL, SCHEMA
 from bridge.spark.cluster import Address, Cluster, Clusters
-from bridge.spark.columns import read_columns
 from bridge.spark.datasource import ZkConsumerDataSource
 from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition
-from tests.fix_decoder import decoder  # noqa: F401
+from tests.fix_decoder import COMPILED, batches_of, decoder, only_fast, target  # noqa: F401
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 TP = TopicPartition("clicks", 0)
@@ -134,26 +132,31 @@ def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_
         frozen.clear()
 
 
+NO_HEADERS = SCHEMA.remove(7)
+
+
+@pytest.fixture
+def _is_compiled(decoder: str) -> None:  # noqa: F811
+    if decoder != COMPILED:
+        pytest.skip("an object is made for each record there")
+
+
+@pytest.mark.usefixtures("only_fast")
 @pytest.mark.parametrize(("magic", "codec"), SHAPES)
-def test_sound_records_are_never_read_one_by_one(magic: int, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the record reader was asked")
-
-    monkeypatch.setattr(batches, "read_batch", refuse)
-    monkeypatch.setattr(columns, "read_entry", refuse)
-    assert sum(map(len, read_columns(record_set(magic, codec)))) == ROWS
+def test_sound_records_are_never_read_one_by_one(magic: int, codec: int) -> None:
+    assert sum(batch.num_rows for batch in batches_of(record_set(magic, codec))) == ROWS
 
 
+@pytest.mark.usefixtures("_is_compiled")
 @pytest.mark.parametrize(("magic", "codec"), SHAPES)
-def test_columns_are_arrays_and_no_objects(magic: int, codec: int) -> None:
+def test_records_are_no_objects(magic: int, codec: int) -> None:
     """Of what is alive when a record set was read, there are far fewer pieces of memory than records."""
     made = record_set(magic, codec)
-    list(read_columns(made))
+    list(batches_of(made))
     tracemalloc.start()
     try:
         before = len(tracemalloc.take_snapshot().traces)
-        columns = list(read_columns(made))
-        arrow = [batch for each in columns for batch in record_batches(each, TP.topic, 0, SCHEMA.remove(7))]
+        arrow = list(batches_of(made, into=target(NO_HEADERS)))
         after = len(tracemalloc.take_snapshot().traces)
     finally:
         tracemalloc.stop()
@@ -161,57 +164,65 @@ def test_columns_are_arrays_and_no_objects(magic: int, codec: int) -> None:
     assert after - before < ROWS / 10
 
 
+@pytest.mark.usefixtures("_is_compiled")
 @pytest.mark.parametrize("magic", [1, 2])
 def test_what_was_fetched_is_not_copied_before_it_is_arrow(magic: int) -> None:
-    received = memoryview(record_set(magic, compression.NONE)).toreadonly()
-    [columns] = read_columns(received)
-    assert np.shares_memory(np.frombuffer(columns.data, np.uint8), np.frombuffer(received, np.uint8))
+    """The rest of what is allocated is a table of positions, whose size does not depend on that of the records."""
+    records = [Record(n, 0, 0, None, bytes(2_000)) for n in range(1_000)]
+    received = memoryview(build_record_set(records, magic, compression.NONE)).toreadonly()
+    no_value = SCHEMA.empty_table().select(["offset"]).schema
+    into = target(no_value, rows_most=100)
+    sum(batch.num_rows for batch in batches_of(received, into=into))
+    tracemalloc.start()
+    try:
+        assert sum(batch.num_rows for batch in batches_of(received, into=into)) == len(records)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < len(received) / 20
 
 
+def columns_bytes(batches: list[pa.RecordBatch], name: str) -> list[int]:
+    """What the column has of bytes, batch for batch."""
+    return [batch.column(name).buffers()[2].size for batch in batches]
+
+
+@pytest.mark.usefixtures("_is_compiled")
 def test_long_values_are_copied_once() -> None:
     """Memory is taken once and as much as there is: what grows or shrinks is copied each time."""
     records = [Record(n, 0, 0, b"8 bytes!", b"x" * (512 + n * 37 % 1024)) for n in range(1_000)]
-    [columns] = read_columns(build_record_set(records, 2, compression.NONE))
     schema = SCHEMA.empty_table().select(["value"]).schema
     before = POOL.num_allocations()
-    made = list(record_batches(columns, TP.topic, 0, schema))
-    assert POOL.num_allocations() - before <= sum(len(batch.column("value").buffers()) for batch in made)
-    sizes = [batch.column("value").buffers()[2].size for batch in made]
-    assert sum(sizes) == sum(len(record.value or b"") for record in records)
+    made = list(batches_of(build_record_set(records, 2, compression.NONE), into=target(schema)))
+    assert POOL.num_allocations() == before, "Arrow takes the bytes as they are"
+    assert sum(columns_bytes(made, "value")) == sum(len(record.value or b"") for record in records)
 
 
 @pytest.mark.parametrize("length", [0, 1, 12, 13, 32, 33, 1000])
 @pytest.mark.parametrize("null", [None, 0, 50, 99])
-def test_fields_of_one_length_are_picked_and_what_is_null_stays_so(
-    length: int, null: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_null_stays_so_among_fields_of_one_length(length: int, null: int | None) -> None:
     values = [None if n == null else bytes([n + 1]) * length for n in range(100)]
-    [columns] = read_columns(build_record_set([Record(n, 0, 0, None, v) for n, v in enumerate(values)], 2, 0))
-    picked: list[int] = []
-    pick = byte_fields._picked
-    monkeypatch.setattr(byte_fields, "_picked", lambda *each: picked.append(each[-1]) or pick(*each))
-    [batch] = record_batches(columns, TP.topic, 0, SCHEMA.empty_table().select(["value"]).schema)
+    made = build_record_set([Record(n, 0, 0, None, v) for n, v in enumerate(values)], 2, 0)
+    [batch] = batches_of(made, into=target(SCHEMA.empty_table().select(["value"]).schema))
     batch.validate(full=True)
     assert batch.column("value").to_pylist() == values
-    assert picked == ([length] if length and null is None and not compiled.is_there() else [])
 
 
 def test_a_column_that_was_not_asked_for_is_not_made() -> None:
-    [columns] = read_columns(record_set(2, compression.NONE))
+    made = record_set(2, compression.NONE)
     narrow = SCHEMA.empty_table().select(["value"]).schema
     sizes = [
-        sum(batch.nbytes for batch in record_batches(columns, TP.topic, 0, schema))
-        for schema in (narrow, SCHEMA.remove(7))
+        sum(batch.nbytes for batch in batches_of(made, into=target(schema))) for schema in (narrow, NO_HEADERS)
     ]
-    values = int(columns.value.length.sum())
+    values = sum(columns_bytes(list(batches_of(made)), "value"))
     assert sizes[0] < values + 5 * ROWS
     assert sizes[1] > sizes[0] + 8 * ROWS
 
 
 def test_constant_columns_show_the_same_memory_again() -> None:
     """The topic's name and the partition's number are not written again for each batch."""
-    [columns] = read_columns(record_set(2, compression.NONE))
-    made = list(record_batches(columns, TP.topic, 3, SCHEMA.remove(7), rows=ROWS // 2))
+    made = list(batches_of(record_set(2, compression.NONE), into=target(NO_HEADERS, rows_most=ROWS // 2)))
+    assert len(made) == 2
     for name in ("topic", "partition"):
         addresses = {batch.column(name).buffers()[-1].address for batch in made}
         assert len(addresses) == 1

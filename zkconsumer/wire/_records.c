@@ -359,15 +359,15 @@ static PyObject *numbers(PyObject *Py_UNUSED(module), PyObject *args) {
     return found;
 }
 
-/* headers(data, table, low, high) -> (where the headers of each row end behind a 0, int32; names; values, both as
- * `gathered`) */
+/* headers(data, table, low, high) -> (where the headers of each row end behind a 0, int32; a bit for each row that has
+ * headers; how many rows have none; how many headers; names; values, both as `gathered`) */
 static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *data, *table, *ends = NULL, *names = NULL, *values = NULL, *found = NULL;
+    PyObject *data, *table, *ends = NULL, *having = NULL, *names = NULL, *values = NULL, *found = NULL;
     long long low, high;
     part rows;
     if (!PyArg_ParseTuple(args, "OOLL", &data, &table, &low, &high)) return NULL;
     if (!take_part(data, table, low, high, &rows)) return NULL;
-    int64_t all = 0;
+    int64_t all = 0, without = 0;
     for (int64_t row = 0; row < rows.count; row++) {
         const zk_row *each = rows.rows + row;
         if (each->headers_start < 0 || each->headers_end < each->headers_start || each->headers_end > rows.data.len) goto odd;
@@ -376,13 +376,15 @@ static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
     }
     if (all > INT32_MAX) goto odd;
     ends = PyBytes_FromStringAndSize(NULL, (rows.count + 1) * (Py_ssize_t)sizeof(int32_t));
+    having = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((rows.count + 7) / 8));
     zk_row *each_header = PyMem_Malloc((size_t)(all ? all : 1) * sizeof(zk_row));
-    if (!ends || !each_header) {
-        if (ends) PyErr_NoMemory();
+    if (!ends || !having || !each_header) {
+        if (ends && having) PyErr_NoMemory();
         PyMem_Free(each_header);
         goto done;
     }
-    char *end = PyBytes_AsString(ends);
+    char *end = PyBytes_AsString(ends), *bits = PyBytes_AsString(having);
+    memset(bits, 0, (size_t)((rows.count + 7) / 8));
     int32_t filled = 0;
     memcpy(end, &filled, sizeof filled);
     const uint8_t *raw = rows.data.buf;
@@ -403,17 +405,22 @@ static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
             PyMem_Free(each_header);
             goto odd;
         }
+        if (each->header_count)
+            bits[row / 8] |= (char)(1 << row % 8);
+        else
+            without++;
         memcpy(end + (row + 1) * (int64_t)sizeof filled, &filled, sizeof filled);
     }
     names = gathered(&rows.data, each_header, all, key_of);
     values = names ? gathered(&rows.data, each_header, all, value_of) : NULL;
-    if (values) found = Py_BuildValue("OOO", ends, names, values);
+    if (values) found = Py_BuildValue("OOLLOO", ends, having, (long long)without, (long long)all, names, values);
     PyMem_Free(each_header);
     goto done;
 odd:
     PyErr_SetString(PyExc_ValueError, "the headers of a row do not fill their place");
 done:
     Py_XDECREF(ends);
+    Py_XDECREF(having);
     Py_XDECREF(names);
     Py_XDECREF(values);
     release_part(&rows);
@@ -444,14 +451,69 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args) {
     return PyLong_FromLongLong(low + first);
 }
 
+/* extent(table, count) -> (start, end): of the data that the first `count` rows refer to, which are in its order */
+static PyObject *extent(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *table;
+    long long count;
+    part rows;
+    if (!PyArg_ParseTuple(args, "OL", &table, &count)) return NULL;
+    if (!take_part(table, table, 0, count, &rows)) return NULL;
+    int64_t start = 0, end = 0;
+    if (count) {
+        const zk_row *last = rows.rows + count - 1;
+        int64_t ends[] = {
+            last->key_start + (int64_t)(last->key_length > 0 ? last->key_length : 0),
+            last->value_start + (int64_t)(last->value_length > 0 ? last->value_length : 0),
+            last->header_count ? last->headers_end : 0,
+        };
+        start = rows.rows->key_start;
+        for (int each = 0; each < 3; each++) end = ends[each] > end ? ends[each] : end;
+    }
+    release_part(&rows);
+    return Py_BuildValue("LL", (long long)start, (long long)end);
+}
+
+/* join(table, count, into, at, shift): copies the first `count` rows of `table` into the table `into`, from its row `at`
+ * on.  Their data lies `shift` bytes further on than that of `table`. */
+static PyObject *join(PyObject *Py_UNUSED(module), PyObject *args) {
+    Py_buffer table, into;
+    long long count, at, shift;
+    if (!PyArg_ParseTuple(args, "y*Lw*LL", &table, &count, &into, &at, &shift)) return NULL;
+    Py_ssize_t have = table.len / (Py_ssize_t)sizeof(zk_row), room = into.len / (Py_ssize_t)sizeof(zk_row);
+    bool fits = count >= 0 && count <= have && at >= 0 && at <= room && count <= room - at;
+    fits = fits && shift >= INT32_MIN && shift <= INT32_MAX;
+    const zk_row *from = table.buf;
+    zk_row *to = (zk_row *)into.buf + (fits ? at : 0);
+    for (int64_t row = 0; fits && row < count; row++, from++, to++) {
+        int64_t key = from->key_start + shift, value = from->value_start + shift;
+        int64_t start = from->header_count ? from->headers_start + shift : 0;
+        int64_t end = from->header_count ? from->headers_end + shift : 0;
+        fits = key == (int32_t)key && value == (int32_t)value && start == (int32_t)start && end == (int32_t)end;
+        *to = *from;
+        to->key_start = (int32_t)key;
+        to->value_start = (int32_t)value;
+        to->headers_start = (int32_t)start;
+        to->headers_end = (int32_t)end;
+    }
+    PyBuffer_Release(&table);
+    PyBuffer_Release(&into);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "rows outside of a table, or data of 2 GiB and more");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 /* --- the module ----------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
     {"crc32", crc32, METH_VARARGS, NULL},
     {"crc32c", crc32c, METH_VARARGS, NULL},
     {"cut", cut, METH_VARARGS, NULL},
+    {"extent", extent, METH_VARARGS, NULL},
     {"fields", fields, METH_VARARGS, NULL},
     {"headers", headers, METH_VARARGS, NULL},
+    {"join", join, METH_VARARGS, NULL},
     {"numbers", numbers, METH_VARARGS, NULL},
     {"scan", scan, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

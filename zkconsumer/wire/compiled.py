@@ -6,4 +6,6 @@ from types import ModuleType
 
 from zkconsumer import extensions
 
-RECORDS: ModuleType | None = extensions.load("zkconsumer.wire._records")
+NAME = "zkconsumer.wire._records"
+
+RECORDS: ModuleType | None = extensions.load(NAME)

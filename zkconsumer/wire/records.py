@@ -35,6 +35,7 @@ class Scan:
     ``complete_bytes`` and ``entries`` count the complete shallow entries.  ``first_offset`` is the offset in the
     header of the first (-1 when there is none): a batch's base offset, but a wrapper's *last* one.  ``next_offset``
     follows the last complete entry (-1 when there is none).  ``truncated``: bytes of another entry follow.
+    ``starts_with_wrapper``: ``first_offset`` is that of a wrapper.
     """
 
     complete_bytes: int
@@ -42,10 +43,13 @@ class Scan:
     first_offset: int
     next_offset: int
     truncated: bool
+    starts_with_wrapper: bool = False
 
 
-def scan(record_set: bytes | memoryview) -> Scan:
+def scan(record_set: bytes | memoryview, end_offset: int = NO_END) -> Scan:
     """Where the complete entries of ``record_set`` end, and the offset to fetch next.
+
+    The last entry that is looked at is the first one that covers ``end_offset - 1`` or a later offset.
 
     Costs time per entry (a message when uncompressed in formats 0 and 1, else a batch), not per byte.  A tail that
     is cut off is legal: brokers cut at the fetch size (until 0.10.0 also the first entry).  The next offset after
@@ -57,25 +61,30 @@ def scan(record_set: bytes | memoryview) -> Scan:
     """
     flat = flat_bytes(record_set)
     if compiled.RECORDS is not None:
-        found = compiled.RECORDS.scan(flat, NO_END)
+        found = compiled.RECORDS.scan(flat, end_offset)
         if found is not None:
-            complete_bytes, entries, first_offset, next_offset, _ = found
-            return Scan(complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat))
-    return _scan(flat)
+            complete_bytes, entries, first_offset, next_offset, is_wrapper = found
+            truncated = complete_bytes < len(flat)
+            return Scan(complete_bytes, entries, first_offset, next_offset, truncated, is_wrapper)
+    return _scan(flat, end_offset)
 
 
-def _scan(flat: bytes | memoryview) -> Scan:
+def _scan(flat: bytes | memoryview, end_offset: int) -> Scan:
     """The same in Python, which raises the errors."""
     entries = 0
     complete_bytes = 0
     first_offset = next_offset = -1
-    for entry in walk(flat):
+    starts_with_wrapper = False
+    for entry in walk(flat) if end_offset > 0 else ():
         if not entries:
             first_offset = entry.offset
+            starts_with_wrapper = entry.magic < 2 and bool(codec_of(flat, entry))
         entries += 1
         complete_bytes = entry.end
         next_offset = entry.last_offset + 1
-    return Scan(complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat))
+        if entry.last_offset >= end_offset - 1:
+            break
+    return Scan(complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat), starts_with_wrapper)
 
 
 def iter_records(

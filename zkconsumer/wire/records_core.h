@@ -182,7 +182,7 @@ static zk_scan_result zk_scan(const uint8_t *set, int64_t set_bytes, int64_t end
     zk_cursor c = {.set = set, .set_bytes = set_bytes, .offset_before = -1};
     zk_scan_result found = {.first_offset = -1, .next_offset = -1};
     zk_stop stop = ZK_END;
-    while (c.offset_before < end_offset - 1 && (stop = zk_next_entry(&c)) == ZK_FULL) {
+    while (c.offset_before + 1 < end_offset && (stop = zk_next_entry(&c)) == ZK_FULL) {
         if (!found.entries++) {
             found.first_offset = c.offset;
             found.is_first_last = c.magic < 2 && set[c.position + ZK_MAGIC_AT + 1] & ZK_CODEC_MASK;
@@ -457,7 +457,7 @@ static zk_stop zk_read(zk_cursor *c, zk_row *rows, int64_t most, int64_t bytes_m
             if (is_expanded) return ZK_LEFT;
         }
         if (filled == most || c->position >= near) return ZK_FULL;
-        if (c->offset_before >= c->end_offset - 1) return ZK_END;
+        if (c->offset_before + 1 >= c->end_offset) return ZK_END;
         zk_stop stop = zk_next_entry(c);
         if (stop != ZK_FULL) return stop;
         if (c->magic == 2) {

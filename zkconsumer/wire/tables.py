@@ -133,6 +133,43 @@ def _by_reference(
     yield from tables_of((record for record in records if record.offset >= limits.start_offset), rows)
 
 
+def joined(decoder: ModuleType, tables: Iterable[Table], rows: bytearray, bytes_most: int) -> Iterator[Table]:
+    """The same records in fewer tables, for a reader to which each table costs as much as some hundred records.
+
+    Small tables that follow each other become one, whose data is a copy; others are passed on.  Small compressed
+    entries give small tables, each with data of its own.
+
+    ``rows``: filled again for each table that is made here; another buffer than the one that ``tables`` fill.  Such a
+    table has data of at most ``bytes_most``.  Raises what ``tables`` raises, behind the records before the error.
+    """
+    extent, join = decoder.extent, decoder.join
+    room = len(rows) // ROW.size
+    few, small = room // 4, bytes_most // 4
+    parts: list[memoryview] = []
+    count = size = 0
+    try:
+        for table in tables:
+            data, filled, number = table
+            start, end = extent(filled, number)
+            is_small = number <= few and end - start <= small
+            if parts and not (is_small and count + number <= room and size + end - start <= bytes_most):
+                yield Table(b"".join(parts), rows, count)
+                parts, count, size = [], 0, 0
+            if not is_small:
+                yield table
+                continue
+            join(filled, number, rows, count, size - start)
+            parts.append(memoryview(data)[start:end])
+            count += number
+            size += end - start
+    except (InvalidMessageException, UnsupportedCodec):
+        if parts:
+            yield Table(b"".join(parts), rows, count)
+        raise
+    if parts:
+        yield Table(b"".join(parts), rows, count)
+
+
 def tables_of(records: Iterable[Record], rows: bytearray) -> Iterator[Table]:
     """Tables of records that were read one by one; all bytes are copied.
 

@@ -1,0 +1,138 @@
+"""Where the compiled decoder is missing, reading is slow: the logs and the progress of a query say so, once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fix_admin import doors
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compiled
+
+pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
+
+from bridge.spark import decoder, environment
+from bridge.spark.batch import plan_batch
+from bridge.spark.cluster import Address, Cluster, Clusters
+from bridge.spark.environment import Worker, check_environment
+from bridge.spark.options import read_options
+from bridge.spark.progress import lag
+from bridge.spark.ranges import OffsetRange
+from bridge.spark.read import RangePartition, read_partition
+from tests.unit.test_spark_stream import A, Query
+from zkconsumer import extensions
+from zkconsumer.base.clock import SYSTEM_CLOCK
+
+TP = TopicPartition("clicks", 0)
+WHY = "it cannot be loaded: there is none"
+TOLD = f"decoder-not-compiled why={WHY!r}: records are decoded in Python, which is slow: see {decoder.PAGE}"
+RUN_TIMEOUT_S = 60
+
+
+@pytest.fixture
+def _missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "RECORDS", None)
+    monkeypatch.setitem(extensions._missing, compiled.NAME, WHY)
+    monkeypatch.setattr(decoder, "_is_told", False)
+
+
+@pytest.fixture
+def clusters() -> Iterator[tuple[Clusters, RangePartition]]:
+    fake = FakeCluster(1)
+    fake.create_topic(TP.topic)
+    fake.append(TP.topic, 0, [b"v"] * 3)
+
+    def open_(address: Address) -> Cluster:
+        return Cluster(lambda: address.brokers, fake.connect, address.client_id, SYSTEM_CLOCK)
+
+    made = Clusters(open_)
+    yield made, RangePartition(OffsetRange(TP, 0, 3), tuple(fake.addresses), ("offset",))
+    made.close()
+
+
+@pytest.mark.usefixtures("_missing")
+def test_an_executor_logs_it_at_its_first_task(
+    clusters: tuple[Clusters, RangePartition], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        [batch] = read_partition(clusters[1], clusters[0])
+        assert batch.column("offset").to_pylist() == [0, 1, 2]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [TOLD]
+
+
+@pytest.mark.skipif(compiled.RECORDS is None, reason="installed without a compiler, or told not to use it")
+def test_where_it_is_there_nothing_is_logged(
+    clusters: tuple[Clusters, RangePartition], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert decoder.why_not_compiled() is None
+    list(read_partition(clusters[1], clusters[0]))
+    assert "decoder" not in caplog.text
+
+
+@pytest.mark.usefixtures("_missing")
+def test_a_stream_logs_it_once_and_has_it_in_its_progress(caplog: pytest.LogCaptureFixture) -> None:
+    query = Query()
+    engine = query.start()
+    engine.run()
+    query.logs.produce(A, 1)
+    engine.run()
+    assert caplog.messages.count(TOLD) == 1
+    heads = {"id": "q", "runId": "r", "timestamp": "2026-01-01T00:00:00.000Z", "batchId": 1}
+    progress = {**heads, "sources": [{"endOffset": engine.last(), "latestOffset": "None"}]}
+    assert lag(progress).metrics["pythonDecoder"] == 1
+
+
+@pytest.mark.skipif(compiled.RECORDS is None, reason="installed without a compiler, or told not to use it")
+def test_a_stream_with_the_compiled_decoder_says_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Query().start()
+    engine.run()
+    assert "pythonDecoder" not in engine.last()["s"]
+    assert "decoder" not in caplog.text
+
+
+@pytest.mark.usefixtures("_missing")
+def test_a_batch_logs_it_where_it_is_planned(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"zookeeper.connect": ADDRESS, "subscribe": "orders", "startingOffsets": "earliest"}
+    given["endingOffsets"] = "latest"
+    with FakeWorld() as world:
+        world.create_topic("orders", 1)
+        for _ in range(2):
+            plan_batch(read_options(given, is_stream=False), ("offset",), doors(world))
+    assert caplog.messages.count(TOLD) == 1
+
+
+def test_check_environment_logs_which_executors_lack_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    version = ".".join(map(str, sys.version_info[:3]))
+    workers = [Worker("n1", "/opt/python", version, (), ""), Worker("n2", "/opt/python", version, (), WHY)]
+    monkeypatch.setattr(environment, "_ask_executors", lambda _: workers)
+    session = SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(pythonExec=sys.executable))
+    assert check_environment(session) == workers
+    [told] = caplog.messages
+    assert told.startswith(f"decoder-not-compiled python='/opt/python ({version}) on n2' why={WHY!r}: ")
+
+
+@pytest.mark.parametrize("switch", ["", "1"])
+def test_a_worker_says_why_it_decodes_in_python(switch: str) -> None:
+    """In a process of its own, as an executor's is."""
+    if not switch and compiled.RECORDS is None:
+        pytest.skip("installed without a compiler, or told not to use it")
+    program = (
+        "from bridge.spark.by_value import look_around\n"
+        "print(look_around(['bridge.spark'])['decoder'], look_around(['no_such_module', 'bridge.spark'])['decoder'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, extensions.SWITCH: switch}, capture_output=True, text=True,
+        timeout=RUN_TIMEOUT_S, check=True,
+    )  # fmt: skip
+    why = f"the environment variable {extensions.SWITCH} is set" if switch else ""
+    assert done.stdout.strip() == why
