@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -31,7 +30,7 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
 from zkconsumer.cli.console import printable, tell
 from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.hints import all_completed, completed
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -85,8 +84,7 @@ def status(
         copied = found.copied
         steps = [completed(step, context) for step in found.next_steps]
         if output == "json":
-            value = _json(found, steps)
-            click.echo(json.dumps(all_completed(value), indent=None if watch else 2))
+            print_json(_json(found, steps), is_line=watch)
         else:
             facts = list(_facts(context, found))
             if facts != shown:
@@ -164,7 +162,7 @@ def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
     if copied is None:
         return None
     return {
-        "count": copied.count,
+        "count": None if copied.problem else copied.count,
         "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "words": str(one)} for one in copied.lost],
         "kept_until_ms": copied.kept_until_ms,
         "kept": copied.kept or None,
