@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -31,7 +30,7 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
 from zkconsumer.cli.console import printable, tell
 from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.hints import all_completed, completed
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -49,6 +48,8 @@ LOOKS_MAX = 10
 """At both stores of a group whose members commit."""
 LOOK_AGAIN_MS = 200
 JOURNAL_SHOWN = 5
+ONLY_FENCES = (Phase.FENCED, Phase.SWITCHED)
+"""Phases in which the stores need not agree: before the copy, and where modern members commit."""
 COMPARED_EVERY = 15
 """Looks of ``--watch``: so often, every half minute, the copied offsets are read again."""
 
@@ -85,8 +86,7 @@ def status(
         copied = found.copied
         steps = [completed(step, context) for step in found.next_steps]
         if output == "json":
-            value = _json(found, steps)
-            click.echo(json.dumps(all_completed(value), indent=None if watch else 2))
+            print_json(_json(found, steps), is_line=watch)
         else:
             facts = list(_facts(context, found))
             if facts != shown:
@@ -164,7 +164,7 @@ def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
     if copied is None:
         return None
     return {
-        "count": copied.count,
+        "count": None if copied.problem else copied.count,
         "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "words": str(one)} for one in copied.lost],
         "kept_until_ms": copied.kept_until_ms,
         "kept": copied.kept or None,
@@ -227,7 +227,8 @@ def verify(
     config_file: Path | None,
 ) -> None:
     """Read the offsets of a group behind its fences from both stores, and compare each value with the plan; look
-    whether the fences stand. Of a group that moves with its members (dual): compare both stores while they commit.
+    whether the fences stand. In fenced, where the offsets are not in Kafka yet, and in switched, where new members
+    commit, only the fences. Of a group that moves with its members (dual): compare both stores while they commit.
 
     Changes nothing. Exit codes: 0 everything is as it was written, 4 nothing can be compared in this phase, 5 something
     differs.
@@ -254,7 +255,7 @@ def verify(
                 "group": group,
                 "phase": phase.value,
                 "partitions": len(copies),
-                "compared_offsets": phase is not Phase.SWITCHED,
+                "compared_offsets": phase not in ONLY_FENCES,
                 "differences": differences,
                 "exit_code": code,
                 "next_steps": steps,
@@ -263,10 +264,12 @@ def verify(
     else:
         for line in differences:
             click.echo(printable(line))
-        what = "the fences" if phase is Phase.SWITCHED else f"{count_of(len(copies), 'partition')} and the fences"
+        what = "the fences" if phase in ONLY_FENCES else f"{count_of(len(copies), 'partition')} and the fences"
         tell(f"Compared {what}: {count_of(len(differences), 'difference')}.")
         if phase is Phase.SWITCHED:
             tell("The modern group commits since the switch, so its offsets are not compared any more.")
+        if phase is Phase.FENCED:
+            tell("The offsets are not in Kafka yet, so they are not compared.")
     context.exit(code)
 
 
@@ -283,7 +286,7 @@ def _differences(moving: Moving, phase: Phase) -> list[str]:
         return [str(one) for one in looked_often(CompareStores(moving, phase), epoch, looks)]
     fences = FencesStand(authority, tuple(plan.seen.partitions), "the plan").check()
     differences = [str(fences.error)] if isinstance(fences, Refused) else []
-    if phase is not Phase.SWITCHED:
+    if phase not in ONLY_FENCES:
         compare = VerifyCopy(moving.stores, copies_of(plan), frozenset(plan.seen.partitions))
         differences += map(str, compare.differences())
     return differences

@@ -6,7 +6,6 @@ brokers answer again.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import dataclass, replace
@@ -25,7 +24,6 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_any, print_json, table_lines, tell_unknown, when
 from zkconsumer.cli.console import tell
 from zkconsumer.cli.groups import absent_topics, no_such_group, tell_absent, unreadable_words
-from zkconsumer.cli.hints import all_completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import WorldError
 
@@ -105,7 +103,7 @@ def lag(
     looks = _looks(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
-            click.echo(json.dumps(all_completed(_json(each))))
+            print_json(_json(each), is_line=True)
             sys.stdout.flush()
     else:
         _watch(looks)

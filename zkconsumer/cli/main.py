@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.json_errors import show_error
 from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
@@ -89,7 +90,17 @@ class Commands(LazyGroup):
             _refuse(error)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; errors become words and an exit code."""
+        """Run the command; errors become words and an exit code, and a document where the command is to print one."""
+        try:
+            return self._invoke(ctx)
+        except click.exceptions.Exit as end:
+            try:
+                show_error(ctx, end.exit_code)
+            except OSError:  # the words are on standard error
+                _forget_output()
+            raise
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -147,7 +147,7 @@ def _convention(facts: Facts) -> Iterator[Finding]:
             "stores the last offset read, not the next one to read (go_kafka_client and Spark's old receiver do). A "
             "member of the original's kind repeats one record of each partition",
             tuple(shown[:SHOWN_MAX]),
-            ("say --offset-convention last wherever a tool asks, or offsets go to another client",),
+            ("give --offset-convention last to each tool that takes it, before the offsets go to another client",),
         )
 
 
