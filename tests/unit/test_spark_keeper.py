@@ -282,7 +282,7 @@ def test_a_group_that_was_set_back_moves_again_with_each_batch(
 
 def test_a_takeover_is_refused_while_others_are_there_and_names_them(world: FakeWorld, keep: Keep) -> None:
     keep().begin_batch({}, WAIT_MS, until())
-    with pytest.raises(GroupNotExclusive, match=f"{GROUP}_spark-0"):
+    with pytest.raises(GroupNotExclusive, match=f"all needs group {GROUP} for this query alone.*{GROUP}_spark-0"):
         keep(threads=ALL_THREADS)
 
 
