@@ -39,7 +39,7 @@ def not_alone(group: str, others: Iterable[str], waited_ms: int | None = None) -
     some = ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
     waited = "" if waited_ms is None else f" after {waited_ms} ms"
     return GroupNotExclusive(
-        f"consumer.threads=all needs group {group} for this query alone, but it has other members{waited}: {some}; "
+        f"consumer.threads=all needs group {group} for this query alone, but others are in it{waited}: {some}; "
         f"{WHAT_TO_DO}"
     )
 
