@@ -31,7 +31,7 @@ from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.base.names import near_name
+from zkconsumer.base.spelling import near_name
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UsageError, WorldError
 from zkconsumer.kafka.security import security_of
 from zkconsumer.types import TopicPartition

@@ -57,29 +57,30 @@ timestamp timestamp, timestampType int`, with `includeHeaders` also `headers arr
   offset. Where the group has no offset, `auto.offset.reset` decides. Its default is `largest`, so a query of a **new
   group reads only what comes later**; the log line `starting-offsets` names the partitions.
 - The query has read the partition, and owned it all the time: at the end of its last batch.
-- The query has read the partition, and another member owned it in between. `claim`: at the group's offset. `afterBatch`:
-  at the larger of the group's offset and the end of the last batch. `none`: at the end of the last batch.
+- The query has read the partition, and another member owned it in between. `claim`: at the group's offset.
+  `afterBatch`: at the larger of the group's offset and the end of the last batch. `none`: at the end of the last batch.
 - The query has a checkpoint and has never read the partition: at the group's offset. Where the group has none: at the
-  beginning of the log, if the query did not have the partition when it began (unless `new.partitions.from.beginning=false`,
-  or `startingOffsets` names it); else as `startingOffsets` and `auto.offset.reset` say.
+  beginning of the log, if the query did not have the partition when it began (unless
+  `new.partitions.from.beginning=false`, or `startingOffsets` names it); else as `startingOffsets` and
+  `auto.offset.reset` say.
 
-The last case holds for partitions and topics that were created since the query began, also while it was not running, and
-for a **topic that you add to `subscribe` or `topics`** of a query with a checkpoint, however old the topic is. A topic
-that you take out is [data that is lost](#data-that-is-lost).
+The last case holds for partitions and topics that were created since the query began, also while it was not running,
+and for a **topic that you add to `subscribe` or `topics`** of a query with a checkpoint, however old the topic is. A
+topic that you take out is [data that is lost](#data-that-is-lost).
 
 With `claim` the query writes the offset at which it begins into the group, wherever the group has another one: a claim
-must find it there. With `afterBatch` it does so only where the group's offset is larger, or lies beyond the end of a log
-that lost records: at the next start the larger offset would win, and the records between the two would not be read. The
-log line is `group-set`. `none` writes nothing.
+must find it there. With `afterBatch` it does so only where the group's offset is larger, or lies beyond the end of a
+log that lost records: at the next start the larger offset would win, and the records between the two would not be read.
+The log line is `group-set`. `none` writes nothing.
 
 `afterBatch` and `none` may be changed for each other on a checkpoint. `claim` is neither begun nor given up on one:
 such a start fails, says so, and names the way: the same option as before, or a checkpoint and a sink of its own.
 
 ## Data that is lost
 
-With `failOnDataLoss=true` the query fails, and the error names the partition, the wanted offset and the beginning of the
-log. With `false` the query goes on at the beginning of the log, logs `data-lost` and counts the offsets that it passed
-over (`lostOffsets` in its progress).
+With `failOnDataLoss=true` the query fails, and the error names the partition, the wanted offset and the beginning of
+the log. With `false` the query goes on at the beginning of the log, logs `data-lost` and counts the offsets that it
+passed over (`lostOffsets` in its progress).
 
 When an offset is beyond the end of the log, the source asks for the end a few times, since a new leader can report a
 smaller one for a moment. Then this is lost data, too: the topic was deleted and created again, or a leader was elected
@@ -128,14 +129,15 @@ no effect. A partition that another member waits for is not in the next batch.
 
 ## When servers do not answer
 
-| who waits | for | how long | then |
-|---|---|---|---|
-| a stream that begins, and a batch | a session with ZooKeeper | `zookeeper.connection.timeout.ms`: 6 s unless that, or `zookeeper.session.timeout.ms`, is set | the query fails, with the addresses and the reason |
-| a batch | an answer of ZooKeeper | 30 s | it fails |
-| a batch | the brokers that hold its partitions | 15 s | it fails |
-| a stream that runs | ZooKeeper | no limit; log line `membership-unconfirmed` | the query reads nothing, and goes on when ZooKeeper answers |
-| a stream, in planning | any broker | 120 s without an answer; log lines `brokers-silent`, `log-unknown` | the query fails |
-| a task | the leader of its partition | 120 s without progress | the task fails |
+A stream that begins, and a batch, wait `zookeeper.connection.timeout.ms` for a session with ZooKeeper: 6 s unless
+that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addresses and the reason. Later:
+
+- A batch waits 30 s for an answer of ZooKeeper, and 15 s for the brokers that hold its partitions. Then it fails.
+- A stream that runs waits for ZooKeeper without a limit. It reads nothing meanwhile, logs `membership-unconfirmed`
+  once, and goes on when ZooKeeper answers.
+- A stream waits 120 s for any broker when it plans a batch, and logs `brokers-silent` or `log-unknown`. Then the query
+  fails, with the reason.
+- A task waits for the leader of its partition until it has made no progress for 120 s. Then it fails.
 
 ## Settings of the group
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.spark.membership import CommitMode
 from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_skip_offsets, parse_times
-from zkconsumer.base.names import near_name
+from zkconsumer.base.spelling import near_name
 from zkconsumer.config import SETTINGS
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity

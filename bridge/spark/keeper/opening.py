@@ -18,7 +18,7 @@ from bridge.spark.keeper.takeover import others_in, threads_for, wait_alone
 from bridge.spark.membership import CommitMode
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.lease import Lease
-from zkconsumer.base.names import near_name
+from zkconsumer.base.spelling import near_name
 from zkconsumer.core.subscription import allowed_topics
 from zkconsumer.core.view import STATIC
 from zkconsumer.errors import UsageError, WorldError, ZkConsumerError

@@ -220,7 +220,7 @@ class Side(ABC):
             self._holder.wait(self._is_whole, min(left_ms, POLL_MS))
 
     def _tell_confirmation(self) -> None:
-        """Without a confirmation nothing is planned, for as long as it takes: the log says once why, and when it ends."""
+        """Without a confirmation nothing is planned, however long it takes; the log says so once, and when it ends."""
         holds = self._opening.lease.holds
         if holds and self._is_confirmed is False:
             log.info("membership-confirmed group=%s by=%s", self._group_name, self.authority)
