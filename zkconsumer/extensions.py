@@ -12,9 +12,9 @@ copied into a folder of this user, and loaded from there:
 No other user (but root) may be able to choose what is loaded.  Other users can make that folder first: as theirs, as a
 link, or with rights for all to write.  Then it is left alone, and a folder whose name cannot be guessed is made and
 removed again.  The folder is opened once, without following links.  What was opened is judged, written and loaded from,
-so it makes no difference if another user puts another folder in its place, as they can where the temporary folder has no
-sticky bit.  A file that is there already is used when it is a regular file of this user, others cannot write it, and it
-has exactly the content that the zip has.
+so it makes no difference if another user puts another folder in its place, as they can where the temporary folder has
+no sticky bit.  A file that is there already is used when it is a regular file of this user, others cannot write it, and
+it has exactly the content that the zip has.
 """
 
 from __future__ import annotations
