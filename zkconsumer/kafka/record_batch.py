@@ -88,12 +88,13 @@ class TableFields:
 
     def headers(self) -> tuple[bytes, Gathered, Gathered]:
         assert compiled.RECORDS is not None, "tables are made by it"
-        ends, names, values = compiled.RECORDS.headers(self._data, self._rows, 0, self._count)
+        ends, _, _, _, names, values = compiled.RECORDS.headers(self._data, self._rows, 0, self._count)
         return ends, Gathered(*names), Gathered(*values)
 
     def records(self, low: int, high: int) -> list[Record]:
         assert compiled.RECORDS is not None, "tables are made by it"
-        of_each = _headers_of(*compiled.RECORDS.headers(self._data, self._rows, low, high))
+        ends, _, _, _, names, values = compiled.RECORDS.headers(self._data, self._rows, low, high)
+        of_each = _headers_of(ends, names, values)
         found = []
         for index in range(low, high):
             row = ROW.unpack_from(self._rows, index * ROW.size)
