@@ -13,7 +13,7 @@ OURS = ("zkconsumer", "bridge", "pyspark_zkconsumer")
 
 
 def compiled_files() -> list[Path]:
-    """Those of the compiled modules that are installed here; of an editable installation they are beside the source."""
+    """Those of the compiled modules that are installed here: in an editable installation, beside the sources."""
     found = []
     for name in extensions.NAMES:
         folder, _, stem = name.replace(".", "/").rpartition("/")

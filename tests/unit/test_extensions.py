@@ -1,4 +1,4 @@
-"""Compiled modules: which are in use, and how they are loaded out of a zip so that no other user chooses what loads.
+"""Compiled modules: which are in use, and that out of a zip no other user can choose what is loaded.
 
 The programs run in processes of their own: a compiled module is loaded once.
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
+import platform
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -34,6 +36,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 TP = TopicPartition("clicks", 0)
 ROWS = 6_000
 FETCH_BYTES = 100_000
+RUN_TIMEOUT_S = 60
 SHAPES = [(magic, codec) for magic in (1, 2) for codec in (compression.NONE, compression.SNAPPY)]
 
 
@@ -180,6 +183,28 @@ def test_what_was_fetched_is_not_copied_before_it_is_arrow(magic: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak < len(received) / 20
+
+
+FAULTS = """
+import resource
+import bridge.spark.decoder
+one = b"x"
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [one * 800_000 for _ in range(4)]
+    del blocks
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_memory_of_the_size_of_batches_is_used_again() -> None:
+    """These blocks are 780 pages, each of which would be taken from the system again."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=True
+    )
+    assert int(done.stdout) < 100
 
 
 def columns_bytes(batches: list[pa.RecordBatch], name: str) -> list[int]:

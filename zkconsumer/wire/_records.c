@@ -269,14 +269,23 @@ typedef struct {
     int32_t length;
 } span;
 
-static inline span key_of(const zk_row *row) { return (span){row->key_start, row->key_length}; }
-static inline span value_of(const zk_row *row) { return (span){row->value_start, row->value_length}; }
+/* As the key and the value of a row. */
+typedef struct {
+    span name;
+    span value;
+} header_row;
 
-/* (where each field ends behind a 0 as int32, the fields, a bit for each that is not null or None, how many are null) */
-static PyObject *gathered(const Py_buffer *data, const zk_row *rows, int64_t count, span (*of)(const zk_row *)) {
+_Static_assert(offsetof(zk_row, key_length) == offsetof(zk_row, key_start) + offsetof(span, length), "a key is a span");
+_Static_assert(offsetof(zk_row, value_length) == offsetof(zk_row, value_start) + offsetof(span, length), "so is a value");
+
+/* `count` fields of `data`; the spans of two that follow each other lie `step` bytes apart. -> (where each field ends
+ * behind a 0 as int32, the fields, a bit for each that is not null or None, how many are null) */
+static PyObject *gathered(const Py_buffer *data, const void *first, size_t step, int64_t count) {
+    const char *at = first;
     int64_t sum = 0, nulls = 0;
     for (int64_t row = 0; row < count; row++) {
-        span each = of(rows + row);
+        span each;
+        memcpy(&each, at + (size_t)row * step, sizeof each);
         if (each.length < 0) {
             nulls++;
             continue;
@@ -298,7 +307,8 @@ static PyObject *gathered(const Py_buffer *data, const zk_row *rows, int64_t cou
         int32_t filled = 0;
         memcpy(end, &filled, sizeof filled);
         for (int64_t row = 0; row < count; row++) {
-            span each = of(rows + row);
+            span each;
+            memcpy(&each, at + (size_t)row * step, sizeof each);
             if (each.length >= 0) {
                 memcpy(to + filled, from + each.start, (size_t)each.length);
                 filled += each.length;
@@ -322,7 +332,8 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *args) {
     part rows;
     if (!PyArg_ParseTuple(args, "OOLLp", &data, &table, &low, &high, &is_key)) return NULL;
     if (!take_part(data, table, low, high, &rows)) return NULL;
-    found = gathered(&rows.data, rows.rows, rows.count, is_key ? key_of : value_of);
+    const char *first = (const char *)rows.rows + (is_key ? offsetof(zk_row, key_start) : offsetof(zk_row, value_start));
+    found = gathered(&rows.data, first, sizeof(zk_row), rows.count);
     release_part(&rows);
     return found;
 }
@@ -377,7 +388,7 @@ static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
     if (all > INT32_MAX) goto odd;
     ends = PyBytes_FromStringAndSize(NULL, (rows.count + 1) * (Py_ssize_t)sizeof(int32_t));
     having = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((rows.count + 7) / 8));
-    zk_row *each_header = PyMem_Malloc((size_t)(all ? all : 1) * sizeof(zk_row));
+    header_row *each_header = PyMem_Malloc((size_t)(all ? all : 1) * sizeof(header_row));
     if (!ends || !having || !each_header) {
         if (ends && having) PyErr_NoMemory();
         PyMem_Free(each_header);
@@ -394,11 +405,9 @@ static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
         for (int32_t header = 0; header < each->header_count; header++, filled++) {
             int64_t name, value;
             if (!(at = zk_varint(at, behind, &name)) || name < 0) break;
-            each_header[filled].key_start = (int32_t)(at - raw);
-            each_header[filled].key_length = (int32_t)name;
+            each_header[filled].name = (span){(int32_t)(at - raw), (int32_t)name};
             if (!(at = zk_past(at, behind, name)) || !(at = zk_varint(at, behind, &value))) break;
-            each_header[filled].value_start = (int32_t)(at - raw);
-            each_header[filled].value_length = value < 0 ? -1 : (int32_t)value;
+            each_header[filled].value = (span){(int32_t)(at - raw), value < 0 ? -1 : (int32_t)value};
             if (!(at = zk_past(at, behind, value))) break;
         }
         if (each->header_count && at != behind) {
@@ -411,8 +420,8 @@ static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
             without++;
         memcpy(end + (row + 1) * (int64_t)sizeof filled, &filled, sizeof filled);
     }
-    names = gathered(&rows.data, each_header, all, key_of);
-    values = names ? gathered(&rows.data, each_header, all, value_of) : NULL;
+    names = gathered(&rows.data, &each_header->name, sizeof(header_row), all);
+    values = names ? gathered(&rows.data, &each_header->value, sizeof(header_row), all) : NULL;
     if (values) found = Py_BuildValue("OOLLOO", ends, having, (long long)without, (long long)all, names, values);
     PyMem_Free(each_header);
     goto done;
