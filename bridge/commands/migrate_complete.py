@@ -47,7 +47,8 @@ OLD_MEMBERS = "Old members that start then read again from the offsets of the cu
               help="Then remove the fences and restore the access lists; works later too, in phase completed.")
 @click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
-@click.option("--confirm", metavar="GROUP", help="The group's name once more, for scripts; without it the command asks.")
+@click.option("--confirm", metavar="GROUP",
+              help="The group's name once more, for scripts; without it the command asks.")
 @running_options
 @click.pass_context
 def complete(

@@ -91,9 +91,9 @@ def set_(
 ) -> None:
     """Set the offsets of a group in which nobody is registered.
 
-    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log becomes the
-    nearer end of the log, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0 done
-    or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
+    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log becomes the nearer
+    end of the log, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0
+    done or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
     """
     _check_scope(topics, all_topics, bool(from_file))
     scope = parse_scope(topics) if topics else None
