@@ -47,7 +47,7 @@ HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for ph
               help="With --resume: the digest of the plan, as plan printed it. It confirms what ZooKeeper has.")
 @execute_option
 @click.option("--hold-at", type=click.Choice(list(dict.fromkeys(HOLDS["copy"] + HOLDS["dual"]))),
-              help="End behind this phase of the plan's strategy; the same command without it goes on.")
+              help="Stop after this phase of the plan's strategy; the same command without it goes on.")
 @click.option("--accept-drift", is_flag=True,
               help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.")
 @click.option("--hooks-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",

@@ -47,7 +47,8 @@ OLD_MEMBERS = "Old members that start then read again from the offsets of the cu
               help="Then remove the fences and restore the access lists; works later too, in phase completed.")
 @click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
-@click.option("--confirm", metavar="GROUP", help="The group's name once more, where nobody can be asked.")
+@click.option("--confirm", metavar="GROUP",
+              help="The group's name once more, for scripts; without it the command asks.")
 @running_options
 @click.pass_context
 def complete(
@@ -67,7 +68,7 @@ def complete(
     """Write every znode of the old group to a file, and end the migration: from then on there is no rollback.
 
     The fences stay, so that an old member that is started by mistake reads nothing. --lift-fences removes them, and
-    puts the access lists back as they were before: behind the end of the migration, or any time later. Without
+    puts the access lists back as they were before: after the end of the migration, or any time later. Without
     --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4 it
     cannot be completed now, 6 part of it is done and the same command goes on.
     """

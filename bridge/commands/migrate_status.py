@@ -69,7 +69,8 @@ def status(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Show the phase, which store counts, who runs, who is in the way on either side, and what comes next.
+    """Show the phase, which store has the authority, whether a run is at work, which members are registered on either
+    side, and what comes next.
 
     Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 no such group, or not all
     of it is known, because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
@@ -305,11 +306,11 @@ def abort(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Ask whoever runs apply, rollback or complete on a group to stop before the next step, or while it waits.
+    """Ask a run of apply, rollback or complete on a group to stop before its next step, or while it waits.
 
     Undoes nothing.
 
-    Exit codes: 0 it was asked, 4 nobody runs.
+    Exit codes: 0 it was asked, 4 there is no run.
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)

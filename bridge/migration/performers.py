@@ -51,7 +51,7 @@ class Real:
         """See ``Performer``."""
         if self._told == step.name:
             self.tell(f"{step.name}: so it is")
-        self._told = ""
+            self._told = ""
 
     def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
         """See ``Performer``."""

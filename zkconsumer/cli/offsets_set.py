@@ -56,12 +56,12 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 @click.option("--all-topics", is_flag=True, help="Every partition that has an offset in the store.")
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
-@click.option("--to-current", is_flag=True, help="To where it stands; to the end where it stands nowhere.")
+@click.option("--to-current", is_flag=True, help="Keep each offset; where there is none, the end of the log.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many on, or back.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward by N records, or back where N is negative.")
 @click.option("--to-datetime", metavar="TIME", help="To the first record at or after YYYY-MM-DDTHH:mm:SS.sss (UTC).")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
-@click.option("--from-file", metavar="FILE", help="To what stands in a file: csv, zk or json.")
+@click.option("--from-file", metavar="FILE", help="To the offsets of a file: csv, zk or json.")
 @click.option("--export", "as_csv", is_flag=True, help="Print the plan as csv, as --from-file takes it.")
 @store_option("Where the offsets are set; both: for groups with dual commit.")
 @execute_option
@@ -91,9 +91,9 @@ def set_(
 ) -> None:
     """Set the offsets of a group in which nobody is registered.
 
-    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log is drawn to its
-    nearer end, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0 done
-    or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
+    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log becomes the nearer
+    end of the log, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0
+    done or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
     """
     _check_scope(topics, all_topics, bool(from_file))
     scope = parse_scope(topics) if topics else None
