@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.control import accepted_piece
 from bridge.migration.drift import Difference, drift_lines, drift_of, not_told
-from bridge.migration.errors import PartlyDone, PlanIsStale, VerificationFailed
+from bridge.migration.errors import PartlyDone, PlanIsStale, VerificationFailed, group_is_gone
 from bridge.migration.look import look_at_group
 from bridge.migration.mover import COPYING
 from bridge.migration.pieces import keep_child, pack
@@ -57,7 +57,7 @@ class PlanHolds:
             return Done()
         seen = look_at_group(session, group, with_acls=False)
         if seen is None:
-            return Refused(PlanIsStale(f"there is no /consumers/{group} any more, so there is nothing to move"))
+            return Refused(group_is_gone(group))
         untold = not_told(seen)
         if untold:
             return Waiting(f"brokers to tell {untold}")

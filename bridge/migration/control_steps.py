@@ -344,7 +344,9 @@ def request_abort(session: AdminSession, group: str, who: str) -> str:
     """
     run = Authority(session, group, "").run()
     if run is None:
-        raise PreconditionFailed(f"nobody runs a command on group {group} now; see zkconsumer migrate status {group}")
+        raise PreconditionFailed(
+            f"no run is at work on group {group}; where it stands: zkconsumer migrate status {group}"
+        )
     path = paths.control_child(group, ABORT)
     data = format_run(who, session.clock.wall_ms())
     [answer] = session.ask([SetData(path, data)])

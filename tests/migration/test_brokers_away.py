@@ -121,7 +121,7 @@ CASES = {
         0,
         searches=4,
     ),
-    "abort": Case(held, lambda group, file: ["abort", group], 4, 4, "nobody runs a command"),
+    "abort": Case(held, lambda group, file: ["abort", group], 4, 4, "no run is at work"),
     "restore": Case(over, lambda group, file: ["restore", archive(file)], 0, 0, "0 znodes"),
 }
 

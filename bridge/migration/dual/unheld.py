@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.copies import Copy, copies_of
 from bridge.migration.drift import Difference, drift_lines
 from bridge.migration.dual.following import read_partitions
-from bridge.migration.errors import PlanIsStale
+from bridge.migration.errors import PlanIsStale, group_is_gone
 from bridge.migration.step import Done, Refused, Standing
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.stores import MISSING
@@ -76,7 +76,7 @@ class UnheldAsPlanned:
         moving = self.moving
         state = read_group(moving.session, moving.group)
         if state is None:
-            return Refused(PlanIsStale(f"there is no /consumers/{moving.group} any more, so there is nothing to move"))
+            return Refused(group_is_gone(moving.group))
         found: list[Difference] = []
         for copy in unheld_copies(moving.plan, state):
             node = state.offsets.get(copy.tp)
