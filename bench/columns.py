@@ -12,83 +12,21 @@ The gate is for 100 B of formats 1 and 2 without a codec; the other lines say wh
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
+from shapes import Shape
 
 from bridge.spark.arrow import SCHEMA, record_batches
 from bridge.spark.columns import read_columns
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record
 
 GATE_US, GOAL_US = 0.12, 0.09
 PLAIN = pa.schema([field for field in SCHEMA if field.name != "headers"])
 NARROW = pa.schema([SCHEMA.field("key"), SCHEMA.field("value")])
-SEED = 20
-WORDS = b'{"id":12345,"name":"a customer","state":"open","amount":17.25,"currency":"EUR","at":1700000000000} '
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One kind of topic.  ``batch_bytes``: how large a producer made its batches."""
-
-    size: int
-    varies: bool
-    magic: int = 2
-    codec: int = compression.NONE
-    batch_bytes: int = 16_384
-    is_random: bool = False
-
-    def __str__(self) -> str:
-        parts = [
-            f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KB",
-            f"v{self.magic}",
-            compression.NAMES[self.codec],
-            "varying" if self.varies else "constant",
-            f"{self.batch_bytes // 1024} KB batches",
-            "random bytes" if self.is_random else "text",
-        ]
-        return ", ".join(parts)
-
-    @property
-    def is_gated(self) -> bool:
-        return self.size == 100 and self.magic in (1, 2) and self.codec == compression.NONE
-
-    @property
-    def records_in_a_batch(self) -> int:
-        return max(1, self.batch_bytes // (self.size + 16))
-
-    def values(self, rows: int) -> list[bytes]:
-        """The values of so many records."""
-        numbers = random.Random(SEED)
-        made = []
-        for _ in range(rows):
-            size = numbers.randrange(self.size // 2, self.size * 3 // 2 + 1) if self.varies else self.size
-            if self.is_random:
-                made.append(numbers.randbytes(size))
-            else:
-                start = numbers.randrange(len(WORDS))
-                made.append((WORDS[start:] + WORDS * (size // len(WORDS) + 1))[:size])
-        return made
-
-    def record_set(self, rows: int) -> bytes:
-        """So many records as a broker sends them."""
-        values = self.values(rows)
-        records = [
-            Record(offset, 1_700_000_000_000 + offset // 50, 0, offset.to_bytes(8, "big"), value)
-            for offset, value in enumerate(values)
-        ]
-        in_a_batch = self.records_in_a_batch
-        return b"".join(
-            build_record_set(records[low : low + in_a_batch], self.magic, self.codec)
-            for low in range(0, rows, in_a_batch)
-        )
-
 
 SHAPES = [
     Shape(100, False),

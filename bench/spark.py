@@ -36,13 +36,26 @@ from pathlib import Path
 from typing import Any
 
 import columns
-from columns import Cost, Shape
+from columns import Cost
 from gates import Gate
+from shapes import Shape
 from spark_claims import claim_ms_a_partition
-from spark_runs import CONFLUENT, JVM, NARROW, OURS, SOURCES, Cluster, Sample, Source, count_rows, read_batch
+from spark_runs import (
+    CONFLUENT,
+    JVM,
+    NARROW,
+    OURS,
+    PARTITIONS,
+    SOURCES,
+    Cluster,
+    Sample,
+    Source,
+    count_rows,
+    read_batch,
+)
 from spark_sessions import Sessions, sessions
 from spark_stream import StreamRun, read_stream
-from spark_topics import fill
+from topics import fill
 
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars
@@ -222,9 +235,9 @@ def main() -> None:
             bench = Bench(one_each, cluster, Path(scratch), arguments.rounds)
             for topic in arguments.cells:
                 if topic != STREAM:
-                    bench.batches(topic, fill(sandbox, topic, *wanted(topic, arguments)))
+                    bench.batches(topic, fill(sandbox, topic, *wanted(topic, arguments), PARTITIONS).rows)
             if STREAM in arguments.cells:
-                rows = fill(sandbox, STREAM, *wanted("100B-varying", arguments))
+                rows = fill(sandbox, STREAM, *wanted("100B-varying", arguments), PARTITIONS).rows
                 bench.streams(STREAM, rows, arguments.stream_batch_rows)
                 claim_ms = claim_ms_a_partition(cluster, STREAM)
                 bench.gates.append(Gate("a claim, a partition", claim_ms, 10.0, None, "ms", at_least=False))

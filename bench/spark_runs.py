@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_topics import PARTITIONS
-
 ROOT = Path(__file__).resolve().parent.parent
+PARTITIONS = 4
+"""Of each topic."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -1,0 +1,393 @@
+"""What a message costs our consumer and every other one, in CPU, on one real broker.
+
+    python bench/streams.py [--quick] [--cells 100B-v2 ...] [--before PATH] [--json FILE] [--write]
+    python bench/streams.py --page FILE [--write]
+
+CPU time a message is user and system time of the consumer's process, all its threads, between two marks of one
+reading: the first after the first 15 % of the messages, the second 15 % before the end.  So neither the start, nor what
+is fetched ahead, nor the end of the topic is in it.  Every peer is a process of its own that stays for the whole cell,
+reads the topic once without counting (a JVM some millions of messages), and then takes turns with the others, each
+reading with a new group.  In the first reading offsets and lengths are summed, and must be those that were written.
+Then each message's key, value and offset are touched.
+
+One broker of the sandbox (3.9.1 in ZooKeeper mode, ``inter.broker.protocol.version=2.8``, so that it writes format 1
+where a topic wants it; what is on disk is looked at).  It is on the same cores, and its CPU does not count.  Ours has
+no settings but the addresses.  Other peers read twice: with the best settings that were found for each, and with those
+that ours has.  At the tail a producer sends at a steady rate, up to 1,000 records a second with their time of sending;
+CPU a second and the latency of these records are measured in windows of 8 s.
+
+A peer that cannot run has a line that says why.  ``--before PATH`` is a second checkout of this project with a virtual
+environment of its own (``.venv`` or ``venv`` in it or beside it); it is one more peer in the same turns.  ``--spark
+FILE`` adds the gates of ``bench/spark.py --before PATH --json FILE``.
+
+``--quick`` is for a look: some cells, a fifth of the messages, three rounds, best settings alone, at most ten minutes.
+The whole takes up to two hours on two quiet cores.  ``--json`` saves all readings; the page lists the fields.
+``--page`` makes the page of such a file again, without measuring.  ``--write`` puts page and plots into
+migration_docs/reference/.  Needs Java, Maven and, for franz-go, Go; Python packages: the extra ``[bench]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import stream_gates
+import stream_page
+from stream_cells import CELLS, Cell, columns_of
+from stream_peers import PEER_TABLE, ROOT, Checkout, Cluster, NotRun, Start, checkout_of, commit_of
+from stream_process import PeerFailed, PeerProcess
+from stream_results import CellResult, Results, Run, load, percentile
+from topics import Filled, delete, fill, on_disk
+
+from zkconsumer.testing.sandbox import Sandbox, Security
+
+BROKER = "3.9.1"
+HEAP_MB = 768
+BROKER_SETTINGS = {
+    # The records are of 2023.
+    "log.retention.ms": "-1",
+    "log.message.timestamp.before.max.ms": str(2**63 - 1),
+    # Below 3.0 a topic may still have its record format.
+    "inter.broker.protocol.version": "2.8",
+    "file.delete.delay.ms": "1000",
+    "log.segment.bytes": "1073741824",
+}
+FORMAT_1 = {"message.format.version": "0.10.2"}
+ROUNDS, ROUNDS_QUICK = 5, 3
+SCALE_QUICK = 0.2
+MARKS = 0.15, 0.85
+WARM_MESSAGES = 2_000_000
+"""That a JVM reads before it is judged."""
+WARM_READINGS_MAX = 4
+SETTLE_S, WINDOW_S = 3, 8
+READ_TIMEOUT_S = 60
+READ_TIMEOUT_US_A_MESSAGE = 100
+KEPT_UP = 0.95
+
+_groups = itertools.count()
+
+
+class Turns:
+    """The peers of one cell: started, asked in turn, and left out with a reason when they fail."""
+
+    def __init__(self, result: CellResult, rounds: int) -> None:
+        self._result, self._rounds = result, rounds
+        self._processes: dict[tuple[str, str], PeerProcess] = {}
+
+    def start(
+        self, columns: Sequence[tuple[str, str]], cluster: Cluster, before: Checkout | None, folder: Path
+    ) -> None:
+        """Start each; what each says of itself goes into ``versions``."""
+        for peer, column in columns:
+            place = folder / f"{peer}-{column}"
+            place.mkdir(parents=True)
+            try:
+                self._processes[peer, column] = _start(peer, column, cluster, Start(place / "settings", place, before))
+            except (NotRun, PeerFailed) as error:
+                self._leave_out((peer, column), str(error))
+
+    def about(self) -> dict[str, dict[str, Any]]:
+        """Peer -> what it says of itself."""
+        return {peer: process.about for (peer, _), process in self._processes.items()}
+
+    def read(self, topics: dict[bool, Filled]) -> None:
+        """All readings of topics that end; ``topics``: by whether a peer is slow."""
+        for number in range(self._rounds + 1):
+            for peer, column in self._in_turn(number):
+                topic = topics[PEER_TABLE[peer].is_slow]
+                times = _warm_readings(peer, topic.rows) if number == 0 else 1
+                with self._left_out_when_it_fails((peer, column)):
+                    for _ in range(times):
+                        run = self._read_once(peer, column, topic, number)
+                    if number:
+                        self._result.runs.append(run)
+
+    def follow(self, topic: str, rate: int) -> None:
+        """All readings at the tail."""
+        for number in range(self._rounds + 1):
+            for peer, column in self._in_turn(number):
+                with self._left_out_when_it_fails((peer, column)):
+                    run = self._follow_once(peer, column, topic, rate, number)
+                    if number:
+                        self._result.runs.append(run)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.close()
+
+    def _in_turn(self, number: int) -> list[tuple[str, str]]:
+        """Another one is first in each round."""
+        names = list(self._processes)
+        first = number % len(names) if names else 0
+        return names[first:] + names[:first]
+
+    def _read_once(self, peer: str, column: str, topic: Filled, number: int) -> Run:
+        first, last = (round(topic.rows * mark) for mark in MARKS)
+        timeout_s = READ_TIMEOUT_S + topic.rows * READ_TIMEOUT_US_A_MESSAGE // 1_000_000
+        words = "read", topic.topic, _new_group(), topic.rows, first, last, int(number == 0), timeout_s
+        answer = self._processes[peer, column].ask(words, 2 * timeout_s)
+        found = answer["messages"], answer["offsets"], answer["bytes"]
+        written = topic.rows, topic.offsets, topic.value_bytes
+        if any(is_ not in (None, should_be) for is_, should_be in zip(found, written, strict=True)):
+            raise PeerFailed(f"it read other records: count, offsets and bytes are {found}, and were {written}")
+        return Run(peer, column, number, answer["window_messages"], answer["window_cpu_s"], answer["window_s"])
+
+    def _follow_once(self, peer: str, column: str, topic: str, rate: int, number: int) -> Run:
+        timeout_s = READ_TIMEOUT_S + SETTLE_S + WINDOW_S
+        answer = self._processes[peer, column].ask(
+            ("tail", topic, _new_group(), SETTLE_S, WINDOW_S, timeout_s), 2 * timeout_s
+        )
+        messages, seconds = answer["window_messages"], answer["window_s"]
+        if messages < KEPT_UP * rate * seconds:
+            raise PeerFailed(f"it read {messages / seconds:.0f} records/s of {rate}")
+        late = [percentile(answer["latencies_us"], share) / 1000 for share in (0.5, 0.99)]
+        return Run(peer, column, number, messages, answer["window_cpu_s"], seconds, (late[0], late[1]))
+
+    @contextmanager
+    def _left_out_when_it_fails(self, who: tuple[str, str]) -> Iterator[None]:
+        try:
+            yield
+        except PeerFailed as error:
+            self._processes.pop(who).close()
+            self._leave_out(who, str(error))
+
+    def _leave_out(self, who: tuple[str, str], why: str) -> None:
+        """A peer that fails once has no figure in this cell: rounds without it would be no rounds."""
+        self._result.runs = [run for run in self._result.runs if (run.peer, run.settings) != who]
+        self._result.not_run[" ".join(who)] = why
+        print(f"  {PEER_TABLE[who[0]].title}, settings {who[1]}: not run: {why}", flush=True)
+
+
+def _start(peer: str, column: str, cluster: Cluster, start: Start) -> PeerProcess:
+    row = PEER_TABLE[peer]
+    settings = {**row.reach(cluster), **row.columns[column]}
+    start.settings_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    process = PeerProcess(peer, row.command(start), start.folder)
+    if row.checkout is not None:
+        root, file = row.checkout(start).root, Path(process.about["file"])
+        why = ""
+        if not file.resolve().is_relative_to(root):
+            why = f"it imports {file}, which is not in {root}"
+        elif peer == "before" and not process.about["extension"]:
+            why = "the second checkout has no extension for messages; its line without extensions has its figure"
+        if why:
+            process.close()
+            raise PeerFailed(why)
+    return process
+
+
+def _new_group() -> str:
+    return f"bench-{os.getpid()}-{next(_groups)}"
+
+
+def _warm_readings(peer: str, messages: int) -> int:
+    if not PEER_TABLE[peer].is_jvm:
+        return 1
+    return min(WARM_READINGS_MAX, math.ceil(WARM_MESSAGES / messages))
+
+
+class Bench:
+    """One cluster, and the cells one after the other."""
+
+    def __init__(self, arguments: argparse.Namespace, results: Results, scratch: Path) -> None:
+        self._arguments, self._results, self._scratch = arguments, results, scratch
+        self._security = Security()
+        self._sandbox: Sandbox | None = None
+
+    def run(self, cells: Sequence[Cell]) -> None:
+        with Sandbox() as self._sandbox:
+            self._sandbox.start_zookeeper()
+            self._sandbox.start_broker(
+                BROKER, chroot="/kafka", heap_mb=HEAP_MB, settings=BROKER_SETTINGS, security=self._security
+            )
+            for cell in cells:
+                start = time.monotonic()
+                print(f"{cell.name}: {cell.shape}", flush=True)
+                self._cell(self._sandbox, cell)
+                print(f"  {time.monotonic() - start:.0f} s", flush=True)
+
+    def _cell(self, sandbox: Sandbox, cell: Cell) -> None:
+        columns = columns_of(cell, is_quick=self._arguments.quick)
+        result = CellResult(
+            cell.name, cell.title, str(cell.shape), cell.shape.size, cell.partitions, 0, 0, cell.rate, {}
+        )
+        self._results.cells.append(result)
+        turns = Turns(result, self._arguments.rounds)
+        with ExitStack() as stack:
+            stack.callback(turns.close)
+            topics = self._topics(sandbox, cell, result, is_slow=any(PEER_TABLE[peer].is_slow for peer, _ in columns))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=cell.name, dir=self._scratch)))
+            turns.start(columns, self._cluster(sandbox, cell), self._arguments.before, folder)
+            if cell.rate:
+                with self._producer(sandbox, cell):
+                    turns.follow(cell.name, cell.rate)
+            else:
+                turns.read(topics)
+            for peer, about in turns.about().items():
+                kept = {key: value for key, value in about.items() if key != "file"}
+                self._results.peers[peer]["versions"].update(kept)
+        for topic in topics.values():
+            delete(sandbox, topic.topic)
+        for line in stream_page.lines_of(result, self._results.peers):
+            print(line, flush=True)
+
+    def _topics(self, sandbox: Sandbox, cell: Cell, result: CellResult, *, is_slow: bool) -> dict[bool, Filled]:
+        config = FORMAT_1 if cell.shape.magic == 1 else None
+        if cell.rate:
+            sandbox.create_topic(cell.name, cell.partitions)
+            return {False: Filled(cell.name, cell.partitions, 0, 0, 0)}
+        rows = int(cell.messages * self._arguments.scale)
+        made = {False: fill(sandbox, cell.name, cell.shape, rows, cell.partitions, config)}
+        if is_slow:
+            made[True] = fill(sandbox, f"{cell.name}-tenth", cell.shape, rows // 10, cell.partitions, config)
+        found = on_disk(sandbox.run.root / sandbox.brokers[0].name / "data" / f"{cell.name}-0")
+        if (found.magic, found.codec) != (cell.shape.magic, stream_page.codec_of(cell.shape)):
+            raise SystemExit(f"{cell.name}: the broker wrote {found}, and {cell.shape} was sent")
+        result.messages, result.on_disk = made[False].rows, asdict(found)
+        result.tenth = made[True].rows if is_slow else 0
+        return made
+
+    def _cluster(self, sandbox: Sandbox, cell: Cell) -> Cluster:
+        if cell.is_tls:
+            return Cluster(self._security.address("SSL"), sandbox.zookeeper_connect, self._security.certificates)
+        return Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
+
+    @contextmanager
+    def _producer(self, sandbox: Sandbox, cell: Cell) -> Iterator[None]:
+        """The producer of a tail; ``SystemExit`` when it did not keep its rate: then all latencies are its own."""
+        words = [sys.executable, str(ROOT / "bench" / "tail_producer.py"), sandbox.bootstrap, cell.name]
+        words += [str(cell.partitions), str(cell.rate)]
+        with tempfile.TemporaryFile("w+", dir=self._scratch) as out:
+            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=out, text=True, start_new_session=True)
+            try:
+                yield
+            finally:
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait(10)
+            out.seek(0)
+            lines = [line for line in out if line.startswith("{")]
+        last = json.loads(lines[-1]) if lines else {"acked": 0, "failed": 0, "seconds": 1.0}
+        rate = last["acked"] / last["seconds"]
+        if last["failed"] or rate < KEPT_UP * cell.rate:
+            raise SystemExit(
+                f"{cell.name}: the producer sent {rate:.0f} records/s of {cell.rate}, {last['failed']} failed"
+            )
+
+
+def machine() -> dict[str, Any]:
+    """Names to texts and numbers."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def new_results(arguments: argparse.Namespace) -> Results:
+    before: Checkout | None = arguments.before
+    peers = {
+        name: {
+            "title": peer.title,
+            "difference": peer.difference,
+            "versions": {},
+            "settings": {column: dict(settings) for column, settings in peer.columns.items()},
+        }
+        for name, peer in PEER_TABLE.items()
+    }
+    return Results(
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=shlex.join(["python", "bench/streams.py", *sys.argv[1:]]),
+        machine=machine(),
+        load_at_start=round(os.getloadavg()[0], 2),
+        rounds=arguments.rounds,
+        scale=arguments.scale,
+        is_quick=arguments.quick,
+        broker=BROKER,
+        commit=commit_of(ROOT),
+        before=commit_of(before.root) if before is not None else "",
+        peers=peers,
+        spark=arguments.spark,
+    )
+
+
+def spark_gates(file: str) -> list[dict[str, Any]]:
+    """The gates of a file of ``bench/spark.py``, without their verdicts."""
+    try:
+        rows = json.loads(Path(file).read_text("utf-8"))["gates"]
+        return [{key: value for key, value in row.items() if key != "verdict"} for row in rows]
+    except (OSError, ValueError, KeyError) as error:
+        raise argparse.ArgumentTypeError(f"{file} is no file of bench/spark.py --json: {error!r}") from None
+
+
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a look: some cells, fewer messages and rounds")
+    parser.add_argument("--cells", nargs="+", choices=list(CELLS), metavar="CELL", help=f"of {', '.join(CELLS)}")
+    parser.add_argument("--rounds", type=int, help=f"that count  [{ROUNDS}]")
+    parser.add_argument("--scale", type=float, help="of the numbers of messages  [1]")
+    parser.add_argument("--before", type=lambda path: checkout_of(Path(path)), metavar="PATH", help="a second checkout")
+    parser.add_argument("--spark", type=spark_gates, default=[], metavar="FILE", help="from bench/spark.py --json")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save all readings")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="make the page of saved readings, measure nothing")
+    parser.add_argument("--write", action="store_true", help="put page and plots into migration_docs/reference/")
+    arguments = parser.parse_args(words)
+    arguments.rounds = arguments.rounds or (ROUNDS_QUICK if arguments.quick else ROUNDS)
+    arguments.scale = arguments.scale or (SCALE_QUICK if arguments.quick else 1.0)
+    if arguments.cells is None:
+        arguments.cells = [name for name, cell in CELLS.items() if cell.is_quick or not arguments.quick]
+    return arguments
+
+
+def main() -> None:
+    arguments = parsed()
+    if arguments.page is not None:
+        results, wanted = load(arguments.page), None
+    else:
+        results = new_results(arguments)
+        wanted = tuple(arguments.cells)
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="bench-streams-") as scratch:
+            try:
+                Bench(arguments, results, Path(scratch)).run([CELLS[name] for name in arguments.cells])
+            finally:
+                results.seconds = round(time.monotonic() - start, 1)
+                # Also what was measured before an error: an hour of readings is not thrown away.
+                if arguments.json is not None:
+                    made = stream_gates.gates(results)
+                    arguments.json.write_text(results.to_json([stream_gates.as_dict(gate) for gate in made]), "utf-8")
+    gates = stream_gates.gates(results, wanted)
+    print("\n".join(stream_page.gate_table(gates)))
+    missed = [gate.what for gate in gates if gate.verdict == "MISSED"]
+    print(f"{results.seconds:.0f} s; {'missed: ' + '; '.join(missed) if missed else 'no gate is missed'}")
+    if arguments.write:
+        for path in stream_page.write(results):
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
