@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from shapes import Shape
 from stream_results import AS_OURS, BEST
@@ -12,22 +13,24 @@ from zkconsumer.wire import compression
 Columns = tuple[tuple[str, str], ...]
 """Peer and column of settings."""
 
-OURS = (("ours", AS_OURS), ("ours-batches", AS_OURS))
-OTHERS = ("scala", "java", "confluent-crc", "confluent", "franz-go")
-FAST: Columns = (*OURS, *((peer, column) for peer in OTHERS for column in (BEST, AS_OURS)))
-SLOW: Columns = (
-    ("ours-python", AS_OURS),
-    ("before-python", AS_OURS),
-    *((peer, column) for peer in ("kafka-python", "kafka-python-crc32c") for column in (BEST, AS_OURS)),
-)
+
+def _both(*peers: str) -> Columns:
+    return tuple((peer, column) for peer in peers for column in (BEST, AS_OURS))
+
+
+FAST = ("ours", "ours-batches", "scala", "java", "confluent-crc", "confluent", "franz-go")
+SLOW = ("ours-python", "before-python", "kafka-python", "kafka-python-crc32c")
 """They read a topic of a tenth of the messages."""
-BEFORE: Columns = (("before", AS_OURS),)
-WITH_FAST_CODECS: Columns = (("ours-fast", AS_OURS),)
-PLOTTED: Columns = (*OURS, *((peer, BEST) for peer in OTHERS))
+USUAL = _both(*FAST)
+PRIMARY = _both(*FAST, "before", *SLOW)
+WITH_FAST_CODECS = _both(*FAST, "ours-fast")
+PLOTTED = tuple((peer, BEST) for peer in FAST)
 AT_TAIL: Columns = tuple((peer, AS_OURS) for peer in ("ours", "before", "scala", "java", "confluent-crc", "franz-go"))
 """With one column: best settings are larger fetches, and at the tail no fetch is full."""
 
 SMALL = (1, 5)
+NO_ZSTD = {"scala": "the Scala consumer cannot read zstd"}
+NO_TLS = {"scala": "the Scala consumer has no TLS"}
 CODECS = {
     "snappy": compression.SNAPPY,
     "gzip": compression.GZIP,
@@ -49,13 +52,14 @@ class Cell:
     rate: int = 0
     is_tls: bool = False
     is_quick: bool = False
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """Peer -> why it cannot read this."""
 
 
-def _read(name: str, title: str, shape: Shape, messages: int, columns: Columns = FAST, **rest: object) -> Cell:
+def _read(name: str, title: str, shape: Shape, messages: int, columns: Columns = USUAL, **rest: object) -> Cell:
     return Cell(name, title, shape, messages, columns, **rest)  # type: ignore[arg-type]
 
 
-PRIMARY: Columns = (*FAST, *BEFORE, *SLOW)
 V2 = Shape(100, False)
 
 CELLS = {
@@ -68,12 +72,15 @@ CELLS = {
         _read("300B-v2", "300 B, v2", Shape(300, False), 1_500_000, PLOTTED),
         _read("4KB-v2", "4 KB, v2", Shape(4096, False), 300_000, PLOTTED),
         _read("snappy", "100 B, v2, snappy", Shape(100, False, codec=compression.SNAPPY), 2_000_000),
-        _read(
-            "gzip", "100 B, v2, gzip", Shape(100, False, codec=compression.GZIP), 2_000_000, (*FAST, *WITH_FAST_CODECS)
-        ),
+        _read("gzip", "100 B, v2, gzip", Shape(100, False, codec=compression.GZIP), 2_000_000, WITH_FAST_CODECS),
         _read("lz4", "100 B, v2, lz4", Shape(100, False, codec=compression.LZ4), 2_000_000, is_quick=True),
         _read(
-            "zstd", "100 B, v2, zstd", Shape(100, False, codec=compression.ZSTD), 2_000_000, (*FAST, *WITH_FAST_CODECS)
+            "zstd",
+            "100 B, v2, zstd",
+            Shape(100, False, codec=compression.ZSTD),
+            2_000_000,
+            WITH_FAST_CODECS,
+            cannot=NO_ZSTD,
         ),
         _read("small", "1 to 5 records a batch", Shape(100, False, batch_records=SMALL), 600_000, is_quick=True),
         *(
@@ -82,13 +89,14 @@ CELLS = {
                 f"1 to 5 records a batch, {name}",
                 Shape(100, False, codec=codec, batch_records=SMALL),
                 400_000,
+                cannot=NO_ZSTD if codec == compression.ZSTD else {},
             )
             for name, codec in CODECS.items()
         ),
         _read("headers", "100 B, v2, 3 headers", Shape(100, False, has_headers=True), 1_500_000),
         _read("1-partition", "100 B, v2, 1 partition", V2, 2_000_000, partitions=1),
         _read("64-partitions", "100 B, v2, 64 partitions", V2, 2_000_000, partitions=64),
-        _read("tls", "100 B, v2, TLS", V2, 2_000_000, is_tls=True),
+        _read("tls", "100 B, v2, TLS", V2, 2_000_000, is_tls=True, cannot=NO_TLS),
         *(
             Cell(
                 f"tail-{partitions}-{rate // 1000}k",
@@ -108,8 +116,7 @@ CELLS = {
 
 
 def columns_of(cell: Cell, *, is_quick: bool) -> Columns:
-    """Who reads: for a look only with the best settings of each, where there are any."""
-    if not is_quick:
+    """Who reads: for a look only with the best settings of each (at the tail there is one column)."""
+    if not is_quick or cell.rate:
         return cell.columns
-    with_best = {peer for peer, column in cell.columns if column == BEST}
-    return tuple((peer, column) for peer, column in cell.columns if column == BEST or peer not in with_best)
+    return tuple(each for each in cell.columns if each[1] == BEST)

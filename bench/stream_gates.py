@@ -1,7 +1,8 @@
 """The gates of ``bench/streams.py``: which figure is compared with which, and what must come of it.
 
-Every comparison is ours with its defaults against a peer with its best settings (at the tail: with those of ours).
-A gate that could not be measured is there as well, with the reason.
+Like is compared with like, twice: ours with its best settings against a peer with its best, and ours with its defaults
+against a peer with the same settings.  At the tail there is one comparison: no fetch is full there.  A gate that could
+not be measured is there as well, with the reason.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def _rules() -> Iterator[Rule]:
 
 
 RULES = tuple(_rules())
+SETTINGS = {BEST: "best settings", AS_OURS: "settings of ours"}
 NAMES_OF_OURS = {
     "ours": "",
     "ours-batches": " `batches()`",
@@ -85,7 +87,7 @@ def gates(results: Results, wanted: tuple[str, ...] | None = None) -> list[Gate]
     def is_wanted(cell: str) -> bool:
         return wanted is None or cell in wanted
 
-    made = [_of_rule(results, rule) for rule in RULES if is_wanted(rule.cell)]
+    made = [_of_rule(results, rule, column) for rule in RULES if is_wanted(rule.cell) for column in columns_of(results)]
     for name in filter(is_wanted, TAILS):
         made += _of_tail(results, name)
     if is_wanted("headers"):
@@ -107,19 +109,19 @@ def costs(
     return {run.round: (what or cell.cost)(run) for run in cell.of(peer, settings)}
 
 
-def _column(cell: CellResult, peer: str) -> str:
-    is_ours = peer.startswith(("ours", "before"))
-    return AS_OURS if is_ours or cell.is_tail else BEST
+def columns_of(results: Results) -> tuple[str, ...]:
+    """The columns of settings that were measured: in a look only the best."""
+    return (BEST,) if results.is_quick else (BEST, AS_OURS)
 
 
-def _of_rule(results: Results, rule: Rule) -> Gate:
+def _of_rule(results: Results, rule: Rule, column: str) -> Gate:
     cell = results.cell(rule.cell)
     title = cell.title if cell is not None else rule.cell
-    what = f"{title}{NAMES_OF_OURS[rule.peer]}: CPU ÷ {TITLES[rule.other]}"
-    why = _why_not(cell, rule.peer, rule.other)
+    what = f"{title}{NAMES_OF_OURS[rule.peer]}: CPU ÷ {TITLES[rule.other]}, {SETTINGS[column]}"
+    why = _why_not(cell, column, rule.peer, rule.other)
     if cell is None or why:
         return Gate(what, None, rule.gate, rule.goal, at_least=False, note=why)
-    sides = [costs(cell, peer, _column(cell, peer)) for peer in (rule.peer, rule.other)]
+    sides = [costs(cell, peer, column) for peer in (rule.peer, rule.other)]
     return _gate(what, ratio(*sides), rule.gate, rule.goal)
 
 
@@ -127,7 +129,7 @@ def _of_tail(results: Results, name: str) -> Iterator[Gate]:
     cell = results.cell(name)
     title = cell.title if cell is not None else name
     for other, most in TAIL_CPU:
-        why = _why_not(cell, "ours", other)
+        why = _why_not(cell, AS_OURS, "ours", other)
         texts = f"{title}: CPU a second ÷ {TITLES[other]}", f"{title}: p99 latency − {TITLES[other]}"
         if cell is None or why:
             yield Gate(texts[0], None, most, None, at_least=False, note=why)
@@ -145,14 +147,15 @@ def _p99(run: Run) -> float:
 
 def _of_headers(results: Results) -> Gate:
     """Three headers that are not looked at; both cells are read in the same run, but not in turn."""
+    column = columns_of(results)[-1]
     what = "three unread headers: CPU ÷ without headers"
     sides = []
     for name in ("headers", "100B-v2"):
         cell = results.cell(name)
-        why = _why_not(cell, "ours")
+        why = _why_not(cell, column, "ours")
         if cell is None or why:
             return Gate(what, None, HEADERS_GATE, None, at_least=False, note=f"{name}: {why}")
-        sides.append(costs(cell, "ours", AS_OURS))
+        sides.append(costs(cell, "ours", column))
     return _gate(what, ratio(*sides), HEADERS_GATE, None)
 
 
@@ -165,11 +168,11 @@ def _of_spark(results: Results) -> list[Gate]:
     return [Gate(**{key: value for key, value in each.items() if key != "verdict"}) for each in results.spark]
 
 
-def _why_not(cell: CellResult | None, *peers: str) -> str:
+def _why_not(cell: CellResult | None, column: str, *peers: str) -> str:
     if cell is None:
         return "the cell was not measured"
     for peer in peers:
-        why = cell.why_not(peer, _column(cell, peer))
+        why = cell.why_not(peer, column)
         if why:
             return f"{peer}: {why}"
     return ""

@@ -127,6 +127,9 @@ def _has_package(python: str, name: str) -> bool:
     return subprocess.run([python, "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
 
 
+OURS_BEST = {"fetch.message.max.bytes": str(4 << 20), "socket.receive.buffer.bytes": MB}
+
+
 def _peer_of_ours(
     title: str,
     difference: str,
@@ -135,15 +138,15 @@ def _peer_of_ours(
     checkout: Callable[[Start], Checkout] = _here,
     is_slow: bool = False,
 ) -> Peer:
-    return Peer(title, difference, {AS_OURS: {}}, _reach_ours, command, is_slow=is_slow, checkout=checkout)
+    return Peer(
+        title, difference, {BEST: OURS_BEST, AS_OURS: {}}, _reach_ours, command, is_slow=is_slow, checkout=checkout
+    )
 
 
 # --- JVMs -----------------------------------------------------------------------------------------------------------
 
 
 def _reach_scala(cluster: Cluster) -> dict[str, str]:
-    if cluster.certificates is not None:
-        raise NotRun("the Scala consumer has no TLS")
     return {"zookeeper.connect": cluster.zookeeper}
 
 
@@ -265,11 +268,11 @@ CONFLUENT_AS_OURS = {
 }
 CONFLUENT_BEST = {
     "fetch.message.max.bytes": str(4 << 20),
-    "queued.min.messages": "200000",
+    "queued.min.messages": "20000",
     "auto.commit.interval.ms": "60000",
 }
 FRANZ_AS_OURS = {"max.partition.fetch.bytes": MB, "fetch.max.wait.ms": "100", "auto.commit.interval.ms": "60000"}
-FRANZ_BEST = {"max.partition.fetch.bytes": str(4 << 20), "auto.commit.interval.ms": "60000", "pools": "records"}
+FRANZ_BEST = {"pools": "records", "gogc": "400", "auto.commit.interval.ms": "60000"}
 KAFKA_PYTHON_AS_OURS = {
     "max_partition_fetch_bytes": MB,
     "fetch_max_wait_ms": "100",
@@ -321,7 +324,7 @@ PEER_TABLE: Mapping[str, Peer] = {
         "speaks Fetch v3, so the broker converts format 2 down to format 1 for it, at the broker's cost; offsets in "
         "ZooKeeper",
         {
-            BEST: {"fetch.message.max.bytes": str(4 << 20), "socket.receive.buffer.bytes": MB},
+            BEST: {"queued.max.message.chunks": "10", "socket.receive.buffer.bytes": MB},
             AS_OURS: {},
         },
         _reach_scala,

@@ -8,12 +8,11 @@ reading: the first after the first 15 % of the messages, the second 15 % before 
 is fetched ahead, nor the end of the topic is in it.  Every peer is a process of its own that stays for the whole cell,
 reads the topic once without counting (a JVM some millions of messages), and then takes turns with the others, each
 reading with a new group.  In the first reading offsets and lengths are summed, and must be those that were written.
-Then each message's key, value and offset are touched.
+Then key, value and offset of each message are touched.
 
 One broker of the sandbox (3.9.1 in ZooKeeper mode, ``inter.broker.protocol.version=2.8``, so that it writes format 1
-where a topic wants it; what is on disk is looked at).  It is on the same cores, and its CPU does not count.  Ours has
-no settings but the addresses.  Other peers read twice: with the best settings that were found for each, and with those
-that ours has.  At the tail a producer sends at a steady rate, up to 1,000 records a second with their time of sending;
+where a topic wants it; what is on disk is looked at).  It is on the same cores, and its CPU does not count.  Every peer
+reads twice: with the best settings that were found for it, and with the defaults of ours, in its own words.  At the tail a producer sends at a steady rate, up to 1,000 records a second with their time of sending;
 CPU a second and the latency of these records are measured in windows of 8 s.
 
 A peer that cannot run has a line that says why.  ``--before PATH`` is a second checkout of this project with a virtual
@@ -49,7 +48,7 @@ from typing import Any
 import psutil
 import stream_gates
 import stream_page
-from stream_cells import CELLS, Cell, columns_of
+from stream_cells import CELLS, Cell, Columns, columns_of
 from stream_peers import PEER_TABLE, ROOT, Checkout, Cluster, NotRun, Start, checkout_of, commit_of
 from stream_process import PeerFailed, PeerProcess
 from stream_results import CellResult, Results, Run, load, percentile
@@ -90,11 +89,12 @@ class Turns:
         self._result, self._rounds = result, rounds
         self._processes: dict[tuple[str, str], PeerProcess] = {}
 
-    def start(
-        self, columns: Sequence[tuple[str, str]], cluster: Cluster, before: Checkout | None, folder: Path
-    ) -> None:
-        """Start each; what each says of itself goes into ``versions``."""
+    def start(self, cell: Cell, columns: Columns, cluster: Cluster, before: Checkout | None, folder: Path) -> None:
+        """Start each that can read the cell."""
         for peer, column in columns:
+            if peer in cell.cannot:
+                self._leave_out((peer, column), cell.cannot[peer])
+                continue
             place = folder / f"{peer}-{column}"
             place.mkdir(parents=True)
             try:
@@ -146,6 +146,8 @@ class Turns:
         written = topic.rows, topic.offsets, topic.value_bytes
         if any(is_ not in (None, should_be) for is_, should_be in zip(found, written, strict=True)):
             raise PeerFailed(f"it read other records: count, offsets and bytes are {found}, and were {written}")
+        if not answer["window_cpu_s"]:
+            raise PeerFailed("its window was too short for a clock of CPU: read more messages (--scale)")
         return Run(peer, column, number, answer["window_messages"], answer["window_cpu_s"], answer["window_s"])
 
     def _follow_once(self, peer: str, column: str, topic: str, rate: int, number: int) -> Run:
@@ -224,6 +226,7 @@ class Bench:
 
     def _cell(self, sandbox: Sandbox, cell: Cell) -> None:
         columns = columns_of(cell, is_quick=self._arguments.quick)
+        columns = tuple(each for each in columns if each[0] in self._arguments.peers)
         result = CellResult(
             cell.name, cell.title, str(cell.shape), cell.shape.size, cell.partitions, 0, 0, cell.rate, {}
         )
@@ -233,7 +236,7 @@ class Bench:
             stack.callback(turns.close)
             topics = self._topics(sandbox, cell, result, is_slow=any(PEER_TABLE[peer].is_slow for peer, _ in columns))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=cell.name, dir=self._scratch)))
-            turns.start(columns, self._cluster(sandbox, cell), self._arguments.before, folder)
+            turns.start(cell, columns, self._cluster(sandbox, cell), self._arguments.before, folder)
             if cell.rate:
                 with self._producer(sandbox, cell):
                     turns.follow(cell.name, cell.rate)
@@ -348,6 +351,10 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a look: some cells, fewer messages and rounds")
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), metavar="CELL", help=f"of {', '.join(CELLS)}")
+    parser.add_argument(
+        "--peers", nargs="+", choices=list(PEER_TABLE), default=list(PEER_TABLE), metavar="PEER",
+        help=f"of {', '.join(PEER_TABLE)}",
+    )  # fmt: skip
     parser.add_argument("--rounds", type=int, help=f"that count  [{ROUNDS}]")
     parser.add_argument("--scale", type=float, help="of the numbers of messages  [1]")
     parser.add_argument("--before", type=lambda path: checkout_of(Path(path)), metavar="PATH", help="a second checkout")
