@@ -61,9 +61,7 @@ def us_a_row(work: Callable[[], object], rows: int, rounds: int) -> float:
 def decode(record_set: bytes, schema: pa.Schema) -> int:
     """The columnar path once; gives the rows."""
     return sum(
-        batch.num_rows
-        for columns in read_columns(record_set)
-        for batch in record_batches(columns, "bench", 0, schema)
+        batch.num_rows for columns in read_columns(record_set) for batch in record_batches(columns, "bench", 0, schema)
     )
 
 
@@ -74,6 +72,11 @@ def measure(shape: Shape, rows: int, rounds: int) -> tuple[float, float]:
     assert decode(record_set, PLAIN) == rows, "every row comes out"
     both = [us_a_row(lambda: decode(record_set, schema), rows, rounds) for schema in (PLAIN, NARROW)]  # noqa: B023
     return both[0], both[1]
+
+
+def measure_in_session(_: object, shape: Shape, rows: int, rounds: int) -> tuple[float, float]:
+    """``measure`` for ``spark_sessions.Sessions.run``: in the process of a session, which may be another checkout's."""
+    return measure(shape, rows, rounds)
 
 
 @dataclass(frozen=True, slots=True)
