@@ -39,7 +39,7 @@ class Gate:
             return "-" if number is None else f"{'≥' if self.at_least else '≤'} {number:.3g} {self.unit}"
 
         if self.value is None:
-            value = f"not run: {self.note}"
+            value = "not run: " + self.note.replace("|", "\\|")
         else:
             value = " ".join([f"{self.value:.3g} {self.unit}", *([f"({self.note})"] if self.note else [])])
         return f"| {' | '.join([self.what, value, bound(self.gate), bound(self.goal), self.verdict])} |"

@@ -112,10 +112,10 @@ def main() -> None:
 def extension() -> bool:
     """Whether messages are decoded in C."""
     try:
-        from zkconsumer.wire import compiled  # type: ignore[attr-defined]
+        from zkconsumer.wire import compiled
     except ImportError:
         return False
-    return bool(compiled.is_there())
+    return compiled.RECORDS is not None
 
 
 if __name__ == "__main__":
