@@ -64,7 +64,7 @@ setup(
         "six>=1.16",
     ],
     extras_require={
-        "bench": [*SPARK, "confluent-kafka>=2.5"],
+        "bench": [*SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"],
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
         "spark": SPARK,

@@ -23,24 +23,24 @@ PLOTTED = ("ours", "ours-batches", "scala", "java", "confluent-crc", "franz-go")
 COMPARED = ("scala", "java", "confluent-crc", "confluent", "franz-go", "kafka-python", "kafka-python-crc32c")
 
 WRONG = """\
-- *The end of the topic.* All clients but the Java consumer decode ahead, and all fetch ahead. Where the window ends with
+- *The end of the topic.* All clients fetch ahead, and all but the Java client decode ahead. Where the window ends with
   the topic, what was fetched before its first mark is missing from it; in a short topic that is all of it. Both marks
   are now inside the topic, 15 % from its ends.
 - *A cold JVM.* A JVM compiles while it reads. A process now stays for the whole cell, and its first readings do not
   count.
 - *The JVM of the tests.* The sandbox starts Java with the first compiler alone, since servers of tests live for
   seconds. Peers in Java have both compilers here. The broker still has the first alone; its CPU does not count.
-- *Defaults against defaults.* The Java client needs much less CPU with larger fetches, a larger receive buffer and lists
-  of more than 500 records. One column for the best of each and one for equal settings replace it.
+- *Defaults against defaults.* The Java client needs much less CPU with larger fetches, a larger receive buffer and
+  lists of more than 500 records. One column for the best of each and one for equal settings replace it.
 - *Sums in the loop.* Adding up offsets and lengths costs a Python program about as much as compiled code needs for a
   message, and a JVM nearly nothing. Sums are made in the reading that does not count.
 - *Different first messages.* With several partitions no two clients see the same first million messages. Sums are
   compared for the whole topic.
 - *Format 1 that was none.* A broker of 3.9 ignores `message.format.version` of a topic and writes format 2, unless its
   `inter.broker.protocol.version` is below 3.0. What is on disk is now read from a segment.
-- *Short windows.* A JVM and the system count the CPU of a process in ticks of 10 ms. A window without a tick is refused.
-- *Stamps in every record.* At 50,000 records a second a look at the clock for each is a good part of what a reader does.
-  At most 1,000 a second are stamped, and differ in length, so that the others cost nothing.
+- *Short windows.* A JVM counts the CPU of its process in ticks of 10 ms. A window without a tick is refused.
+- *Stamps in every record.* At 50,000 records a second a look at the clock for each is a good part of what a reader
+  does. At most 1,000 a second are stamped, and differ in length, so that the others cost nothing.
 - *`consume(500)` at the tail.* It waits for 500 messages. There confluent-kafka is read with `poll()`.
 """
 
@@ -145,9 +145,10 @@ def _head(results: Results) -> list[str]:
         "",
         f"Printed by `{results.command}`; the docstring of `bench/streams.py` says what is measured, and how.",
         "",
-        f"{found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']}, Python "
-        f"{found['python']}; load {results.load_at_start:g} before the start. Broker {results.broker} in ZooKeeper mode",
-        f"on the same cores. Commit {results.commit}{before}; {results.started}, {results.seconds / 60:.0f} minutes.",
+        f"{found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']}, Python",
+        f"{found['python']}; load {results.load_at_start:g} before the start.",
+        f"Broker {results.broker} in ZooKeeper mode, on the same cores. Commit {results.commit}{before}.",
+        f"{results.started}, {results.seconds / 60:.0f} minutes.",
         f"Medians of {results.rounds} rounds in which all peers take turns.{look}{fewer}",
         "Gates are for a quiet machine.",
         "",
@@ -300,7 +301,7 @@ def _all_of(cell: CellResult) -> list[tuple[str, str]]:
     """Everybody of a cell, in the order of the first round, then those that could not run."""
     named = [(run.peer, run.settings) for run in cell.runs]
     left_out = [(who.partition(" ")[0], who.partition(" ")[2]) for who in cell.not_run]
-    return sorted(dict.fromkeys([*named, *left_out]), key=lambda who: _place(who[0]))
+    return sorted(dict.fromkeys([*named, *left_out]), key=lambda who: (_place(who[0]), who[1] != BEST))
 
 
 def _place(peer: str) -> int:

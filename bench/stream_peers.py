@@ -399,8 +399,8 @@ def checkout_of(path: Path) -> Checkout:
         if os.access(python, os.X_OK):
             return Checkout(root, str(python))
     raise SystemExit(
-        f"--before {path}: it has no virtual environment of its own; make one: "
-        f"python3 -m venv {root}/.venv && {root}/.venv/bin/pip install -e '{root}[test]'"
+        f"--before {path}: it has no virtual environment of its own; make one there: python3 -m venv .venv, "
+        "then .venv/bin/pip install -e '.[test]'"
     )
 
 

@@ -12,14 +12,16 @@ Then key, value and offset of each message are touched.
 
 One broker of the sandbox (3.9.1 in ZooKeeper mode, ``inter.broker.protocol.version=2.8``, so that it writes format 1
 where a topic wants it; what is on disk is looked at).  It is on the same cores, and its CPU does not count.  Every peer
-reads twice: with the best settings that were found for it, and with the defaults of ours, in its own words.  At the tail a producer sends at a steady rate, up to 1,000 records a second with their time of sending;
-CPU a second and the latency of these records are measured in windows of 8 s.
+reads twice: with the best settings that were found for it, and with the defaults of ours, in its own words.  At the
+tail a producer sends at a steady rate, up to 1,000 records a second with their time of sending; CPU a second and the
+latency of these records are measured in windows of 8 s.
 
 A peer that cannot run has a line that says why.  ``--before PATH`` is a second checkout of this project with a virtual
 environment of its own (``.venv`` or ``venv`` in it or beside it); it is one more peer in the same turns.  ``--spark
 FILE`` adds the gates of ``bench/spark.py --before PATH --json FILE``.
 
-``--quick`` is for a look: some cells, a fifth of the messages, three rounds, best settings alone, at most ten minutes.
+``--quick`` is for a look: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, best settings
+alone, at most ten minutes.
 The whole takes up to two hours on two quiet cores.  ``--json`` saves all readings; the page lists the fields.
 ``--page`` makes the page of such a file again, without measuring.  ``--write`` puts page and plots into
 migration_docs/reference/.  Needs Java, Maven and, for franz-go, Go; Python packages: the extra ``[bench]``.
@@ -68,13 +70,14 @@ BROKER_SETTINGS = {
     "log.segment.bytes": "1073741824",
 }
 FORMAT_1 = {"message.format.version": "0.10.2"}
-ROUNDS, ROUNDS_QUICK = 5, 3
+ROUNDS, ROUNDS_QUICK = 5, 2
 SCALE_QUICK = 0.2
 MARKS = 0.15, 0.85
 WARM_MESSAGES = 2_000_000
 """That a JVM reads before it is judged."""
 WARM_READINGS_MAX = 4
-SETTLE_S, WINDOW_S = 3, 8
+SETTLE_S = 3
+WINDOW_S, WINDOW_S_QUICK = 8, 4
 READ_TIMEOUT_S = 60
 READ_TIMEOUT_US_A_MESSAGE = 100
 KEPT_UP = 0.95
@@ -85,8 +88,8 @@ _groups = itertools.count()
 class Turns:
     """The peers of one cell: started, asked in turn, and left out with a reason when they fail."""
 
-    def __init__(self, result: CellResult, rounds: int) -> None:
-        self._result, self._rounds = result, rounds
+    def __init__(self, result: CellResult, rounds: int, window_s: int = WINDOW_S) -> None:
+        self._result, self._rounds, self._window_s = result, rounds, window_s
         self._processes: dict[tuple[str, str], PeerProcess] = {}
 
     def start(self, cell: Cell, columns: Columns, cluster: Cluster, before: Checkout | None, folder: Path) -> None:
@@ -151,9 +154,9 @@ class Turns:
         return Run(peer, column, number, answer["window_messages"], answer["window_cpu_s"], answer["window_s"])
 
     def _follow_once(self, peer: str, column: str, topic: str, rate: int, number: int) -> Run:
-        timeout_s = READ_TIMEOUT_S + SETTLE_S + WINDOW_S
+        timeout_s = READ_TIMEOUT_S + SETTLE_S + self._window_s
         answer = self._processes[peer, column].ask(
-            ("tail", topic, _new_group(), SETTLE_S, WINDOW_S, timeout_s), 2 * timeout_s
+            ("tail", topic, _new_group(), SETTLE_S, self._window_s, timeout_s), 2 * timeout_s
         )
         messages, seconds = answer["window_messages"], answer["window_s"]
         if messages < KEPT_UP * rate * seconds:
@@ -231,7 +234,8 @@ class Bench:
             cell.name, cell.title, str(cell.shape), cell.shape.size, cell.partitions, 0, 0, cell.rate, {}
         )
         self._results.cells.append(result)
-        turns = Turns(result, self._arguments.rounds)
+        window_s = WINDOW_S_QUICK if self._arguments.quick else WINDOW_S
+        turns = Turns(result, self._arguments.rounds, window_s)
         with ExitStack() as stack:
             stack.callback(turns.close)
             topics = self._topics(sandbox, cell, result, is_slow=any(PEER_TABLE[peer].is_slow for peer, _ in columns))
