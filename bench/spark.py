@@ -331,8 +331,8 @@ def main() -> None:
     missed = [gate.what for gate in (*bench.gates, *bench.gates_before) if gate.verdict == "MISSED"]
     print(f"{time.monotonic() - start:.0f} s; {'missed: ' + '; '.join(missed) if missed else 'every gate is met'}")
     if arguments.json is not None:
-        rows = {"gates": bench.gates_before, "other_gates": bench.gates}
-        found = {name: [{**asdict(gate), "verdict": gate.verdict} for gate in made] for name, made in rows.items()}
+        kinds = {"gates": bench.gates_before, "other_gates": bench.gates}
+        found = {name: [{**asdict(gate), "verdict": gate.verdict} for gate in made] for name, made in kinds.items()}
         arguments.json.write_text(json.dumps({"machine": head, **found}, indent=1) + "\n", encoding="utf-8")
     if arguments.write:
         PAGE.write_text(text, encoding="utf-8")

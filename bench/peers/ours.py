@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
@@ -69,7 +70,7 @@ class Ours:
         with self.connector(tail.group, "largest") as connector:
             [stream] = connector.create_message_streams({tail.topic: 1})[tail.topic]
             for count, message in enumerate(stream, 1):
-                value = message.value
+                value: Any = message.value
                 message.key  # noqa: B018
                 message.offset  # noqa: B018
                 if len(value) == protocol.STAMPED_BYTES and tail.stamped(value, count):
@@ -112,7 +113,7 @@ def main() -> None:
 def extension() -> bool:
     """Whether messages are decoded in C."""
     try:
-        from zkconsumer.wire import compiled
+        compiled = import_module("zkconsumer.wire.compiled")
     except ImportError:
         return False
     return compiled.RECORDS is not None
