@@ -432,6 +432,8 @@ def test_a_plot_has_its_lines_in_order_and_upright() -> None:
     [[x3, y3]] = [tuple(map(float, point.split(","))) for point in second.attrib["points"].split()]
     assert x3 == pytest.approx((x1 + x2) / 2, abs=0.1), "the axis is logarithmic"
     assert y2 - y3 == pytest.approx(y1 - y2, abs=0.1)
+    assert plots.LEFT < x1 < x2 < plots.WIDTH - plots.RIGHT
+    assert plots.TOP < y3 < y1 < plots.HEIGHT - plots.BOTTOM
     texts = [each.text for each in root.iter(f"{SVG}text")]
     assert {"title & more", "a < b", "c", "x", "y", "10", "100", "1000"} <= set(texts)
 
