@@ -31,7 +31,9 @@ class Shape:
     """One kind of topic.
 
     ``batch_bytes``: how large a producer made its batches.  ``batch_records``: the least and the most records of a
-    batch instead, at random.  ``varies``: values have half to one and a half of ``size`` bytes.
+    batch instead, at random.  ``varies``: values have half to one and a half of ``size`` bytes.  Text is one line that
+    begins anywhere and shrinks to a tenth; not ``is_compressible``: its numbers and names differ, and it shrinks to
+    about a third.
     """
 
     size: int
@@ -41,6 +43,7 @@ class Shape:
     batch_bytes: int = 16_384
     is_random: bool = False
     batch_records: tuple[int, int] | None = None
+    is_compressible: bool = True
     has_headers: bool = False
 
     def __str__(self) -> str:
@@ -52,7 +55,7 @@ class Shape:
             "{} to {} records a batch".format(*self.batch_records)
             if self.batch_records
             else f"{self.batch_bytes // 1024} KB batches",
-            "random bytes" if self.is_random else "text",
+            "random bytes" if self.is_random else "text" if self.is_compressible else "text with numbers",
             *([f"{len(HEADERS)} headers"] if self.has_headers else []),
         ]
         return ", ".join(parts)
@@ -77,7 +80,8 @@ class Shape:
                 made.append(numbers.randbytes(size))
             else:
                 start = numbers.randrange(len(WORDS))
-                made.append((WORDS[start:] + WORDS * (size // len(WORDS) + 1))[:size])
+                words = WORDS if self.is_compressible else _line(numbers)
+                made.append((words[start:] + words * (size // len(words) + 1))[:size])
         return made
 
     def record_set(self, rows: int) -> bytes:
@@ -108,3 +112,13 @@ class Shape:
     def _record(self, offset: int, number: int, value: bytes) -> Record:
         time = TIMESTAMP_MS + offset // 50
         return Record(offset, time, 0, number.to_bytes(8, "big"), value, HEADERS if self.has_headers else ())
+
+
+def _line(numbers: random.Random) -> bytes:
+    """A line as ``WORDS``, of the same length, with an id, a name, an amount and a time of its own."""
+    number, name, amount = numbers.randrange(10_000, 100_000), numbers.getrandbits(40), numbers.randrange(1000, 10_000)
+    made = (
+        f'{{"id":{number},"name":"{name:010x}","state":"open","amount":{amount / 100:05.2f},"currency":"EUR",'
+        f'"at":{TIMESTAMP_MS + numbers.randrange(10**9)}}} '
+    )
+    return made.encode()

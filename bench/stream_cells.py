@@ -71,13 +71,27 @@ CELLS = {
         _read("20B-v2", "20 B, v2", Shape(20, False), 2_000_000, PLOTTED),
         _read("300B-v2", "300 B, v2", Shape(300, False), 1_500_000, PLOTTED),
         _read("4KB-v2", "4 KB, v2", Shape(4096, False), 300_000, PLOTTED),
-        _read("snappy", "100 B, v2, snappy", Shape(100, False, codec=compression.SNAPPY), 2_000_000),
-        _read("gzip", "100 B, v2, gzip", Shape(100, False, codec=compression.GZIP), 2_000_000, WITH_FAST_CODECS),
-        _read("lz4", "100 B, v2, lz4", Shape(100, False, codec=compression.LZ4), 2_000_000, is_quick=True),
+        _read(
+            "snappy", "100 B, v2, snappy", Shape(100, False, codec=compression.SNAPPY, is_compressible=False), 2_000_000
+        ),
+        _read(
+            "gzip",
+            "100 B, v2, gzip",
+            Shape(100, False, codec=compression.GZIP, is_compressible=False),
+            2_000_000,
+            WITH_FAST_CODECS,
+        ),
+        _read(
+            "lz4",
+            "100 B, v2, lz4",
+            Shape(100, False, codec=compression.LZ4, is_compressible=False),
+            2_000_000,
+            is_quick=True,
+        ),
         _read(
             "zstd",
             "100 B, v2, zstd",
-            Shape(100, False, codec=compression.ZSTD),
+            Shape(100, False, codec=compression.ZSTD, is_compressible=False),
             2_000_000,
             WITH_FAST_CODECS,
             cannot=NO_ZSTD,
@@ -87,7 +101,7 @@ CELLS = {
             _read(
                 f"small-{name}",
                 f"1 to 5 records a batch, {name}",
-                Shape(100, False, codec=codec, batch_records=SMALL),
+                Shape(100, False, codec=codec, batch_records=SMALL, is_compressible=False),
                 400_000,
                 cannot=NO_ZSTD if codec == compression.ZSTD else {},
             )

@@ -20,7 +20,12 @@ BEST, AS_OURS = "best", "ours"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One reading that counts.  ``latencies_ms``: p50 and p99 at the tail; None where a topic is read to its end."""
+    """One reading that counts.
+
+    ``cpu_s`` is without ``start_s``, the CPU of joining and leaving the group, and ``messages`` without those that were
+    read in finding it.  ``wall_s`` is of the whole reading; at the tail it is the window.  ``latencies_ms``: p50 and
+    p99 at the tail; None where a topic is read to its end.
+    """
 
     peer: str
     settings: str
@@ -28,6 +33,7 @@ class Run:
     messages: int
     cpu_s: float
     wall_s: float
+    start_s: float = 0.0
     latencies_ms: tuple[float, float] | None = None
 
     @property
@@ -197,9 +203,10 @@ FIELDS = (
     Field("cells[].runs[].peer", "text", "a key of `peers`"),
     Field("cells[].runs[].settings", "text", "`best` or `ours`"),
     Field("cells[].runs[].round", "integer", "from 1"),
-    Field("cells[].runs[].messages", "integer", "in the window"),
-    Field("cells[].runs[].cpu_s", "number", "user and system time of the peer's process in the window, seconds"),
-    Field("cells[].runs[].wall_s", "number", "how long the window was, seconds"),
+    Field("cells[].runs[].messages", "integer", "that `cpu_s` is for"),
+    Field("cells[].runs[].cpu_s", "number", "user and system time of the peer's process, without `start_s`, seconds"),
+    Field("cells[].runs[].wall_s", "number", "how long the reading took, at the tail the window, seconds"),
+    Field("cells[].runs[].start_s", "number", "CPU of joining and leaving, 0 at the tail, seconds"),
     Field("cells[].runs[].latencies_ms", "list or null", "p50 and p99 at the tail, from sending to the program"),
     Field("cells[].not_run", "object", "peer and settings to the reason why there is no figure"),
     Field("spark[]", "object", "the gates of `bench/spark.py --before`, from `--spark`, with the fields of `gates`"),

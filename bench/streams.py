@@ -3,12 +3,12 @@
     python bench/streams.py [--quick] [--cells 100B-v2 ...] [--before PATH] [--json FILE] [--write]
     python bench/streams.py --page FILE [--write]
 
-CPU time a message is user and system time of the consumer's process, all its threads, between two marks of one
-reading: the first after the first 15 % of the messages, the second 15 % before the end.  So neither the start, nor what
-is fetched ahead, nor the end of the topic is in it.  Every peer is a process of its own that stays for the whole cell,
-reads the topic once without counting (a JVM some millions of messages), and then takes turns with the others, each
-reading with a new group.  In the first reading offsets and lengths are summed, and must be those that were written.
-Then key, value and offset of each message are touched.
+CPU time a message is user and system time of the consumer's process, all its threads, from before it joins its group
+until it has left it, less that of a reading of some hundred messages (joining and leaving), divided by the messages.
+The whole topic is read: what a client fetches or decodes ahead is in it, once.  Every peer is a process of its own that
+stays for the whole cell, reads the topic once without counting (a JVM some millions of messages), and then takes turns
+with the others, each reading with a new group.  In the first reading offsets and lengths are summed, and must be those
+that were written.  Then key, value and offset of each message are touched.
 
 One broker of the sandbox (3.9.1 in ZooKeeper mode, ``inter.broker.protocol.version=2.8``, so that it writes format 1
 where a topic wants it; what is on disk is looked at).  It is on the same cores, and its CPU does not count.  Every peer
@@ -36,14 +36,17 @@ import math
 import os
 import platform
 import shlex
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +75,6 @@ BROKER_SETTINGS = {
 FORMAT_1 = {"message.format.version": "0.10.2"}
 ROUNDS, ROUNDS_QUICK = 5, 2
 SCALE_QUICK = 0.2
-MARKS = 0.15, 0.85
 WARM_MESSAGES = 2_000_000
 """That a JVM reads before it is judged."""
 WARM_READINGS_MAX = 4
@@ -83,6 +85,24 @@ READ_TIMEOUT_US_A_MESSAGE = 100
 KEPT_UP = 0.95
 
 _groups = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What is read in a cell: ``start`` has a batch for each partition, ``tenth`` is for slow peers."""
+
+    whole: Filled
+    start: Filled
+    tenth: Filled | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading with joining and leaving."""
+
+    messages: int
+    cpu_s: float
+    wall_s: float
 
 
 class Turns:
@@ -109,17 +129,29 @@ class Turns:
         """Peer -> what it says of itself."""
         return {peer: process.about for (peer, _), process in self._processes.items()}
 
-    def read(self, topics: dict[bool, Filled]) -> None:
-        """All readings of topics that end; ``topics``: by whether a peer is slow."""
+    def read(self, topics: Topics) -> None:
+        """All readings of topics that end."""
+        starts: dict[tuple[str, str], list[float]] = defaultdict(list)
+        readings: dict[tuple[str, str], list[Reading]] = defaultdict(list)
         for number in range(self._rounds + 1):
-            for peer, column in self._in_turn(number):
-                topic = topics[PEER_TABLE[peer].is_slow]
-                times = _warm_readings(peer, topic.rows) if number == 0 else 1
-                with self._left_out_when_it_fails((peer, column)):
+            for who in self._in_turn(number):
+                topic = topics.tenth if PEER_TABLE[who[0]].is_slow else topics.whole
+                assert topic is not None, "there is a tenth where a peer is slow"
+                times = _warm_readings(who[0], topic.rows) if number == 0 else 1
+                with self._left_out_when_it_fails(who):
                     for _ in range(times):
-                        run = self._read_once(peer, column, topic, number)
+                        reading = self._read_once(who, topic, is_checked=number == 0)
                     if number:
-                        self._result.runs.append(run)
+                        readings[who].append(reading)
+                    if number in (0, self._rounds):
+                        starts[who].append(self._read_once(who, topics.start, is_checked=False).cpu_s)
+        for who in list(self._processes):
+            with self._left_out_when_it_fails(who):
+                start_s = statistics.mean(starts[who])
+                self._result.runs += [
+                    _without_start(who, number, reading, start_s, topics.start.rows)
+                    for number, reading in enumerate(readings[who], 1)
+                ]
 
     def follow(self, topic: str, rate: int) -> None:
         """All readings at the tail."""
@@ -140,18 +172,15 @@ class Turns:
         first = number % len(names) if names else 0
         return names[first:] + names[:first]
 
-    def _read_once(self, peer: str, column: str, topic: Filled, number: int) -> Run:
-        first, last = (round(topic.rows * mark) for mark in MARKS)
+    def _read_once(self, who: tuple[str, str], topic: Filled, *, is_checked: bool) -> Reading:
         timeout_s = READ_TIMEOUT_S + topic.rows * READ_TIMEOUT_US_A_MESSAGE // 1_000_000
-        words = "read", topic.topic, _new_group(), topic.rows, first, last, int(number == 0), timeout_s
-        answer = self._processes[peer, column].ask(words, 2 * timeout_s)
+        words = "read", topic.topic, _new_group(), topic.rows, int(is_checked), timeout_s
+        answer = self._processes[who].ask(words, 2 * timeout_s)
         found = answer["messages"], answer["offsets"], answer["bytes"]
         written = topic.rows, topic.offsets, topic.value_bytes
         if any(is_ not in (None, should_be) for is_, should_be in zip(found, written, strict=True)):
             raise PeerFailed(f"it read other records: count, offsets and bytes are {found}, and were {written}")
-        if not answer["window_cpu_s"]:
-            raise PeerFailed("its window was too short for a clock of CPU: read more messages (--scale)")
-        return Run(peer, column, number, answer["window_messages"], answer["window_cpu_s"], answer["window_s"])
+        return Reading(topic.rows, answer["window_cpu_s"], answer["window_s"])
 
     def _follow_once(self, peer: str, column: str, topic: str, rate: int, number: int) -> Run:
         timeout_s = READ_TIMEOUT_S + SETTLE_S + self._window_s
@@ -162,7 +191,7 @@ class Turns:
         if messages < KEPT_UP * rate * seconds:
             raise PeerFailed(f"it read {messages / seconds:.0f} records/s of {rate}")
         late = [percentile(answer["latencies_us"], share) / 1000 for share in (0.5, 0.99)]
-        return Run(peer, column, number, messages, answer["window_cpu_s"], seconds, (late[0], late[1]))
+        return Run(peer, column, number, messages, answer["window_cpu_s"], seconds, 0.0, (late[0], late[1]))
 
     @contextmanager
     def _left_out_when_it_fails(self, who: tuple[str, str]) -> Iterator[None]:
@@ -195,6 +224,16 @@ def _start(peer: str, column: str, cluster: Cluster, start: Start) -> PeerProces
             process.close()
             raise PeerFailed(why)
     return process
+
+
+def _without_start(who: tuple[str, str], number: int, reading: Reading, start_s: float, start_messages: int) -> Run:
+    """``PeerFailed``: what is left is no more than joining and leaving."""
+    cpu_s = reading.cpu_s - start_s
+    if cpu_s <= 0:
+        raise PeerFailed(
+            f"a reading took {reading.cpu_s:.2f} s of CPU, joining and leaving {start_s:.2f} s: read more (--scale)"
+        )
+    return Run(*who, number, reading.messages - start_messages, cpu_s, reading.wall_s, start_s)
 
 
 def _new_group() -> str:
@@ -238,36 +277,39 @@ class Bench:
         turns = Turns(result, self._arguments.rounds, window_s)
         with ExitStack() as stack:
             stack.callback(turns.close)
-            topics = self._topics(sandbox, cell, result, is_slow=any(PEER_TABLE[peer].is_slow for peer, _ in columns))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=cell.name, dir=self._scratch)))
-            turns.start(cell, columns, self._cluster(sandbox, cell), self._arguments.before, folder)
+            start = partial(turns.start, cell, columns, self._cluster(sandbox, cell), self._arguments.before, folder)
             if cell.rate:
+                sandbox.create_topic(cell.name, cell.partitions)
+                start()
                 with self._producer(sandbox, cell):
                     turns.follow(cell.name, cell.rate)
             else:
+                has_slow = any(PEER_TABLE[peer].is_slow for peer, _ in columns)
+                topics = self._topics(sandbox, cell, result, has_slow=has_slow)
+                start()
                 turns.read(topics)
             for peer, about in turns.about().items():
                 kept = {key: value for key, value in about.items() if key != "file"}
                 self._results.peers[peer]["versions"].update(kept)
-        for topic in topics.values():
-            delete(sandbox, topic.topic)
+        for ending in ("", "-start", "-tenth"):
+            delete(sandbox, cell.name + ending)
         for line in stream_page.lines_of(result, self._results.peers):
             print(line, flush=True)
 
-    def _topics(self, sandbox: Sandbox, cell: Cell, result: CellResult, *, is_slow: bool) -> dict[bool, Filled]:
-        config = FORMAT_1 if cell.shape.magic == 1 else None
-        if cell.rate:
-            sandbox.create_topic(cell.name, cell.partitions)
-            return {False: Filled(cell.name, cell.partitions, 0, 0, 0)}
+    def _topics(self, sandbox: Sandbox, cell: Cell, result: CellResult, *, has_slow: bool) -> Topics:
+        def filled(name: str, rows: int) -> Filled:
+            config = FORMAT_1 if cell.shape.magic == 1 else None
+            return fill(sandbox, name, cell.shape, rows, cell.partitions, config)
+
         rows = int(cell.messages * self._arguments.scale)
-        made = {False: fill(sandbox, cell.name, cell.shape, rows, cell.partitions, config)}
-        if is_slow:
-            made[True] = fill(sandbox, f"{cell.name}-tenth", cell.shape, rows // 10, cell.partitions, config)
+        tenth = filled(f"{cell.name}-tenth", rows // 10) if has_slow else None
+        made = Topics(filled(cell.name, rows), filled(f"{cell.name}-start", 1), tenth)
         found = on_disk(sandbox.run.root / sandbox.brokers[0].name / "data" / f"{cell.name}-0")
         if (found.magic, found.codec) != (cell.shape.magic, stream_page.codec_of(cell.shape)):
             raise SystemExit(f"{cell.name}: the broker wrote {found}, and {cell.shape} was sent")
-        result.messages, result.on_disk = made[False].rows, asdict(found)
-        result.tenth = made[True].rows if is_slow else 0
+        result.messages, result.on_disk = made.whole.rows, asdict(found)
+        result.tenth = tenth.rows if tenth is not None else 0
         return made
 
     def _cluster(self, sandbox: Sandbox, cell: Cell) -> Cluster:

@@ -39,6 +39,12 @@ abstract class BenchPeer {
 
         abstract boolean isAtEnd();
 
+        /** Called before the group is joined. */
+        void before() { }
+
+        /** Called after the group was left. */
+        void after() { }
+
         abstract String answer();
 
         void begin() {
@@ -61,20 +67,14 @@ abstract class BenchPeer {
 
     private static final class Read extends Sink {
         private final long messages;
-        private final long first;
-        private final long last;
-        private long next;
         private long count;
         private long offsets;
         private long bytes;
         private long keyBytes;
 
         Read(String[] words) {
-            super(words[1], words[2], 1000 * Long.parseLong(words[7]));
+            super(words[1], words[2], 1000 * Long.parseLong(words[5]));
             messages = Long.parseLong(words[3]);
-            first = Long.parseLong(words[4]);
-            last = Long.parseLong(words[5]);
-            next = first;
         }
 
         @Override
@@ -82,27 +82,22 @@ abstract class BenchPeer {
             offsets += offset;
             bytes += value.length;
             keyBytes += key.length;
-            if (++count == next) {
-                return mark();
-            }
-            return false;
-        }
-
-        private boolean mark() {
-            if (count == first) {
-                begin();
-                next = last;
-            }
-            if (count == last) {
-                end(last - first);
-                next = messages;
-            }
-            return count == messages;
+            return ++count == messages;
         }
 
         @Override
         boolean isAtEnd() {
             return false;
+        }
+
+        @Override
+        void before() {
+            begin();
+        }
+
+        @Override
+        void after() {
+            end(count);
         }
 
         @Override
@@ -189,7 +184,9 @@ abstract class BenchPeer {
             String[] words = line.split(" ");
             try {
                 Sink sink = words[0].equals("read") ? new Read(words) : new Tail(words);
+                sink.before();
                 consume(sink);
+                sink.after();
                 OUT.println(sink.answer());
             } catch (Throwable error) {
                 error.printStackTrace();

@@ -30,25 +30,21 @@ class Confluent:
         consumer = self._consumer(read.topic, read.group, "earliest")
         deadline = time.monotonic() + read.timeout_s
         try:
-            for count in read.segments():
-                left = count
-                while left:
-                    messages = consumer.consume(min(MESSAGES, left), POLL_S)
-                    if read.is_checked:
-                        for message in messages:
-                            message.key()
-                            read.offsets += message.offset()
-                            read.bytes += len(message.value())
-                    else:
-                        for message in messages:
-                            message.key()
-                            message.value()
-                            message.offset()
-                    left -= len(messages)
-                    if time.monotonic() > deadline:
-                        raise TimeoutError(f"{read.count + count - left} of {read.messages} in {read.timeout_s} s")
-                read.count += count
-                read.mark()
+            while read.count < read.messages:
+                messages = consumer.consume(min(MESSAGES, read.messages - read.count), POLL_S)
+                if read.is_checked:
+                    for message in messages:
+                        message.key()
+                        read.offsets += message.offset()
+                        read.bytes += len(message.value())
+                else:
+                    for message in messages:
+                        message.key()
+                        message.value()
+                        message.offset()
+                read.count += len(messages)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{read.count} of {read.messages} in {read.timeout_s} s")
         finally:
             consumer.close()
 

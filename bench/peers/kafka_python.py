@@ -35,27 +35,17 @@ class KafkaPython:
             **self._settings,
         )
         try:
-            for count in read.segments():
-                read.count += self._take(islice(consumer, count), read)
-                read.mark()
+            for message in islice(consumer, read.messages):
+                message.key  # noqa: B018
+                read.count += 1
+                if read.is_checked:
+                    read.offsets += message.offset
+                    read.bytes += len(message.value)
+                else:
+                    message.value  # noqa: B018
+                    message.offset  # noqa: B018
         finally:
             consumer.close()
-
-    def _take(self, messages: Any, read: protocol.Read) -> int:
-        count = 0
-        if read.is_checked:
-            for message in messages:
-                message.key  # noqa: B018
-                read.offsets += message.offset
-                read.bytes += len(message.value)
-                count += 1
-        else:
-            for message in messages:
-                message.key  # noqa: B018
-                message.value  # noqa: B018
-                message.offset  # noqa: B018
-                count += 1
-        return count
 
     def tail(self, tail: protocol.Tail) -> None:
         raise NotImplementedError("kafka-python is not measured at the tail")

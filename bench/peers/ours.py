@@ -44,27 +44,20 @@ class Ours:
         gc.collect()
 
     def consume(self, stream: KafkaStream[bytes, bytes], read: protocol.Read) -> None:
-        iterator = iter(stream)
-        take = self._checked if read.is_checked else self._touched
-        for count in read.segments():
-            take(islice(iterator, count), read)
-            read.count += count
-            read.mark()
-
-    def _checked(self, messages: Any, read: protocol.Read) -> None:
-        offsets = lengths = 0
-        for message in messages:
-            message.key  # noqa: B018
-            offsets += message.offset
-            lengths += len(message.value)
-        read.offsets += offsets
-        read.bytes += lengths
-
-    def _touched(self, messages: Any, _: protocol.Read) -> None:
-        for message in messages:
-            message.key  # noqa: B018
-            message.value  # noqa: B018
-            message.offset  # noqa: B018
+        messages: Any = islice(iter(stream), read.messages)
+        if read.is_checked:
+            for message in messages:
+                message.key  # noqa: B018
+                read.offsets += message.offset
+                read.bytes += len(message.value)
+                read.count += 1
+        else:
+            for message in messages:
+                message.key  # noqa: B018
+                message.value  # noqa: B018
+                message.offset  # noqa: B018
+            # The stream does not end by itself: it waits, and raises when that takes too long.
+            read.count = read.messages
 
     def tail(self, tail: protocol.Tail) -> None:
         with self.connector(tail.group, "largest") as connector:
@@ -85,20 +78,16 @@ class Batches(Ours):
     def consume(self, stream: KafkaStream[bytes, bytes], read: protocol.Read) -> None:
         import numpy as np
 
-        for count in read.segments():
-            left = count
-            while left:
-                batch = next(iter(stream.batches(max_records=min(left, self.RECORDS))))  # type: ignore[attr-defined]
-                offsets = np.frombuffer(batch.offsets, np.int64)
-                data, bounds = np.frombuffer(batch.values.data, np.uint8), batch.values.bounds
-                words = data[: len(data) // 8 * 8].view(np.uint64)
-                total = int(offsets.sum()), int(words.sum())
-                left -= len(offsets)
-                if read.is_checked:
-                    read.offsets += total[0]
-                    read.bytes += int(bounds[-1]) - int(bounds[0])
-            read.count += count
-            read.mark()
+        for batch in stream.batches(max_records=self.RECORDS):  # type: ignore[attr-defined]
+            offsets = np.frombuffer(batch.offsets, np.int64)
+            data, bounds = np.frombuffer(batch.values.data, np.uint8), batch.values.bounds
+            total = int(offsets.sum()), int(data[: len(data) // 8 * 8].view(np.uint64).sum())
+            read.count += len(offsets)
+            if read.is_checked:
+                read.offsets += total[0]
+                read.bytes += int(bounds[-1]) - int(bounds[0])
+            if read.count >= read.messages:
+                return
 
 
 def main() -> None:

@@ -2,12 +2,12 @@
 
 Commands, one a line, words separated by blanks:
 
-    read TOPIC GROUP MESSAGES FIRST LAST CHECK TIMEOUT_S
+    read TOPIC GROUP MESSAGES CHECK TIMEOUT_S
     tail TOPIC GROUP SETTLE_S WINDOW_S TIMEOUT_S
 
-``read`` joins the group, reads so many messages from the beginning, and leaves; the window is from message FIRST to
-message LAST.  With CHECK 1 it sums offsets and lengths of values.  ``tail`` joins at the end of the topic, and begins
-its window SETTLE_S seconds after the first message.  Each answers with one line of JSON:
+``read`` joins the group, reads so many messages from the beginning, and leaves; the window is all of that.  With CHECK
+1 it sums offsets and lengths of values.  ``tail`` joins at the end of the topic, and begins its window SETTLE_S seconds
+after the first message.  Each answers with one line of JSON:
 
     {"messages": 5, "offsets": 10, "bytes": 500, "window_messages": 3, "window_cpu_s": .1, "window_s": .1, "cpu_s": .5}
 
@@ -26,7 +26,6 @@ import resource
 import struct
 import sys
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
 STAMPED_BYTES = 101
@@ -54,9 +53,11 @@ class Window:
         self._cpu_s = self._s = 0.0
 
     def begin(self) -> None:
+        """Now."""
         self._cpu_s, self._s = cpu_s(), time.monotonic()
 
     def end(self, messages: int) -> None:
+        """Now; so many messages were read since ``begin``."""
         self.messages, self._cpu_s, self._s = messages, cpu_s() - self._cpu_s, time.monotonic() - self._s
 
     def figures(self) -> dict[str, Any]:
@@ -68,21 +69,10 @@ class Read:
 
     def __init__(self, words: list[str]) -> None:
         self.topic, self.group = words[:2]
-        self.messages, self.first, self.last, check, self.timeout_s = map(int, words[2:])
+        self.messages, check, self.timeout_s = map(int, words[2:])
         self.is_checked = check == 1
         self.count = self.offsets = self.bytes = 0
         self.window = Window()
-
-    def segments(self) -> list[int]:
-        """How many messages before, in and behind the window."""
-        return [self.first, self.last - self.first, self.messages - self.last]
-
-    def mark(self) -> None:
-        """To be called when ``count`` messages were read; does nothing between the marks."""
-        if self.count == self.first:
-            self.window.begin()
-        if self.count == self.last:
-            self.window.end(self.last - self.first)
 
     def answer(self) -> dict[str, Any]:
         sums = (self.offsets, self.bytes) if self.is_checked else (None, None)
@@ -130,8 +120,12 @@ def serve(peer: Peer, about: dict[str, Any]) -> None:
         word, *rest = line.split()
         try:
             work: Read | Tail = Read(rest) if word == "read" else Tail(rest)
-            act: Callable[[Any], None] = peer.read if word == "read" else peer.tail
-            act(work)
+            if isinstance(work, Read):
+                work.window.begin()
+                peer.read(work)
+                work.window.end(work.count)
+            else:
+                peer.tail(work)
             say({**work.answer(), "cpu_s": cpu_s()})
         except Exception as error:  # noqa: BLE001
             say({"failed": f"{type(error).__name__}: {error}"})

@@ -29,18 +29,12 @@ import (
 const stampedBytes = 101
 
 // sink takes messages until it has enough.
-type sink interface {
-	take(record *kgo.Record) bool
-	answer() map[string]any
-}
+type sink interface{ take(record *kgo.Record) bool }
 
 type window struct {
-	messages     int64
-	cpuS         float64
-	began        time.Time
-	durationS    float64
-	topic, group string
-	timeout      time.Duration
+	messages        int64
+	cpuS, durationS float64
+	began           time.Time
 }
 
 func cpuS() float64 {
@@ -69,8 +63,7 @@ func (w *window) figures() map[string]any {
 
 type read struct {
 	window
-	messages, first, last, next    int64
-	count, offsets, size, keyBytes int64
+	messages, count, offsets, size, keyBytes int64
 }
 
 func (r *read) take(record *kgo.Record) bool {
@@ -78,17 +71,6 @@ func (r *read) take(record *kgo.Record) bool {
 	r.size += int64(len(record.Value))
 	r.keyBytes += int64(len(record.Key))
 	r.count++
-	if r.count != r.next {
-		return false
-	}
-	if r.count == r.first {
-		r.begin()
-		r.next = r.last
-	}
-	if r.count == r.last {
-		r.end(r.last - r.first)
-		r.next = r.messages
-	}
 	return r.count == r.messages
 }
 
@@ -223,16 +205,16 @@ func obey(settings map[string]string, words []string) (map[string]any, error) {
 		numbers = append(numbers, number)
 	}
 	timeout := time.Duration(numbers[len(numbers)-1]) * time.Second
-	var to sink
-	if words[0] == "read" {
-		to = &read{messages: numbers[0], first: numbers[1], last: numbers[2], next: numbers[1]}
-	} else {
-		to = &tail{settleUs: numbers[0] * 1_000_000, windowUs: numbers[1] * 1_000_000}
+	if words[0] == "tail" {
+		follower := &tail{settleUs: numbers[0] * 1_000_000, windowUs: numbers[1] * 1_000_000}
+		err := consume(settings, words[2], words[1], timeout, true, follower)
+		return follower.answer(), err
 	}
-	if err := consume(settings, words[2], words[1], timeout, words[0] == "tail", to); err != nil {
-		return nil, err
-	}
-	return to.answer(), nil
+	reader := &read{messages: numbers[0]}
+	reader.begin()
+	err := consume(settings, words[2], words[1], timeout, false, reader)
+	reader.end(reader.count)
+	return reader.answer(), err
 }
 
 func say(line map[string]any) {
