@@ -72,27 +72,27 @@ CELLS = {
         _read("300B-v2", "300 B, v2", Shape(300, False), 1_500_000, PLOTTED),
         _read("4KB-v2", "4 KB, v2", Shape(4096, False), 300_000, PLOTTED),
         _read(
-            "snappy", "100 B, v2, snappy", Shape(100, False, codec=compression.SNAPPY, is_compressible=False), 2_000_000
+            "snappy", "100 B, v2, snappy", Shape(100, False, codec=compression.SNAPPY, is_compressible=False), 1_500_000
         ),
         _read(
             "gzip",
             "100 B, v2, gzip",
             Shape(100, False, codec=compression.GZIP, is_compressible=False),
-            2_000_000,
+            1_500_000,
             WITH_FAST_CODECS,
         ),
         _read(
             "lz4",
             "100 B, v2, lz4",
             Shape(100, False, codec=compression.LZ4, is_compressible=False),
-            2_000_000,
+            1_500_000,
             is_quick=True,
         ),
         _read(
             "zstd",
             "100 B, v2, zstd",
             Shape(100, False, codec=compression.ZSTD, is_compressible=False),
-            2_000_000,
+            1_500_000,
             WITH_FAST_CODECS,
             cannot=NO_ZSTD,
         ),
@@ -108,9 +108,9 @@ CELLS = {
             for name, codec in CODECS.items()
         ),
         _read("headers", "100 B, v2, 3 headers", Shape(100, False, has_headers=True), 1_500_000),
-        _read("1-partition", "100 B, v2, 1 partition", V2, 2_000_000, partitions=1),
-        _read("64-partitions", "100 B, v2, 64 partitions", V2, 2_000_000, partitions=64),
-        _read("tls", "100 B, v2, TLS", V2, 2_000_000, is_tls=True, cannot=NO_TLS),
+        _read("1-partition", "100 B, v2, 1 partition", V2, 1_500_000, partitions=1),
+        _read("64-partitions", "100 B, v2, 64 partitions", V2, 1_500_000, partitions=64),
+        _read("tls", "100 B, v2, TLS", V2, 1_500_000, is_tls=True, cannot=NO_TLS),
         *(
             Cell(
                 f"tail-{partitions}-{rate // 1000}k",

@@ -81,8 +81,11 @@ WARM_READINGS_MAX = 4
 SETTLE_S = 3
 WINDOW_S, WINDOW_S_QUICK = 8, 4
 READ_TIMEOUT_S = 60
+PRODUCER_END_S = 10
 READ_TIMEOUT_US_A_MESSAGE = 100
 KEPT_UP = 0.95
+TAIL_TRIES = 2
+"""A consumer that once does not keep up is asked once more."""
 
 _groups = itertools.count()
 
@@ -156,11 +159,17 @@ class Turns:
     def follow(self, topic: str, rate: int) -> None:
         """All readings at the tail."""
         for number in range(self._rounds + 1):
-            for peer, column in self._in_turn(number):
-                with self._left_out_when_it_fails((peer, column)):
-                    run = self._follow_once(peer, column, topic, rate, number)
+            for who in self._in_turn(number):
+                with self._left_out_when_it_fails(who):
+                    run = self._follow_once(who, topic, rate, number)
                     if number:
                         self._result.runs.append(run)
+
+    def leave_out_all(self, why: str) -> None:
+        """No figure of this cell counts."""
+        for who in list(self._processes):
+            self._processes.pop(who).close()
+            self._leave_out(who, why)
 
     def close(self) -> None:
         for process in self._processes.values():
@@ -182,16 +191,18 @@ class Turns:
             raise PeerFailed(f"it read other records: count, offsets and bytes are {found}, and were {written}")
         return Reading(topic.rows, answer["window_cpu_s"], answer["window_s"])
 
-    def _follow_once(self, peer: str, column: str, topic: str, rate: int, number: int) -> Run:
+    def _follow_once(self, who: tuple[str, str], topic: str, rate: int, number: int) -> Run:
         timeout_s = READ_TIMEOUT_S + SETTLE_S + self._window_s
-        answer = self._processes[peer, column].ask(
-            ("tail", topic, _new_group(), SETTLE_S, self._window_s, timeout_s), 2 * timeout_s
-        )
-        messages, seconds = answer["window_messages"], answer["window_s"]
-        if messages < KEPT_UP * rate * seconds:
-            raise PeerFailed(f"it read {messages / seconds:.0f} records/s of {rate}")
-        late = [percentile(answer["latencies_us"], share) / 1000 for share in (0.5, 0.99)]
-        return Run(peer, column, number, messages, answer["window_cpu_s"], seconds, 0.0, (late[0], late[1]))
+        read = []
+        for _ in range(TAIL_TRIES):
+            words = "tail", topic, _new_group(), SETTLE_S, self._window_s, timeout_s
+            answer = self._processes[who].ask(words, 2 * timeout_s)
+            messages, seconds = answer["window_messages"], answer["window_s"]
+            if messages >= KEPT_UP * rate * seconds:
+                late = [percentile(answer["latencies_us"], share) / 1000 for share in (0.5, 0.99)]
+                return Run(*who, number, messages, answer["window_cpu_s"], seconds, 0.0, (late[0], late[1]))
+            read.append(f"{messages / seconds:.0f}")
+        raise PeerFailed(f"it read {', then '.join(read)} records/s of {rate}")
 
     @contextmanager
     def _left_out_when_it_fails(self, who: tuple[str, str]) -> Iterator[None]:
@@ -282,8 +293,7 @@ class Bench:
             if cell.rate:
                 sandbox.create_topic(cell.name, cell.partitions)
                 start()
-                with self._producer(sandbox, cell):
-                    turns.follow(cell.name, cell.rate)
+                self._follow(sandbox, cell, turns)
             else:
                 has_slow = any(PEER_TABLE[peer].is_slow for peer, _ in columns)
                 topics = self._topics(sandbox, cell, result, has_slow=has_slow)
@@ -317,27 +327,34 @@ class Bench:
             return Cluster(self._security.address("SSL"), sandbox.zookeeper_connect, self._security.certificates)
         return Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
 
-    @contextmanager
-    def _producer(self, sandbox: Sandbox, cell: Cell) -> Iterator[None]:
-        """The producer of a tail; ``SystemExit`` when it did not keep its rate: then all latencies are its own."""
+    def _follow(self, sandbox: Sandbox, cell: Cell, turns: Turns) -> None:
+        """The readings of a tail, beside a producer.  If that does not keep its rate, no figure counts."""
         words = [sys.executable, str(ROOT / "bench" / "tail_producer.py"), sandbox.bootstrap, cell.name]
         words += [str(cell.partitions), str(cell.rate)]
         with tempfile.TemporaryFile("w+", dir=self._scratch) as out:
             process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=out, text=True, start_new_session=True)
             try:
-                yield
+                turns.follow(cell.name, cell.rate)
             finally:
                 assert process.stdin is not None
                 process.stdin.close()
-                process.wait(10)
+                process.wait(PRODUCER_END_S)
             out.seek(0)
             lines = [line for line in out if line.startswith("{")]
-        last = json.loads(lines[-1]) if lines else {"acked": 0, "failed": 0, "seconds": 1.0}
-        rate = last["acked"] / last["seconds"]
-        if last["failed"] or rate < KEPT_UP * cell.rate:
-            raise SystemExit(
-                f"{cell.name}: the producer sent {rate:.0f} records/s of {cell.rate}, {last['failed']} failed"
-            )
+        why = producer_trouble(lines, cell.rate)
+        if why:
+            turns.leave_out_all(why)
+
+
+def producer_trouble(lines: Sequence[str], rate: int) -> str:
+    """Why the figures beside this producer do not count; empty if they do.  ``lines``: what it printed."""
+    if not lines:
+        return "the producer sent nothing"
+    last = json.loads(lines[-1])
+    sent = last["acked"] / last["seconds"]
+    if last["failed"] or sent < KEPT_UP * rate:
+        return f"the producer sent {sent:.0f} records/s of {rate}, and {last['failed']} failed"
+    return ""
 
 
 def machine() -> dict[str, Any]:

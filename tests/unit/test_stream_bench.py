@@ -692,6 +692,57 @@ def test_a_failure_in_a_later_round_takes_the_earlier_ones_with_it(
     assert result.not_run["ours best"] == "it broke"
 
 
+class AtTail(Answers):
+    """Answers with these numbers of messages in windows of 2 s."""
+
+    def __init__(self, *messages: int) -> None:
+        super().__init__("ours", [])
+        self._messages = list(messages)
+
+    def ask(self, words: tuple[Any, ...], _: float) -> dict[str, Any]:
+        assert words[0] == "tail"
+        return {"window_messages": self._messages.pop(0), "window_s": 2.0, "window_cpu_s": 0.5,
+                "latencies_us": [1000 * n for n in range(1, 101)]}  # fmt: skip
+
+
+def follow(peer: AtTail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[streams.Turns, CellResult]:
+    """One round of a tail with 1,000 records a second."""
+    monkeypatch.setattr(streams, "_start", lambda *_: peer)
+    result = CellResult("tail-64-1k", "tail", "shape", 100, 64, 0, 0, 1000, {})
+    turns = streams.Turns(result, 1)
+    turns.start(CELLS["tail-64-1k"], (("ours", AS_OURS),), stream_peers.Cluster("b:1", "z:1"), None, tmp_path)
+    turns.follow("tail-64-1k", 1000)
+    return turns, result
+
+
+def test_a_reading_at_the_tail_has_cpu_and_latency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, result = follow(AtTail(2000, 1990), monkeypatch, tmp_path)
+    [run] = result.runs
+    assert (run.messages, run.ms_a_second, run.latencies_ms) == (1990, 250.0, (50.0, 99.0))
+
+
+def test_a_consumer_that_does_not_keep_up_is_asked_once_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, result = follow(AtTail(2000, 1800, 2000), monkeypatch, tmp_path)
+    assert [run.messages for run in result.runs] == [2000]
+    (tmp_path / "again").mkdir()
+    _, result = follow(AtTail(2000, 1800, 1700), monkeypatch, tmp_path / "again")
+    assert result.not_run == {"ours ours": "it read 900, then 850 records/s of 1000"}
+    assert result.runs == []
+
+
+def test_beside_a_producer_that_lags_no_figure_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    line = '{"sent": 9, "acked": %d, "failed": %d, "seconds": 10.0}'
+    assert streams.producer_trouble([line % (1, 0), line % (10_000, 0)], 1000) == ""
+    assert "990 records/s of 1000, and 1 failed" in streams.producer_trouble([line % (9_900, 1)], 1000)
+    why = streams.producer_trouble([line % (9_000, 0)], 1000)
+    assert why == "the producer sent 900 records/s of 1000, and 0 failed"
+    assert streams.producer_trouble([], 1000) == "the producer sent nothing"
+    turns, result = follow(AtTail(2000, 2000), monkeypatch, tmp_path)
+    turns.leave_out_all(why)
+    assert result.runs == []
+    assert result.not_run == {"ours ours": why}
+
+
 def test_the_tail_begins_its_window_after_it_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr(protocol.time, "time_ns", lambda: int(now_s * 1e9))
