@@ -378,8 +378,8 @@ PEER_TABLE: Mapping[str, Peer] = {
     ),
     "franz-go": Peer(
         "franz-go",
-        "in Go; keys and values are slices of what was received; the receive buffer is the system's; with its best settings "
-        "slices of records are used again (`pools`), and the garbage collector waits for 400 % (`gogc`)",
+        "in Go; keys and values are slices of what was received; the receive buffer is the system's; with its best "
+        "settings slices of records are used again (`pools`), and the garbage collector waits for 400 % (`gogc`)",
         {BEST: FRANZ_BEST, AS_OURS: FRANZ_AS_OURS},
         _reach_franz,
         _franz,
