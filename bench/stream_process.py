@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-START_S = 60
+START_S = 300
 STOP_S = 20
 CPU_TOLERANCE = 0.02
 """By how much a peer's own account of its CPU may differ from the system's: the ticks of both, and reading it."""
