@@ -71,6 +71,11 @@ def _process(folder: Path, jars: list[Path], root: Path, python: str) -> Iterato
         process = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()])
     try:
         with Connection(ours.detach()) as connection:
+            # One after the other: JVMs that start at once hinder each other.
+            try:
+                connection.recv()
+            except EOFError:
+                raise SystemExit(f"a Spark session with {python} did not start") from None
             yield connection
     finally:
         with suppress(subprocess.TimeoutExpired):
@@ -90,6 +95,7 @@ def main() -> None:
         session(Path(folder), list(map(Path, jars)), Path(root)) as spark,
         suppress(EOFError),
     ):
+        connection.send("ready")
         while True:
             work, rest, named = connection.recv()
             try:
