@@ -182,7 +182,7 @@ def _of_a_claiming_query(cur: int | None, record: Record, claim: Claim | None) -
     if record.latest is not None and (cur is None or cur < record.latest.end):
         return f"set back by somebody below the claim of {record.latest.end}: left"
     if claim is not None:
-        return "claimed and not done: start again, or rewind (zkconsumer spark reconcile --group G --checkpoint DIR --rewind)"
+        return "claimed, not done: start again, or 'zkconsumer spark reconcile --group G --checkpoint DIR --rewind'"
     return CLAIMS_MOVE_IT
 
 

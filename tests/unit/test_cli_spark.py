@@ -196,7 +196,7 @@ def test_a_query_that_claims_needs_no_help_forward(
 ) -> None:
     result = run("--execute")
     assert result.exit_code == 0
-    start_again = "claimed and not done: start again, or rewind (zkconsumer spark reconcile --group G --checkpoint DIR --rewind)"
+    start_again = "claimed, not done: start again, or 'zkconsumer spark reconcile --group G --checkpoint DIR --rewind'"
     assert decisions(result) == [("40", "30", "30-40", "-", start_again), ("50", "30", "30-45", "-", start_again)]
     crashed.done(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}))
     put(world, {1: 20})

@@ -560,15 +560,15 @@ def test_a_peer_answers_and_goes_on_after_a_failure(start: Callable[..., PeerPro
     process = start()
     assert process.about == {"version": "1"}
     with pytest.raises(PeerFailed, match="RuntimeError: no such group"):
-        process.ask(("read", "t", "fails", 10, 1, 5), 30)
-    answer = process.ask(("read", "t", "g", 10, 1, 5), 30)
+        process.ask(("read", "t", "fails", 10, 1, 5), 100)
+    answer = process.ask(("read", "t", "g", 10, 1, 5), 100)
     assert (answer["messages"], answer["window_messages"], answer["offsets"]) == (10, 10, 10)
-    assert process.ask(("read", "t", "g", 10, 0, 5), 30)["offsets"] is None
+    assert process.ask(("read", "t", "g", 10, 0, 5), 100)["offsets"] is None
 
 
 def test_a_peer_that_ends_says_its_last_line(start: Callable[..., PeerProcess]) -> None:
     with pytest.raises(PeerFailed, match="it ended: it is over"):
-        start().ask(("read", "t", "ends", 10, 1, 5), 30)
+        start().ask(("read", "t", "ends", 10, 1, 5), 100)
 
 
 def test_a_peer_that_refuses_to_start_says_why(start: Callable[..., PeerProcess]) -> None:
@@ -583,12 +583,12 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_cpu_that_the_system_has_not_seen_is_refused(start: Callable[..., PeerProcess]) -> None:
     with pytest.raises(PeerFailed, match=r"it says that it used 1000.00 s of CPU"):
-        start("lies").ask(("read", "t", "g", 10, 1, 5), 30)
+        start("lies").ask(("read", "t", "g", 10, 1, 5), 100)
 
 
 def test_a_child_that_goes_on_is_refused(start: Callable[..., PeerProcess]) -> None:
     with pytest.raises(PeerFailed, match="processes whose CPU is not counted"):
-        start().ask(("tail", "t", "g", 1, 1, 5), 30)
+        start().ask(("tail", "t", "g", 1, 1, 5), 100)
 
 
 class Answers:
