@@ -50,6 +50,7 @@ def compiled(name: str, *depends: str) -> Extension:
 
 
 COMPILED = [
+    compiled("zkconsumer.base._arrow"),
     compiled("zkconsumer.base._delivery"),
     compiled("zkconsumer.wire._records", "zkconsumer/wire/records_core.h", "zkconsumer/wire/crc.h"),
 ]
@@ -66,7 +67,7 @@ setup(
     ext_modules=COMPILED,
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
-        "zkconsumer": ["py.typed", "testing/java/*.java", "base/_delivery.pyi"],
+        "zkconsumer": ["py.typed", "testing/java/*.java", "base/*.pyi"],
         "bridge": ["py.typed"],
         "pyspark_zkconsumer": ["py.typed"],
     },
@@ -82,7 +83,7 @@ setup(
         "six>=1.16",
     ],
     extras_require={
-        "bench": [*SPARK, "confluent-kafka>=2.5"],
+        "bench": [*SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"],
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
         "spark": SPARK,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -30,13 +29,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from gates import Gate
+from shapes import Shape
 
 from bridge.spark.arrow import SCHEMA, Target
 from bridge.spark.decoder import ArrowDecoder
 from zkconsumer import extensions
 from zkconsumer.wire import compiled, compression
-from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("zkconsumer", "bridge", "pyspark_zkconsumer")
@@ -48,66 +46,6 @@ PYTHON_SHARE = 10
 """The Python decoder reads so much less."""
 PLAIN = pa.schema([field for field in SCHEMA if field.name != "headers"])
 NARROW = pa.schema([SCHEMA.field("key"), SCHEMA.field("value")])
-SEED = 20
-WORDS = b'{"id":12345,"name":"a customer","state":"open","amount":17.25,"currency":"EUR","at":1700000000000} '
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One kind of topic.  ``batch_bytes``: how large a producer made its batches."""
-
-    size: int
-    varies: bool
-    magic: int = 2
-    codec: int = compression.NONE
-    batch_bytes: int = 16_384
-    is_random: bool = False
-
-    def __str__(self) -> str:
-        parts = [
-            f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KB",
-            f"v{self.magic}",
-            compression.NAMES[self.codec],
-            "varying" if self.varies else "constant",
-            f"{self.batch_bytes // 1024} KB batches" if self.batch_bytes >= 1024 else f"{self.batch_bytes} B batches",
-            "random bytes" if self.is_random else "text",
-        ]
-        return ", ".join(parts)
-
-    @property
-    def is_gated(self) -> bool:
-        return self.size == 100 and self.magic in (1, 2) and self.codec == compression.NONE
-
-    @property
-    def records_in_a_batch(self) -> int:
-        return max(1, self.batch_bytes // (self.size + 16))
-
-    def values(self, rows: int) -> list[bytes]:
-        """The values of so many records."""
-        numbers = random.Random(SEED)
-        made = []
-        for _ in range(rows):
-            size = numbers.randrange(self.size // 2, self.size * 3 // 2 + 1) if self.varies else self.size
-            if self.is_random:
-                made.append(numbers.randbytes(size))
-            else:
-                start = numbers.randrange(len(WORDS))
-                made.append((WORDS[start:] + WORDS * (size // len(WORDS) + 1))[:size])
-        return made
-
-    def record_set(self, rows: int) -> bytes:
-        """So many records as a broker sends them."""
-        values = self.values(rows)
-        records = [
-            Record(offset, 1_700_000_000_000 + offset // 50, 0, offset.to_bytes(8, "big"), value)
-            for offset, value in enumerate(values)
-        ]
-        in_a_batch = self.records_in_a_batch
-        return b"".join(
-            build_record_set(records[low : low + in_a_batch], self.magic, self.codec)
-            for low in range(0, rows, in_a_batch)
-        )
-
 
 SHAPES = [
     Shape(100, False),
@@ -162,6 +100,11 @@ def without_compiled_decoder() -> Iterator[None]:
         yield
     finally:
         compiled.RECORDS = before
+
+
+def measure_in_session(_: object, shape: Shape, rows: int, rounds: int) -> tuple[float, float]:
+    """``measure`` for ``spark_sessions.Sessions.run``: in the process of a session, which may be another checkout's."""
+    return measure(shape, PLAIN, rows, rounds), measure(shape, NARROW, rows, rounds)
 
 
 @dataclass(frozen=True, slots=True)

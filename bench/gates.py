@@ -7,18 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One figure and what it must be.  ``gate`` None: it is only shown.  ``at_least`` False: at most."""
+    """One figure and what it must be.  ``gate`` None: it is only shown.  ``at_least`` False: at most.
+
+    ``value`` None: it was not measured, and ``note`` says why.  Else ``note`` stands behind the value.
+    """
 
     what: str
-    value: float
+    value: float | None
     gate: float | None
     goal: float | None
     unit: str = "x"
     at_least: bool = True
+    note: str = ""
 
     @property
     def verdict(self) -> str:
-        """``goal``, ``gate`` or ``MISSED``: the best that is met; ``-`` without a gate."""
+        """``goal``, ``gate`` or ``MISSED``: the best that is met; ``not run``; ``-`` without a gate."""
+        if self.value is None:
+            return "not run"
         if self.gate is None:
             return "-"
         sign = 1 if self.at_least else -1
@@ -30,7 +36,10 @@ class Gate:
         """One line of the table."""
 
         def bound(number: float | None) -> str:
-            return "-" if number is None else f"{'≥' if self.at_least else '≤'} {number:g} {self.unit}"
+            return "-" if number is None else f"{'≥' if self.at_least else '≤'} {number:.3g} {self.unit}"
 
-        cells = [self.what, f"{self.value:.3g} {self.unit}", bound(self.gate), bound(self.goal), self.verdict]
-        return f"| {' | '.join(cells)} |"
+        if self.value is None:
+            value = "not run: " + self.note.replace("|", "\\|")
+        else:
+            value = " ".join([f"{self.value:.3g} {self.unit}", *([f"({self.note})"] if self.note else [])])
+        return f"| {' | '.join([self.what, value, bound(self.gate), bound(self.goal), self.verdict])} |"

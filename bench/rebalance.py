@@ -172,9 +172,7 @@ def measure_ours(address: str, cluster: FakeCluster, watcher: Watcher, members: 
     return figures
 
 
-def measure_scala(
-    sandbox: Sandbox, watcher: Watcher, release: str, members: int, rounds: int
-) -> Figures:
+def measure_scala(sandbox: Sandbox, watcher: Watcher, release: str, members: int, rounds: int) -> Figures:
     """The same with original members; a join is counted from the moment when the new one is registered."""
     figures = Figures(f"Scala {release}, {members} members")
     settings = {"zookeeper.session.timeout.ms": "6000"}

@@ -1,6 +1,6 @@
 """How fast Spark reads through ``format("zkconsumer")``, next to its own Kafka source and to confluent-kafka.
 
-    python bench/spark.py [--quick] [--cells 100B-varying ...] [--write]
+    python bench/spark.py [--quick] [--cells 100B-varying ...] [--before PATH] [--json FILE] [--write]
 
 One real broker (3.9.1) of the sandbox, topics of 4 partitions, for each source a ``local[2]`` session of its own, as
 it has in a program.  The sources take turns on the same topic; figures are medians of ``--rounds`` readings after one
@@ -18,6 +18,10 @@ sink, or with 1 KB to be copied for each row, all sources come nearer to each ot
 1 KB CPU goes into carrying the row: ours goes through a second socket, from Python into the JVM.  A source that gives
 one ready batch again and again takes 1 µs of CPU a row there, which is half of what ours takes with all its reading.
 
+``--before PATH`` is a second checkout of this project with a virtual environment of its own (``.venv`` or ``venv`` in
+it or beside it): its source takes turns with the others, and each figure of ours is compared with its figure.
+``--json FILE`` saves the gates; ``bench/streams.py --spark FILE`` shows those against the second checkout.
+
 ``--quick`` is for a look (some of the rows, three rounds); the JVM is not warm then.  confluent-kafka must be there
 (the extra ``[bench]``).  ``--write`` puts the page into migration_docs/reference/spark-speed.md.
 """
@@ -27,22 +31,41 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import statistics
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import columns
-from columns import Cost, Shape
+from columns import Cost
 from gates import Gate
+from shapes import Shape
 from spark_claims import claim_ms_a_partition
-from spark_runs import CONFLUENT, JVM, NARROW, OURS, SOURCES, Cluster, Sample, Source, count_rows, read_batch
+from spark_runs import (
+    BEFORE,
+    CONFLUENT,
+    JVM,
+    NARROW,
+    NARROW_BEFORE,
+    OURS,
+    PARTITIONS,
+    SOURCES,
+    Cluster,
+    Sample,
+    Source,
+    count_rows,
+    read_batch,
+)
 from spark_sessions import Sessions, sessions
 from spark_stream import StreamRun, read_stream
-from spark_topics import fill
+from stream_peers import Checkout, checkout_of
+from stream_results import Ratio, ratio
+from topics import fill
 
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars
@@ -50,6 +73,7 @@ from zkconsumer.wire import compiled
 
 BROKER = "3.9.1"
 HEAP_MB = 512
+DECODED_ROWS, DECODED_ROUNDS, DECODED_IN_TURN = 80_000, 7, 2
 STREAM_BATCH_ROWS, STREAM_BATCH_ROWS_QUICK = 500_000, 125_000
 PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" / "spark-speed.md"
 
@@ -61,28 +85,36 @@ TOPICS = {
 }
 """The shape, how many rows, and how many for a look.  Lengths that vary are the usual case, and the harder one."""
 SINKS = ("noop", "parquet")
-COLUMNS = (*SOURCES, NARROW)
+COLUMNS = (*SOURCES, NARROW, BEFORE, NARROW_BEFORE)
 STREAM = "stream"
+SAME, BETTER = 1.05, 1.0
+"""What a figure of ours may be of that of the second checkout, where less is better: gate and goal."""
 
 
 class Bench:
     """What was measured so far."""
 
-    def __init__(self, sessions: Sessions, cluster: Cluster, folder: Path, rounds: int) -> None:
+    def __init__(
+        self, sessions: Sessions, cluster: Cluster, folder: Path, rounds: int, before: Checkout | None
+    ) -> None:
         self._sessions, self._cluster, self._folder, self._rounds = sessions, cluster, folder, rounds
+        self._before = (BEFORE,) if before is not None else ()
         self.rows: list[str] = []
         self.stream_rows: list[str] = []
         self.gates: list[Gate] = []
+        self.gates_before: list[Gate] = []
 
     def batches(self, topic: str, rows: int) -> None:
         """All sources and both sinks on one topic."""
-        for source in SOURCES:
+        sources = (*SOURCES, *self._before)
+        for source in sources:
             found = self._sessions.run(source, count_rows, source, self._cluster, topic)
             if found != rows:
                 raise SystemExit(f"{source.name} finds {found} rows in {topic}, and there are {rows}")
         for sink in SINKS:
             # What Spark does with a column that nobody needs is seen where nothing is written.
-            samples: dict[Source, list[Sample]] = {source: [] for source in (*SOURCES, *[NARROW][: sink == "noop"])}
+            narrow = [NARROW, *([NARROW_BEFORE] if self._before else [])] if sink == "noop" else []
+            samples: dict[Source, list[Sample]] = {source: [] for source in (*sources, *narrow)}
             for number in range(self._rounds + 1):
                 for source in samples:
                     where = source, self._cluster, topic
@@ -93,11 +125,12 @@ class Bench:
 
     def _cell(self, topic: str, sink: str, samples: dict[Source, list[Sample]]) -> None:
         cell = f"{topic} {sink}"
-        shown = [f"{_rate(found)}; {_cpu(found)}" if (found := samples.get(source)) else "" for source in COLUMNS]
+        columns = [source for source in COLUMNS if self._before or not source.is_before]
+        shown = [f"{_rate(found)}; {_cpu(found)}" if (found := samples.get(source)) else "" for source in columns]
         self.rows.append(f"| {cell} | " + " | ".join(shown) + " |")
         print(self.rows[-1], flush=True)
-        rate = {source: _median(sample.rate for sample in samples[source]) for source in SOURCES}
-        used = {source: _median(sample.us for sample in samples[source]) for source in SOURCES}
+        rate = {source: _median(sample.rate for sample in found) for source, found in samples.items()}
+        used = {source: _median(sample.us for sample in found) for source, found in samples.items()}
         faster = (2.0, 3.0) if TOPICS[topic][0].size == 100 and sink == "noop" else (None, None)
         self.gates += [
             Gate(f"{cell}: rows/s ÷ JVM source", rate[OURS] / rate[JVM], 1.2, 2.0),
@@ -105,13 +138,29 @@ class Bench:
             Gate(f"{cell}: rows/s ÷ confluent-kafka", rate[OURS] / rate[CONFLUENT], *faster),
             Gate(f"{cell}: CPU a row ÷ confluent-kafka", used[OURS] / used[CONFLUENT], None, None, at_least=False),
         ]
+        for ours, before in ((OURS, BEFORE), (NARROW, NARROW_BEFORE)):
+            if before in samples:
+                self.against_before(f"{cell}, {ours.name}", samples[ours], samples[before])
+
+    def against_before(self, what: str, ours: list[Sample], before: list[Sample]) -> None:
+        """Time and CPU of a row against the second checkout's; less is better in both."""
+        for name, figure in (("time", _seconds_a_row), ("CPU", _us_a_row)):
+            sides = [{number: figure(sample) for number, sample in enumerate(side)} for side in (ours, before)]
+            found = ratio(*sides)
+            assert found is not None, "both were read in the same rounds"
+            self.same(f"Spark, {what}: {name} a row ÷ the commit before", found)
+
+    def same(self, what: str, found: Ratio) -> None:
+        """A figure that must be within 5 % of the second checkout's."""
+        spread = f"{found.low:.3g} to {found.high:.3g}"
+        self.gates_before.append(Gate(what, found.value, SAME, BETTER, at_least=False, note=spread))
 
     def streams(self, topic: str, rows: int, batch_rows: int) -> None:
         """Ours and the JVM's stream in turn."""
-        runs: dict[Source, list[StreamRun]] = {JVM: [], OURS: []}
+        runs: dict[Source, list[StreamRun]] = {source: [] for source in (JVM, OURS, *self._before)}
         for number in range(self._rounds + 1):
             for source, made in runs.items():
-                where, folder = (source, self._cluster, topic), self._folder / source.format
+                where, folder = (source, self._cluster, topic), self._folder / source.name.replace(" ", "-")
                 run = self._sessions.run(source, read_stream, *where, rows, batch_rows, folder)
                 if number:
                     made.append(run)
@@ -130,6 +179,42 @@ class Bench:
                 "ms", at_least=False,
             ),
         ]  # fmt: skip
+        if self._before:
+            self.against_before("stream", *([run.whole for run in runs[source]] for source in (OURS, BEFORE)))
+            for name, figure in (("time in addBatch", _add_batch), ("trigger without addBatch", _overhead)):
+                sides = [dict(enumerate(map(figure, runs[source]))) for source in (OURS, BEFORE)]
+                found = ratio(*sides)
+                assert found is not None, "both were read in the same rounds"
+                self.same(f"Spark, stream: {name} ÷ the commit before", found)
+
+    def decoding(self, rows: int, rounds: int) -> None:
+        """``bench/columns.py`` of ours and of the second checkout in turn, each in its session's process."""
+        for shape in columns.SHAPES:
+            sides: dict[Source, dict[int, tuple[float, float]]] = {OURS: {}, BEFORE: {}}
+            for number in range(self._rounds):
+                for source, found in sides.items():
+                    found[number] = self._sessions.run(source, columns.measure_in_session, shape, rows, rounds)
+            for at, name in enumerate(("all fields", "key and value")):
+                one = ({number: each[at] for number, each in sides[source].items()} for source in (OURS, BEFORE))
+                found_ratio = ratio(*one)
+                assert found_ratio is not None, "both decode in the same rounds"
+                self.same(f"to Arrow: {shape}, {name} ÷ the commit before", found_ratio)
+
+
+def _seconds_a_row(sample: Sample) -> float:
+    return sample.seconds / sample.rows
+
+
+def _us_a_row(sample: Sample) -> float:
+    return sample.us
+
+
+def _add_batch(run: StreamRun) -> float:
+    return 1 / run.add_batch_rate
+
+
+def _overhead(run: StreamRun) -> float:
+    return run.overhead_ms
 
 
 def _median(values: Any) -> float:
@@ -164,6 +249,7 @@ def wanted(topic: str, arguments: argparse.Namespace) -> tuple[Shape, int]:
 def page(head: str, bench: Bench, decoded: list[Cost], arguments: argparse.Namespace) -> str:
     """The page, as Markdown."""
     of_fewer = ", of fewer rows than it should be" if arguments.quick else ""
+    shown = [source for source in COLUMNS if arguments.before is not None or not source.is_before]
     lines = [
         "# How fast Spark reads",
         "",
@@ -175,8 +261,8 @@ def page(head: str, bench: Bench, decoded: list[Cost], arguments: argparse.Names
         "",
         "## Batches: rows a second; µs of CPU a row, JVM + Python",
         "",
-        "| topic and sink | " + " | ".join(source.name for source in COLUMNS) + " |",
-        "|---" * (len(COLUMNS) + 1) + "|",
+        "| topic and sink | " + " | ".join(source.name for source in shown) + " |",
+        "|---" * (len(shown) + 1) + "|",
         *bench.rows,
         "",
     ]
@@ -193,7 +279,7 @@ def page(head: str, bench: Bench, decoded: list[Cost], arguments: argparse.Names
         rows = [cost.row() for cost in decoded]
         lines += ["## From a record set to Arrow, without Spark", "", *columns.HEAD, *rows, ""]
     lines += ["## Gates", "", "| what | is | gate | goal | |", "|---|---|---|---|---|"]
-    lines += [gate.row() for gate in bench.gates]
+    lines += [gate.row() for gate in (*bench.gates, *bench.gates_before)]
     return "\n".join(lines) + "\n"
 
 
@@ -204,6 +290,8 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of rows")
     parser.add_argument("--cells", nargs="*", choices=[*TOPICS, STREAM], default=[*TOPICS, STREAM])
     parser.add_argument("--decode", action=argparse.BooleanOptionalAction, default=True, help="also bench/columns.py")
+    parser.add_argument("--before", type=lambda path: checkout_of(Path(path)), metavar="PATH", help="a second checkout")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save the gates")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -213,19 +301,24 @@ def main() -> None:
         raise SystemExit("confluent-kafka is not installed: pip install '.[bench]' in a clone")
     start, head = time.monotonic(), machine()
     print(head)
-    decoded = columns.costs("", 80_000, 7) if arguments.decode else []
+    decoded = columns.costs("", DECODED_ROWS, DECODED_ROUNDS) if arguments.decode else []
     with Sandbox() as sandbox, tempfile.TemporaryDirectory(prefix="bench-spark-") as scratch:
         sandbox.start_zookeeper()
         # The records are of 2023.
         sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=HEAP_MB, settings={"log.retention.ms": "-1"})
         cluster = Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
-        with sessions(SOURCES, Path(scratch), ensure_spark_jars()) as one_each:
-            bench = Bench(one_each, cluster, Path(scratch), arguments.rounds)
+        before: Checkout | None = arguments.before
+        sources = SOURCES if before is None else (*SOURCES, BEFORE)
+        second = None if before is None else (before.root, before.python)
+        with sessions(sources, Path(scratch), ensure_spark_jars(), second) as one_each:
+            bench = Bench(one_each, cluster, Path(scratch), arguments.rounds, before)
             for topic in arguments.cells:
                 if topic != STREAM:
-                    bench.batches(topic, fill(sandbox, topic, *wanted(topic, arguments)))
+                    bench.batches(topic, fill(sandbox, topic, *wanted(topic, arguments), PARTITIONS).rows)
+            if before is not None and arguments.decode:
+                bench.decoding(DECODED_ROWS, DECODED_IN_TURN)
             if STREAM in arguments.cells:
-                rows = fill(sandbox, STREAM, *wanted("100B-varying", arguments))
+                rows = fill(sandbox, STREAM, *wanted("100B-varying", arguments), PARTITIONS).rows
                 bench.streams(STREAM, rows, arguments.stream_batch_rows)
                 claim_ms = claim_ms_a_partition(cluster, STREAM)
                 bench.gates.append(Gate("a claim, a partition", claim_ms, 10.0, None, "ms", at_least=False))
@@ -238,8 +331,12 @@ def main() -> None:
         bench.gates.append(columns.from_zip(80_000, 7))
     text = page(head, bench, decoded, arguments)
     print(text)
-    missed = [gate.what for gate in bench.gates if gate.verdict == "MISSED"]
+    missed = [gate.what for gate in (*bench.gates, *bench.gates_before) if gate.verdict == "MISSED"]
     print(f"{time.monotonic() - start:.0f} s; {'missed: ' + '; '.join(missed) if missed else 'every gate is met'}")
+    if arguments.json is not None:
+        kinds = {"gates": bench.gates_before, "other_gates": bench.gates}
+        found = {name: [{**asdict(gate), "verdict": gate.verdict} for gate in made] for name, made in kinds.items()}
+        arguments.json.write_text(json.dumps({"machine": head, **found}, indent=1) + "\n", encoding="utf-8")
     if arguments.write:
         PAGE.write_text(text, encoding="utf-8")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from spark_runs import Cluster
-from spark_topics import PARTITIONS
+from spark_runs import PARTITIONS, Cluster
 
 from bridge.spark.keeper.client import KeeperClient
 from bridge.spark.keeper.settings import KeeperSettings

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_topics import PARTITIONS
-
 ROOT = Path(__file__).resolve().parent.parent
+PARTITIONS = 4
+"""Of each topic."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -59,6 +59,8 @@ class Source:
     name: str
     format: str
     schema: str = ""
+    is_before: bool = False
+    """Of a second checkout, in a session of its own."""
 
     def options(self, cluster: Cluster, topic: str) -> dict[str, str]:
         """Those of a batch from the beginning to the end."""
@@ -74,13 +76,15 @@ JVM = Source("JVM kafka", "kafka")
 OURS = Source("zkconsumer", "zkconsumer")
 CONFLUENT = Source("confluent-kafka to Arrow", "bench-confluent")
 NARROW = Source("zkconsumer, key and value", "zkconsumer", "key binary, value binary")
+BEFORE = Source("zkconsumer before", "zkconsumer", is_before=True)
+NARROW_BEFORE = Source("zkconsumer before, key and value", "zkconsumer", NARROW.schema, is_before=True)
 SOURCES = (JVM, OURS, CONFLUENT)
 
 
 @contextmanager
-def session(folder: Path, jars: list[Path]) -> Iterator[Any]:
-    """``local[2]`` with the three sources.  The JVM ends with it."""
-    path = [str(ROOT), str(ROOT / "bench"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+def session(folder: Path, jars: list[Path], root: Path) -> Iterator[Any]:
+    """``local[2]`` with the three sources; ours is the one of the checkout ``root``.  The JVM ends with it."""
+    path = [str(root), str(ROOT / "bench"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

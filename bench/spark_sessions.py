@@ -1,64 +1,110 @@
-"""A Spark session for each kind of source, each with its JVM in a process of its own.
+"""A Spark session for each kind of source, each with its JVM and its Python in processes of their own.
+
+    python spark_sessions.py SOCKET FOLDER ROOT JAR ...        what ``sessions`` starts; SOCKET is an open file number
 
 Sources that share one also share its Python workers and the garbage of its JVM: one would pay for what another left
-behind (threads of librdkafka, classes that Java's compiler has seen too much of), and no program reads so.
+behind (threads of librdkafka, classes that Java's compiler has seen too much of), and no program reads so.  The source
+of a second checkout has a Python of its own, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from spark_runs import Source, session
+from spark_runs import ROOT, Source, session
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_open = ExitStack()
-_spark: Any = None
-"""Of this process, where it is one of those."""
+END_S = 60
 
 
 class Sessions:
     """``run`` has work done in the session of a source; the others are idle meanwhile."""
 
-    def __init__(self, processes: dict[str, ProcessPoolExecutor]) -> None:
-        self._processes = processes
+    def __init__(self, connections: Mapping[tuple[str, bool], Connection]) -> None:
+        self._connections = connections
 
     def run(self, source: Source, work: Callable[Concatenate[Any, P], R], *rest: P.args, **named: P.kwargs) -> R:
-        """``work(spark, *rest, **named)``, a function of a module."""
-        return self._processes[source.format].submit(_in_session, work, *rest, **named).result()
+        """``work(spark, *rest, **named)``, a function of a module of this directory.  ``SystemExit``: it raised."""
+        connection = self._connections[source.format, source.is_before]
+        connection.send((work, rest, named))
+        try:
+            is_done, result = connection.recv()
+        except EOFError:
+            raise SystemExit(f"the Spark session of {source.name} ended") from None
+        if not is_done:
+            raise SystemExit(f"{source.name}: {result}")
+        return result  # type: ignore[no-any-return]
 
 
 @contextmanager
-def sessions(sources: tuple[Source, ...], folder: Path, jars: list[Path]) -> Iterator[Sessions]:
-    """One for each format of the sources.  All end with it."""
-    formats = sorted({source.format for source in sources})
+def sessions(
+    sources: tuple[Source, ...], folder: Path, jars: list[Path], before: tuple[Path, str] | None = None
+) -> Iterator[Sessions]:
+    """One for each format of the sources.  ``before``: the second checkout and its Python.  All end with it."""
     with ExitStack() as stack:
-        # Each begins anew: a JVM does not live through a fork.
-        made = {
-            name: stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _begin, (folder / name, jars)))
-            for name in formats
-        }
-        try:
-            yield Sessions(made)
-        finally:
-            for process in made.values():
-                process.submit(_end).result()
+        made = {}
+        for name, is_before in sorted({(source.format, source.is_before) for source in sources}):
+            root, python = before if is_before and before is not None else (ROOT, sys.executable)
+            place = folder / (f"{name}-before" if is_before else name)
+            made[name, is_before] = stack.enter_context(_process(place, jars, root, python))
+        yield Sessions(made)
 
 
-def _begin(folder: Path, jars: list[Path]) -> None:
-    global _spark
-    _spark = _open.enter_context(session(folder, jars))
+@contextmanager
+def _process(folder: Path, jars: list[Path], root: Path, python: str) -> Iterator[Connection]:
+    folder.mkdir(parents=True, exist_ok=True)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        words = [python, __file__, str(theirs.fileno()), str(folder), str(root), *map(str, jars)]
+        path = os.pathsep.join([str(root), str(ROOT / "bench")])
+        environment = {**os.environ, "PYTHONPATH": path}
+        process = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()])
+    try:
+        with Connection(ours.detach()) as connection:
+            # One after the other: JVMs that start at once hinder each other.
+            try:
+                connection.recv()
+            except EOFError:
+                raise SystemExit(f"a Spark session with {python} did not start") from None
+            yield connection
+    finally:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)
+        process.kill()
+        process.wait()
 
 
-def _end() -> None:
-    _open.close()
+def main() -> None:
+    number, folder, root, *jars = sys.argv[1:]
+    import bridge
+
+    if not Path(bridge.__file__).resolve().is_relative_to(root):
+        raise SystemExit(f"{bridge.__file__} was imported, and is not in {root}")
+    with (
+        Connection(int(number)) as connection,
+        session(Path(folder), list(map(Path, jars)), Path(root)) as spark,
+        suppress(EOFError),
+    ):
+        connection.send("ready")
+        while True:
+            work, rest, named = connection.recv()
+            try:
+                answer = True, work(spark, *rest, **named)
+            except (Exception, SystemExit) as error:  # noqa: BLE001
+                # As text: errors of Java cannot be sent.
+                answer = False, f"{type(error).__name__}: {error}"
+            connection.send(answer)
 
 
-def _in_session(work: Callable[..., R], *rest: Any, **named: Any) -> R:
-    return work(_spark, *rest, **named)
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,8 @@ else with `--zookeeper`. Commands that change something are called without `--ex
 
 What is not known is never shown as empty, zero or absent. Where a server that is needed does not answer, a command
 ends with an error, and what it shows of the rest has `?` (null in JSON, with `not_known` or `error`) in the place of
-what is not known.
+what is not known. With `-o json` a command that ends with an error before it has shown anything prints a document with
+`schema` zkconsumer/error/1, `error`, `exit_code` and `next_steps`.
 
 | code | what it says |
 |---|---|

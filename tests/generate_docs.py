@@ -33,6 +33,7 @@ from zkconsumer.types import Hooks  # noqa: E402
 
 REFERENCE = ROOT / "migration_docs" / "reference"
 KAFKAS_KEYS = ROOT / "tests" / "data" / "kafka-3.0.0-consumer-config.txt"
+KAFKAS_DEFAULTS = ROOT / "tests" / "data" / "kafka-3.0.0-consumer-defaults.txt"
 
 Sources: TypeAlias = Mapping[str, str]
 """Path below the project -> the text of the file."""
@@ -332,7 +333,16 @@ def render_metrics(_: Sources) -> str:
 
 def kafkas_keys() -> dict[str, str]:
     """The keys of Kafka's own consumer, each with a value that a program may give it."""
-    lines = [line for line in KAFKAS_KEYS.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return _keys_of(KAFKAS_KEYS)
+
+
+def kafkas_defaults() -> dict[str, str]:
+    """The same keys, each with its default in Kafka 3.0."""
+    return _keys_of(KAFKAS_DEFAULTS)
+
+
+def _keys_of(file: Path) -> dict[str, str]:
+    lines = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
     return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
 
 
@@ -342,7 +352,7 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "errors.md": render_errors,
     "metrics.md": render_metrics,
     "config.md": lambda _: config_page.render(kafkas_keys()),
-    "coordinator-config.md": lambda _: settings_page.render(kafkas_keys()),
+    "coordinator-config.md": lambda _: settings_page.render(kafkas_keys(), kafkas_defaults()),
     "spark-options.md": lambda _: option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: reference_page.render(),
     "command-outcomes.md": lambda _: command_page.render(),

@@ -11,6 +11,7 @@ skipped for want of Java, Maven or a broker: see ``tests/fix_sandbox.py``.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -29,11 +30,15 @@ takes from who has most left, so that no long file is waited for in the end.
 
 @dataclass(frozen=True)
 class Part:
-    """One row of the table; ``budget_minutes`` is what the part should take on two cores."""
+    """One row of the table; ``budget_minutes`` is what the part should take on two cores.
+
+    ``with_extensions`` False: the Python modules take the place of the compiled ones.
+    """
 
     name: str
     commands: tuple[tuple[str, ...], ...]
     budget_minutes: float
+    with_extensions: bool = True
 
 
 def tool(name: str) -> str:
@@ -67,10 +72,23 @@ UNIT = Part(
             "tests/interop",
             "tests/migration",
             "tests/mutations",
+            "tests/sanitizers",
             "tests/transcripts",
         ),
     ),
     2.5,
+)
+WITHOUT = Part(
+    "unit without extensions",
+    ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/hostile", "tests/unit", "tests/property", "tests/conformance"),),
+    2.5,
+    with_extensions=False,
+)
+MIXED_WITHOUT = Part(
+    "mixed, without extensions",
+    ((*PYTEST, "-m", "real and not nightly", "tests/real/test_mixed_groups.py"),),
+    2.5,
+    with_extensions=False,
 )
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
@@ -82,6 +100,12 @@ NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "ne
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
 NIGHTLY_SPARK = Part("nightly Spark", ((*PYTEST, "-m", "nightly and real", "tests/spark"),), 30)
+NIGHTLY_WITHOUT = Part(
+    "nightly without extensions",
+    ((*PYTEST, "-m", "real", "tests/real", "tests/whole_consumer", "tests/spark/test_batch.py"),),
+    40,
+    with_extensions=False,
+)
 NIGHTLY_OTHERS = Part(
     "nightly real servers",
     ((*PYTEST, "-m", "nightly and real", "tests", "--ignore=tests/migration", "--ignore=tests/spark"),),
@@ -89,9 +113,17 @@ NIGHTLY_OTHERS = Part(
 )
 
 SUITES = {
-    "all": (((LINT,), (TYPES,)), ((UNIT,),), ((CONFORMANCE, REAL, WHOLE, INTEROP), (MIGRATION, SPARK))),
-    "unit": (((LINT,), (TYPES,)), ((UNIT,),)),
-    "nightly": (((NIGHTLY_UNIT,),), ((NIGHTLY_MIGRATION,), (NIGHTLY_OTHERS, NIGHTLY_SPARK)), ((NEWEST,),)),
+    "all": (
+        ((LINT,), (TYPES,)),
+        ((UNIT, WITHOUT),),
+        ((CONFORMANCE, REAL, WHOLE, INTEROP), (MIGRATION, SPARK, MIXED_WITHOUT)),
+    ),
+    "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
+    "nightly": (
+        ((NIGHTLY_UNIT,),),
+        ((NIGHTLY_MIGRATION,), (NIGHTLY_OTHERS, NIGHTLY_SPARK, NIGHTLY_WITHOUT)),
+        ((NEWEST,),),
+    ),
 }
 """Name -> stages -> lanes -> parts."""
 
@@ -114,7 +146,10 @@ def run(part: Part, extra: list[str], is_alone: bool) -> Result:
     for command in part.commands:
         words = [*command, *(extra if "pytest" in command else [])]
         to = None if is_alone else subprocess.PIPE
-        done = subprocess.run(words, cwd=ROOT, check=False, text=True, stdout=to, stderr=to and subprocess.STDOUT)
+        environment = dict(os.environ) if part.with_extensions else {**os.environ, "ZKCONSUMER_NO_EXTENSIONS": "1"}
+        done = subprocess.run(
+            words, cwd=ROOT, check=False, text=True, stdout=to, stderr=to and subprocess.STDOUT, env=environment
+        )
         code, output = done.returncode or code, output + (done.stdout or "")
     if not is_alone:
         print(f"\n=== {part.name} ===\n{output}", flush=True)

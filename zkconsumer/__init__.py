@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from zkconsumer.core.stores import Source
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
-    from zkconsumer.kafka.connection import Connect, Connection
     from zkconsumer.kafka.chunk_reader import Poison
+    from zkconsumer.kafka.connection import Connect, Connection
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+    from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
+    from zkconsumer.kafka.security import SecureConnect, connect_of
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
     from zkconsumer.observe.metrics import Sample
     from zkconsumer.simple_consumer import SimpleConsumer
@@ -68,15 +70,17 @@ if TYPE_CHECKING:
         default_decoder,
         string_decoder,
     )
-    from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
+    from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, Hooks, TopicPartition
     from zkconsumer.wire.primitives import RecordSet
     from zkconsumer.wire.records import Record
     from zkconsumer.zk.store import ZkStore
+    from zkconsumer.zk.topic_watcher import TopicEventHandler, ZookeeperTopicEventWatcher
 
 _HOMES = {
     "Blacklist": "zkconsumer.core.topic_filter",
     "BrokerAddress": "zkconsumer.types",
     "BrokerError": "zkconsumer.kafka.error_codes",
+    "ByteColumn": "zkconsumer.kafka.record_batch",
     "Clock": "zkconsumer.base.clock",
     "Connect": "zkconsumer.kafka.connection",
     "Connection": "zkconsumer.kafka.connection",
@@ -86,6 +90,7 @@ _HOMES = {
     "ConsumerRebalanceListener": "zkconsumer.core.listener",
     "ConsumerThreadId": "zkconsumer.core.subscription",
     "Decoder": "zkconsumer.streams",
+    "EARLIEST_TIME": "zkconsumer.types",
     "ErrorCode": "zkconsumer.kafka.error_codes",
     "FetchRequest": "zkconsumer.simple_requests",
     "FetchRequestBuilder": "zkconsumer.simple_requests",
@@ -95,6 +100,7 @@ _HOMES = {
     "GroupCoordinatorResponse": "zkconsumer.simple_requests",
     "Hooks": "zkconsumer.types",
     "KafkaStream": "zkconsumer.streams",
+    "LATEST_TIME": "zkconsumer.types",
     "MessageAndMetadata": "zkconsumer.streams",
     "MessageSet": "zkconsumer.simple_requests",
     "MetricKind": "zkconsumer.observe.metric_names",
@@ -116,10 +122,13 @@ _HOMES = {
     "Poison": "zkconsumer.kafka.chunk_reader",
     "Position": "zkconsumer.connector_base",
     "Record": "zkconsumer.wire.records",
+    "RecordBatch": "zkconsumer.kafka.record_batch",
     "RecordSet": "zkconsumer.wire.primitives",
     "Sample": "zkconsumer.observe.metrics",
+    "SecureConnect": "zkconsumer.kafka.security",
     "SimpleConsumer": "zkconsumer.simple_consumer",
     "Source": "zkconsumer.core.stores",
+    "TopicEventHandler": "zkconsumer.zk.topic_watcher",
     "TopicFilter": "zkconsumer.core.topic_filter",
     "TopicMetadata": "zkconsumer.simple_requests",
     "TopicMetadataRequest": "zkconsumer.simple_requests",
@@ -128,14 +137,19 @@ _HOMES = {
     "Whitelist": "zkconsumer.core.topic_filter",
     "ZkStore": "zkconsumer.zk.store",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
+    "ZookeeperTopicEventWatcher": "zkconsumer.zk.topic_watcher",
+    "connect_of": "zkconsumer.kafka.security",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
 }
 
 __all__ = [
+    "EARLIEST_TIME",
+    "LATEST_TIME",
     "Blacklist",
     "BrokerAddress",
     "BrokerError",
+    "ByteColumn",
     "Clock",
     "Connect",
     "Connection",
@@ -175,10 +189,13 @@ __all__ = [
     "Poison",
     "Position",
     "Record",
+    "RecordBatch",
     "RecordSet",
     "Sample",
+    "SecureConnect",
     "SimpleConsumer",
     "Source",
+    "TopicEventHandler",
     "TopicFilter",
     "TopicMetadata",
     "TopicMetadataRequest",
@@ -187,6 +204,8 @@ __all__ = [
     "Whitelist",
     "ZkStore",
     "ZookeeperConsumerConnector",
+    "ZookeeperTopicEventWatcher",
+    "connect_of",
     "default_decoder",
     "string_decoder",
 ]

@@ -19,7 +19,7 @@ from zkconsumer.config_tables.original import OriginalSettings
 from zkconsumer.config_tables.ours import OwnSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.foreign_keys import successor_of, why_ignored
+from zkconsumer.foreign_keys import successor_of, why_ignored, word_of_kafka_python
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import (
     JAVA_BLANKS,
@@ -173,6 +173,11 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     def describe(cls) -> list[Row]:
         """The table in words, in its order."""
         return [row_of(setting) for setting in cls._settings.values()]
+
+    @classmethod
+    def setting_of(cls, key: str) -> Setting[Any] | None:
+        """The setting that this key sets, in either spelling; None when it sets none."""
+        return cls._settings.get(cls.spelling_of(key))
 
     @classmethod
     def outcome_of(cls, key: str, value: object = "") -> Outcome:
@@ -430,6 +435,9 @@ def _unknown(config: type[ConsumerConfig], name: object, known: Iterable[str]) -
     wanted = str(name)
     if why := config.why_ignored(wanted.replace("_", ".")):
         return f"{wanted} cannot be set: it is {why}"
+    if here := word_of_kafka_python(wanted):
+        what = f"set {here.replace('.', '_') if '_' in wanted else here} in its place" if " " not in here else here
+        return f"{wanted} is not known: it is kafka-python's; {what}"
     if nearest := get_close_matches(wanted.lower(), known, 1):
         return f"{wanted} is not known: did you mean {nearest[0]}?"
     return f"{wanted} is not known: leave it out, or write external.{wanted} if the application reads it"

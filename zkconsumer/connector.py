@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.config import SETTINGS
-from zkconsumer.connector_base import ConsumerConnector, Position, fetch_settings_of
+from zkconsumer.config import SETTINGS, ConsumerConfig
+from zkconsumer.connector_base import ConsumerConnector, Position, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import (
@@ -36,7 +36,6 @@ from zkconsumer.zk.security import security_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.config import ConsumerConfig
     from zkconsumer.kafka.connection import Connect
     from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
@@ -74,6 +73,7 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        check_config(config, type(self), ConsumerConfig)
         if "zookeeper.connect" not in config.given:
             raise InvalidConfigException(
                 "zookeeper.connect is missing: this configuration is one of a member of a coordinator's group; make a "

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.stores import NotWritten, Source
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.config import ConsumerConfig
     from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.observe.metrics import Sample
 
@@ -117,6 +117,10 @@ class ConsumerConnector(Generic[M]):
             self._member.close()
             raise
         _connectors.add(self)
+        self._forgotten = weakref.finalize(self, _warn_of_forgotten, self.consumer_id, self._pid)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.consumer_id})"
 
     @property
     def _commit_timeout_ms(self) -> int:
@@ -253,7 +257,10 @@ class ConsumerConnector(Generic[M]):
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):
-            raise UsageError("topic_count_map must be a mapping from topic to number of threads")
+            raise UsageError(
+                'topic_count_map must be a mapping from topic to number of threads, such as {"clicks": 1}, and not '
+                f"{topic_count_map!r}"
+            )
         for topic, count in topic_count_map.items():
             paths.check_topic(topic)
             if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= THREADS_PER_TOPIC_MAX:
@@ -358,10 +365,15 @@ class ConsumerConnector(Generic[M]):
         return {tp: (info, info.resets) for tp, info in held if info.is_live or everything}
 
     def _consumed(self) -> dict[TopicPartition, int]:
-        """What is on its way out is committed with its release; without automatic commits only this can do it."""
+        """What is on its way out is committed with its release; without automatic commits only this can do it.
+
+        A partition whose first offset is not known yet (-1: ``auto.offset.reset`` is still asked for) has nothing to
+        commit.
+        """
         infos = self._member.streams.held()
         everything = not self.config.auto_commit_enable
-        positions = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
+        consumed = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
+        positions = {tp: offset for tp, offset in consumed.items() if offset >= 0}
         here = calling_thread()
         for stream in self._streams:
             in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None
@@ -392,6 +404,7 @@ class ConsumerConnector(Generic[M]):
             if self._closed:
                 return
             self._closed = True
+        self._forgotten.detach()
         self._closing.set()
         here = calling_thread()
         for stream in self._streams:
@@ -483,9 +496,11 @@ class ConsumerConnector(Generic[M]):
             raise ForkedError(
                 f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
             )
-        # A close waits for a rebalance listener that is being called, so that it can finish what it is there for.
-        if self._closed and not self._member.listener.is_waited_for_here:
-            raise ConnectorClosed(f"{self.consumer_id} is closed")
+        # A close, and an end by an error, wait for a rebalance listener that is being called: it may commit.
+        if self._member.listener.is_waited_for_here:
+            return
+        if self._closed:
+            raise ConnectorClosed(f"{self.consumer_id} is closed: make another connector")
         if self._member.failure is not None:
             raise self._member.failure
 
@@ -513,7 +528,19 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
     )
 
 
+def check_config(config: object, connector: type[object], kind: type[ConsumerConfig]) -> None:
+    """Raise ``UsageError`` for what is no configuration; ``kind`` is the class that the text names."""
+    if not isinstance(config, ConsumerConfig):
+        name = kind.__name__
+        raise UsageError(
+            f"{connector.__name__} takes a {name}, and not {type(config).__name__}: make one with {name}(…), or with "
+            f'{name}.from_properties("consumer.properties")'
+        )
+
+
 def _checked_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    if not isinstance(offsets, Mapping):
+        raise UsageError(f"offsets must be a mapping from TopicPartition to the next offset, and not {offsets!r}")
     checked: dict[TopicPartition, int] = {}
     for tp, offset in offsets.items():
         match tp:
@@ -525,6 +552,16 @@ def _checked_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartiti
             raise UsageError(f"{topic}/{partition}: {offset!r} is no offset: a number from 0 to {OFFSET_MAX}")
         checked[TopicPartition(topic, partition)] = offset
     return checked
+
+
+def _warn_of_forgotten(consumer_id: str, pid: int) -> None:
+    """The program ends, or drops the connector and its streams, without a close."""
+    if os.getpid() == pid:
+        log.warning(
+            "not-closed member=%s: the program did not close its connector, so what was read since the last commit "
+            "comes again, and others get its partitions late; call close(), or use the connector in a with statement",
+            consumer_id,
+        )
 
 
 def _end_streams_in_child() -> None:

@@ -12,9 +12,9 @@ copied into a folder of this user, and loaded from there:
 No other user (but root) may be able to choose what is loaded.  Other users can make that folder first: as theirs, as a
 link, or with rights for all to write.  Then it is left alone, and a folder whose name cannot be guessed is made and
 removed again.  The folder is opened once, without following links.  What was opened is judged, written and loaded from,
-so it makes no difference if another user puts another folder in its place, as they can where the temporary folder has no
-sticky bit.  A file that is there already is used when it is a regular file of this user, others cannot write it, and it
-has exactly the content that the zip has.
+so it makes no difference if another user puts another folder in its place, as they can where the temporary folder has
+no sticky bit.  A file that is there already is used when it is a regular file of this user, others cannot write it, and
+it has exactly the content that the zip has.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
 ROOT = Path(__file__).resolve().parents[1]
 """The folder, or the zip, that holds the package."""
 
-NAMES = ("zkconsumer.base._delivery", "zkconsumer.wire._records")
+NAMES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
 """Every compiled module."""
+
+IN_USE = "in use"
+"""What ``status`` says of a module that is loaded."""
 
 OPEN_FOLDERS = Path("/proc/self/fd")
 """Where Linux shows the folders that this process has open; elsewhere a folder is found by its name."""
@@ -68,11 +71,11 @@ def why_missing(name: str) -> str:
 
 
 def status() -> dict[str, str]:
-    """Compiled module -> ``in use``, or why it is not.  Loads what was not loaded yet."""
+    """Compiled module -> ``IN_USE``, or why it is not.  Loads what was not loaded yet."""
     for name in NAMES:
         if name not in _loaded and name not in _missing:
             load(name)
-    return {name: "in use" if name in _loaded else f"not in use: {_missing[name]}" for name in NAMES}
+    return {name: IN_USE if name in _loaded else f"not in use: {_missing[name]}" for name in NAMES}
 
 
 # --- out of a zip -------------------------------------------------------------------------------------------------

@@ -154,13 +154,27 @@ OF_JAVA_SECURITY: dict[str, str] = {
 }  # fmt: skip
 """Keys of TLS and SASL in Java that have no counterpart here -> what is so instead, or what to do."""
 
+_OF_KAFKA_PYTHON: dict[str, str] = {
+    "sasl_oauth_token_provider": "give the connector a function as oauth_token=…",
+    "sasl_plain_password": "sasl.password",
+    "sasl_plain_username": "sasl.username",
+    "ssl_cafile": "ssl.truststore.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "ssl_ciphers": "restrict the cipher suites at the brokers",
+    "ssl_context": "name the PEM files in ssl.truststore.location and ssl.keystore.location",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+}
+"""Names that kafka-python has and Kafka has not -> the key of this consumer that is like it, or what to do."""
+
 _DECODERS = {"serializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding", "deserializer.encoding"}
 
 
 def why_ignored(key: str) -> str:
     """Whose key this is and what stands in its place, in words; empty for a key that nobody knows."""
     if key in _OF_THE_NEW_CONSUMER:
-        return of_the_new_consumer(f"what is like it here is {_OF_THE_NEW_CONSUMER[key]}")
+        return of_the_new_consumer(f"set {_OF_THE_NEW_CONSUMER[key]} in its place")
     if key in _OF_A_COORDINATORS_GROUP:
         return of_the_new_consumer(_OF_A_COORDINATORS_GROUP[key])
     return why_ignored_everywhere(key)
@@ -192,6 +206,11 @@ def why_ignored_everywhere(key: str) -> str:
 def successor_of(key: str) -> str:
     """The key of this consumer that says what ``key`` said in 0.7 or says in the new consumer; empty if none does."""
     return _OF_0_7.get(key) or _OF_THE_NEW_CONSUMER.get(key, "")
+
+
+def word_of_kafka_python(name: str) -> str:
+    """What to set, or to do, in the place of a name that kafka-python alone has; empty for any other."""
+    return _OF_KAFKA_PYTHON.get(name.replace(".", "_"), "")
 
 
 def families() -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ ZooKeeper, as in the original's Java classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from zkconsumer import simple_consumer as _simple
 from zkconsumer import simple_requests as _requests
@@ -523,6 +523,12 @@ class SimpleConsumer:
 
     def clientId(self) -> str:
         return self._consumer.client_id
+
+    @overload
+    def send(self, request: _requests.TopicMetadataRequest) -> TopicMetadataResponse: ...
+
+    @overload
+    def send(self, request: _requests.GroupCoordinatorRequest) -> GroupCoordinatorResponse: ...
 
     def send(
         self, request: _requests.TopicMetadataRequest | _requests.GroupCoordinatorRequest

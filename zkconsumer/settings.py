@@ -223,7 +223,7 @@ def text(key: str, default: object, sentence: str, check: Callable[[str], str], 
 
     def read(given: object) -> str:
         if not isinstance(given, str):
-            raise ValueError
+            raise ValueError("it is one text, with commas in between" if isinstance(given, list | tuple | set) else "")
         return check(given)
 
     return Setting(key, sentence, read, "string", allowed, default, "")
@@ -251,7 +251,7 @@ def choice(
         if isinstance(word, str) and word in choices:
             return word
         here = (foreign or {}).get(str(word))
-        raise ValueError(f"what the new consumer calls so is {here} here" if here else "")
+        raise ValueError(f"that is the new consumer's word for {here}" if here else "")
 
     return Setting(key, sentence, read, "string", " or ".join(choices), choices[0], "")
 

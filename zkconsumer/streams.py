@@ -23,13 +23,15 @@ lease holds (by the clock, so that a process which was stopped for a while hands
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from zkconsumer.errors import UsageError
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunk_reader import Poison
 from zkconsumer.kafka.delivery import RecordDelivery, RecordIterator
 from zkconsumer.kafka.delivery import calling_thread as _calling_thread
+from zkconsumer.kafka.record_batch import MAX_BYTES, MAX_RECORDS, RecordBatch
 
 if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
@@ -42,6 +44,7 @@ __all__ = [
     "DeliveringIterator",
     "KafkaStream",
     "MessageAndMetadata",
+    "RecordBatch",
     "calling_thread",
     "default_decoder",
     "string_decoder",
@@ -82,8 +85,8 @@ class MessageAndMetadata(Generic[K, V]):
         self.partition = partition
         self.offset = record.offset
         self._record = record
-        self._key_decoder = key_decoder or default_decoder
-        self._value_decoder = value_decoder or default_decoder
+        self._key_decoder: Decoder = key_decoder or default_decoder
+        self._value_decoder: Decoder = value_decoder or default_decoder
 
     def __reduce__(self) -> tuple[Any, ...]:
         decoders = [None if each is default_decoder else each for each in (self._key_decoder, self._value_decoder)]
@@ -219,6 +222,8 @@ class KafkaStream(Generic[K, V]):
     ) -> None:
         self.thread = thread
         self.queue = queue
+        self._key_decoder = key_decoder
+        self._value_decoder = value_decoder
         self._iterator: ConsumerIterator[K, V] = ConsumerIterator(queue, lease, timeout_ms, key_decoder, value_decoder)
 
     def iterator(self) -> ConsumerIterator[K, V]:
@@ -227,6 +232,24 @@ class KafkaStream(Generic[K, V]):
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self._iterator
+
+    def batches(self, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> Iterator[RecordBatch]:
+        """Iterate over batches of records: one object for many records of one partition.
+
+        A batch has at most ``max_records`` records, whose keys and values have at most ``max_bytes`` bytes (one record
+        may be larger), and is often smaller: it ends where a chunk, or a batch of the log, ends.  It counts as consumed
+        when the program asks for more; see ``RecordBatch``.  Ownership and lease are checked when it is handed out.
+        ``next`` and ``batches`` may be used in turn: each goes on where the other one is.
+
+        Raises as the iterator does: a message that cannot be handed out ends the batch before it, and the next call
+        raises it.  ``UsageError`` for limits below 1.
+        """
+        if max_records < 1 or max_bytes < 1:
+            raise UsageError(f"batches(max_records={max_records}, max_bytes={max_bytes}): both must be 1 or more")
+        return self._iterator.delivery.batches(max_records, max_bytes, self._make_message)
+
+    def _make_message(self, topic: str, partition: int, record: Record) -> MessageAndMetadata[K, V]:
+        return MessageAndMetadata(topic, partition, record, self._key_decoder, self._value_decoder)
 
     def clear(self) -> None:
         """Drop the chunk that is being read (the original's rebalances do; ours only stop what leaves)."""

@@ -16,22 +16,22 @@ def read_json_object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON ({error.msg} at character {error.pos})") from None
+        raise ValueError(f"it is not JSON ({error.msg} at character {error.pos})") from None
     except RecursionError:
-        raise ValueError("it is no JSON (nested too deeply)") from None
+        raise ValueError("it is not JSON (nested too deeply)") from None
     except ValueError as error:  # also Python's own, for a number with thousands of digits
         raise ValueError(str(error)[:REASON_CHARS_MAX]) from None
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("a name occurs in it twice")
     return members
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")

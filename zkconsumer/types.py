@@ -52,10 +52,13 @@ class Hooks:
         """Everything that falls to this member is read: partition -> thread id.  When it changed, or came back."""
 
     def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """These were given back, their offsets committed."""
+        """These were given back while they were this member's; ``commit_settled`` says what was committed of them."""
 
     def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
-        """These are not ours any more, without a commit: what was read since the last one comes again."""
+        """These are lost, and were not given back: what was read since the last commit comes again.
+
+        ``why``: the session, the group, or the error that ended the member.
+        """
 
     def drain_timed_out(self, partitions: tuple[TopicPartition, ...]) -> None:
         """The program did not come back in time for these: its message in hand comes again."""

@@ -23,7 +23,10 @@ NOT_COMMITTED = CommitFailedException, RebalanceInProgressException, UsageError
 
 @dataclass(slots=True)
 class CommitCall:
-    """``refused`` is complete once ``done`` is set.  ``unknown``: what of it may have been committed all the same."""
+    """``refused`` is complete once ``done`` is set.  ``unknown``: what of it may have been committed all the same.
+
+    ``is_ended``: an error ended the member first, so nothing is known of it.
+    """
 
     number: int
     offsets: Mapping[TopicPartition, int]
@@ -32,6 +35,7 @@ class CommitCall:
     done: threading.Event = field(default_factory=threading.Event)
     refused: dict[TopicPartition, NotWritten] = field(default_factory=dict)
     unknown: set[TopicPartition] = field(default_factory=set)
+    is_ended: bool = False
 
 
 class CommitCalls:
@@ -81,6 +85,7 @@ class CommitCalls:
         with self._lock:
             calls, self._open = list(self._open.values()), {}
         for call in calls:
+            call.is_ended = True
             call.done.set()
 
 

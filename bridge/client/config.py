@@ -196,7 +196,9 @@ class CoordinatorConsumerConfig(MemberSettings, ModernSettings, ConsumerConfig):
     ``ConsumerConfig`` in all but this: ``bootstrap.servers`` must be given, and ``zookeeper.connect`` need not be.
     Kafka's own keys mean what they mean to Kafka's consumer, be it under a key of the old consumer
     (``enable.auto.commit`` is ``auto.commit.enable``) or as settings of the group (``session.timeout.ms``).  What would
-    change the meaning and cannot be done is an error, and so are two spellings of one setting that disagree.
+    change the meaning and cannot be done is an error, and so are two spellings of one setting that disagree.  A key
+    that is not set has the old consumer's default where the old consumer has the key (``auto.commit.interval.ms`` is
+    60000), else that of Kafka 3.0: ``migration_docs/reference/coordinator-config.md`` has both for each key.
     """
 
     __slots__ = ()

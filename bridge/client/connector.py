@@ -22,7 +22,7 @@ from bridge.client.membership import CoordinatorMembership
 from bridge.client.taken_settings import without_effect
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import SETTINGS as OLD_SETTINGS
-from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
+from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import make_consumer_id
@@ -77,6 +77,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        check_config(config, type(self), CoordinatorConsumerConfig)
         self.group_config = group_config_of(config, group or {})
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)
@@ -104,7 +105,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
 
         looker = Looker(
             member,
-            lambda: member.membership.look(fetching()),
+            lambda: member.membership.look(fetching(), member.fetchers.failures()),
             config.group_id,
             self._handed_out_at_ms,
             clock,

@@ -106,12 +106,16 @@ class Handing:
         self._drained: dict[TopicPartition, int] = {}
         self._steps: deque[Callable[[], bool]] = deque()
         """What waits for those that drain, or for the listener; each says whether the next one may come at once."""
-        self._listener_calls: deque[Callable[[], None]] = deque()
+        self._listener_calls: deque[tuple[str, Callable[[], None]]] = deque()
+        self._calling = ""
+        """The call of the listener that was made last."""
         self._is_listening = False
         self._then: Callable[[], None] | None = None
         self._was_told_of_release = False
         self._started: set[TopicPartition] = set()
         """What the listener takes for ours: a start named it, and no release since."""
+        self._why_ended = ""
+        """The error that ended the member, in words; "" while none has."""
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -156,8 +160,7 @@ class Handing:
             case Callback.REVOKED:
                 self._put(lambda: self._revoke(command))
             case Callback.LOST:
-                self._drop(command.partitions, LOST)
-                self._tell_lost(command.partitions)
+                self._lose(command.partitions, self._why_ended or LOST)
                 self._feed(cev.CallbackDone(command.number))
                 self._advance()
             case Callback.ASSIGNED:
@@ -225,16 +228,30 @@ class Handing:
             self._share_held()
 
     def close(self) -> None:
-        """The program closes: its listener is not called any more."""
-        self.is_closing = True
-        self._started.clear()
+        """The program closes: its listener is not called any more, unless an error has ended the member before."""
+        if not self._why_ended:
+            self.is_closing = True
+            self._started.clear()
 
-    def end(self) -> None:
-        """An error ends the member: to the listener all that is ours is lost, whatever can still be given back."""
-        self._tell_lost(frozenset(self._started))
-        self.close()
+    def end(self, error: ZkConsumerError) -> None:
+        """An error ends the member.
 
-    def _tell_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        The machine still gives back what is this member's: the listener is called about it first, as in a rebalance.
+        What cannot be given back is lost.  (Java's consumer does the same when it is closed after an error.)
+        """
+        if not self.is_closing:
+            self._why_ended = f"an error ended the member: {error}"
+
+    def stopped(self) -> None:
+        """The machine has stopped.  What it did not give back in time is lost, if an error ended the member."""
+        if not self._why_ended:
+            return
+        if self._then is not None:
+            self._told()
+        self._lose(self.partitions | self._started, self._why_ended)
+
+    def _lose(self, partitions: frozenset[TopicPartition], why: str) -> None:
+        self._drop(partitions, why)
         lost = tuple(sorted(self._started & partitions))
         self._started.difference_update(lost)
         if lost:
@@ -283,7 +300,12 @@ class Handing:
             case Wait.POSITIONS:
                 self._ask()
             case Wait.LISTENER:
-                log.warning("listener-slow waited_ms=%d: it is not waited for", self._limits.listener_ms)
+                words = (
+                    f"call={self._calling} timeout_ms={self._limits.listener_ms}: the rebalance goes on without it "
+                    "(rebalance.listener.timeout.ms)"
+                )
+                log.warning("listener-late member=%s %s", self._listener.member, words)
+                self._observing.performed(do.Tell("WARNING", "listener-late", words))
                 self._told()
             case _:
                 pass
@@ -315,7 +337,7 @@ class Handing:
             self._feed(cev.CallbackDone(command.number))
 
         self._was_told_of_release = True
-        return self._tell(done, lambda: self._before_releasing(command.partitions))
+        return self._tell(done, self._release_call(command.partitions))
 
     def _assigned(self, command: cmd.Invoke) -> bool:
         def done() -> None:
@@ -324,11 +346,18 @@ class Handing:
                 self._move(self._threads(frozenset()))
                 self._announce()
 
-        first = [] if self._was_told_of_release else [lambda: self._before_releasing(frozenset())]
+        if self._why_ended:
+            done()
+            return True
+        first = [] if self._was_told_of_release else [self._release_call(frozenset())]
         self._was_told_of_release = False
-        return self._tell(done, *first, lambda: self._before_starting(command.partitions))
+        start = "before_starting_fetchers", lambda: self._before_starting(command.partitions)
+        return self._tell(done, *first, start)
 
-    def _tell(self, then: Callable[[], None], *calls: Callable[[], None]) -> bool:
+    def _release_call(self, partitions: frozenset[TopicPartition]) -> tuple[str, Callable[[], None]]:
+        return "before_releasing_partitions", lambda: self._before_releasing(partitions)
+
+    def _tell(self, then: Callable[[], None], *calls: tuple[str, Callable[[], None]]) -> bool:
         """Call the listener, if there is one and it is to be called; whether ``then`` was done already."""
         if self._listener.listener is None or self.is_closing:
             then()
@@ -344,7 +373,8 @@ class Handing:
     def _call_listener(self) -> None:
         self._is_listening = True
         self._wait(Wait.LISTENER, self._limits.listener_ms)
-        self._listener_calls.popleft()()
+        self._calling, call = self._listener_calls.popleft()
+        call()
 
     def _told(self) -> None:
         self._listener_calls.clear()
@@ -371,7 +401,7 @@ class Handing:
             del self._stored[tp]
         if not gone:
             return
-        if why == LOST:
+        if why != RELEASED:
             log.warning(
                 "partitions-lost partitions=%d first=%s: what was read since the last commit comes again",
                 len(gone),

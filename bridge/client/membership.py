@@ -136,7 +136,7 @@ class CoordinatorMembership:
         )
         self._topics = GroupTopics(
             self.topic_finder, spread, self.control.call, self.control.tell, clock,
-            refused=self._refusals.refused, missed=self._topic_missed,
+            refused=self._refusals.refused, missed=self._topic_missed, taken=self._topics_taken,
         )  # fmt: skip
         self.every(LOOK_EVERY_MS, self._topics.look)
         self.handing = Handing(
@@ -218,17 +218,24 @@ class CoordinatorMembership:
         ``is_retried``: what passes is tried again, for ``default.api.timeout.ms``.
         Raises the error that ended the member, if one did.
         """
-        if self._failure is not None:
-            raise self._failure
+        self._check_alive()
         call = self._calls.open(positions, metadata, is_retried=is_retried)
         self.control.call(lambda: self._commit(call))
         if not call.done.wait(timeout_ms / 1000):
             self._calls.give_up(call)
             silent = NotWritten(f"the group's coordinator did not answer within {timeout_ms} ms")
             return dict.fromkeys(positions, silent)
-        if self._failure is not None:
-            raise self._failure
+        self._check_alive(call)
         return call.refused
+
+    def _check_alive(self, call: CommitCall | None = None) -> None:
+        """Raise the error that ended the member, or that ended this call.
+
+        The rebalance listener, which is called before the partitions of an ended member are given back, may commit.
+        """
+        is_refused = call is not None and call.is_ended
+        if self._failure is not None and (is_refused or not self.listener.is_waited_for_here):
+            raise self._failure
 
     def _commit(self, call: CommitCall) -> None:
         ours = {
@@ -294,11 +301,20 @@ class CoordinatorMembership:
         """
         self.listener.return_early()
         patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
+        if self._failure is not None:
+            patience_ms += self._listener_ms
         self.control.call(lambda: self._leave(patience_ms))
-        return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000) and self._failure is None
+        return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000)
+
+    @property
+    def _listener_ms(self) -> int:
+        return 0 if self.listener.listener is None else self._settings.limits.listener_ms
 
     def _leave(self, timeout_ms: int) -> None:
-        self.handing.close()
+        if self._failure is None:
+            self.handing.close()
+        else:
+            self.handing.end(self._failure)
         self.control.tell(cev.Closed(leave=True, timeout_ms=timeout_ms))
 
     def close(self) -> bool:
@@ -329,8 +345,11 @@ class CoordinatorMembership:
         """The error that ended this membership, if one did."""
         return self._failure
 
-    def look(self, fetching: int) -> Look:
-        """This member as it is now; ``fetching``: what is read and has a leader.  On the control thread."""
+    def look(self, fetching: int, failures: Sequence[str] = ()) -> Look:
+        """This member as it is now.  On the control thread.
+
+        ``fetching``: what is read and has a leader; ``failures``: why the rest has none, or is not answered.
+        """
         machine = self.machine
         has_joined = machine.generation.generation_id >= 0
         return Look(
@@ -341,6 +360,8 @@ class CoordinatorMembership:
             rebalance=machine.step.value,
             partitions_owned=len(self.handing.partitions),
             partitions_fetching=fetching,
+            missing_topics=tuple(sorted(self._topics.missing)),
+            failures=tuple(failures),
         )
 
     # --- what the control thread tells ----------------------------------------------------------------------------
@@ -375,6 +396,7 @@ class CoordinatorMembership:
 
     def stopped(self) -> None:
         """See ``Concerned``."""
+        self.handing.stopped()
         self._has_left.set()
 
     def noted(self, command: cmd.Note) -> None:
@@ -412,6 +434,13 @@ class CoordinatorMembership:
             log.warning("topic-missing member=%s %s", self.id, words)
             self.hooks.call("told", "WARNING", "topic-missing", words)
 
+    def _topics_taken(self, topics: frozenset[str], words: str) -> None:
+        if topics:
+            log.info("topics-taken member=%s %s", self.id, words)
+        else:
+            log.warning("topics-taken member=%s %s", self.id, words)
+            self.hooks.call("told", "WARNING", "topics-taken", words)
+
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
@@ -424,17 +453,14 @@ class CoordinatorMembership:
         self._failure = self._failure or error
         self._holder.end(self._failure)
         self.lease.set(0)
+        # Before the listener is called, whose commits are waited for.
+        self._calls.end()
+        self._questions.end()
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
-            self.control.call(self._give_up)
+            self.control.call(lambda: self._leave(GIVE_UP_MS + self._listener_ms))
         self._share_known.set()
-        self._calls.end()
-        self._questions.end()
-
-    def _give_up(self) -> None:
-        self.handing.end()
-        self._leave(GIVE_UP_MS)
 
     def _ask_to_stop(self) -> None:
         self._holder.ask_to_stop()

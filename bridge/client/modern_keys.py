@@ -62,8 +62,8 @@ _NO_EFFECT: dict[str, str] = {
     "key.deserializer": "a class of the JVM; give create_message_streams a key_decoder, or keys are bytes",
     "max.poll.records": "a stream gives one record at a time; queued.max.message.chunks says how much waits in front "
     "of it",
-    "reconnect.backoff.max.ms": "what is like it here is refresh.leader.backoff.ms",
-    "reconnect.backoff.ms": "what is like it here is refresh.leader.backoff.ms",
+    "reconnect.backoff.max.ms": "set refresh.leader.backoff.ms in its place",
+    "reconnect.backoff.ms": "set refresh.leader.backoff.ms in its place",
     "socket.connection.setup.timeout.max.ms": "socket.timeout.ms is the limit for a connection",
     "socket.connection.setup.timeout.ms": "socket.timeout.ms is the limit for a connection",
     "value.deserializer": "a class of the JVM; give create_message_streams a value_decoder, or values are bytes",
@@ -123,8 +123,7 @@ def assignors() -> Setting[str]:
     """``partition.assignment.strategy``: names or Java's classes, the best first; the value are names."""
 
     def check(given: str) -> str:
-        words = [word.strip(JAVA_BLANKS) for word in given.split(",")]
-        names = [_name_of(word) for word in words if word]
+        names = assignor_names(given)
         if not names or len(set(names)) < len(names):
             raise ValueError("each assignor is named once, and one at least")
         return ",".join(names)
@@ -135,6 +134,12 @@ def assignors() -> Setting[str]:
         "common.",
         check, f"{', '.join(ASSIGNORS)}, with commas in between",
     )  # fmt: skip
+
+
+def assignor_names(given: str) -> list[str]:
+    """The assignors of a list, by name or by Java's class; ``ValueError`` for a word that is neither."""
+    words = [word.strip(JAVA_BLANKS) for word in given.split(",")]
+    return [_name_of(word) for word in words if word]
 
 
 def _name_of(word: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.events import TimerKind
+from bridge.client.generation import NO_GENERATION_ID
 from bridge.client.handing import Handing, Wait
 from bridge.client.reactions import REBALANCE_IN_PROGRESS
 from zkconsumer.core import events as ev
@@ -213,7 +214,9 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
                 self._concerned.stopped()
             case cmd.Note(what, fields):
                 self._concerned.noted(command)
-                is_news, is_trouble = what in NOTED_AS_INFO, what in NOTED_AS_WARNING
+                # A member that was in no generation has none to lose: it is closed before it joined, or once more.
+                is_empty = what == "generation-reset" and dict(fields)["generation"] == NO_GENERATION_ID
+                is_news, is_trouble = what in NOTED_AS_INFO and not is_empty, what in NOTED_AS_WARNING
                 level = logging.WARNING if is_trouble else logging.INFO if is_news else logging.DEBUG
                 log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
 

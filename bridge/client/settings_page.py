@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from bridge.client.config import MEMBER_SETTINGS, NEEDED_OF_THE_OLD, SAID_BY_THE_OLD, CoordinatorConsumerConfig
+from bridge.client.modern_keys import assignor_names
 from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.config import row_of
 from zkconsumer.config_page import outcomes, table
 from zkconsumer.foreign_keys import keys_of_the_new_consumer
+from zkconsumer.settings import default_in_words
 
 _PAGE = """\
 # Settings of a coordinator's member
@@ -85,17 +88,88 @@ error. A key without effect is named in `CoordinatorConsumerConfig.ignored`, and
 `setting-ignored` of the log. A setting that is given in both spellings, with values that disagree, is an error; so are
 `request.timeout.ms` and `socket.timeout.ms`.
 
-What a file does not set has the old consumer's default, where that differs: `auto.commit.interval.ms` is 60000 and not
-5000, `fetch.max.wait.ms` 100 and not 500, `metadata.max.age.ms` 30000 and not 300000, and
-`partition.assignment.strategy` is `range` alone. A `MigratingConsumerConnector` takes `range` or `roundrobin`, which a
-group in ZooKeeper has too.
+### What counts where a file does not set a key
+
+The last column counts. For a key that the old consumer has too, under this name or another, that is **the old
+consumer's default and not Kafka's**: a program that moves to the coordinator keeps its behaviour. The defaults that
+differ from those of Kafka 3.0 are in bold. A program that comes from Kafka's own consumer, and relies on defaults, adds
+these lines:
+
+```properties
+{as_in_kafka}
+```
+
+With `range` alone, the default, a member is in one group with Java's members of the default configuration: `range` is
+the first of their two assignors. A `MigratingConsumerConnector` takes `range` or `roundrobin`, which a group in
+ZooKeeper has too. With `auto.offset.reset=latest` Kafka's own consumer begins at the end of a partition that is created
+while it is in the group; here `new.partitions.from.beginning`, a setting that Kafka does not have, is true.
 
 {kafkas}
 """
 
+_SAME = {"null": "none", "": "none", "(required)": "must be given"}
+"""Words of the table of Kafka's defaults -> ours."""
 
-def render(kafkas: Mapping[str, str]) -> str:
-    """The whole page.  ``kafkas``: the keys of Kafka's own consumer -> a value of each."""
+_IN_KAFKAS_WORDS = {"auto.offset.reset": {"largest": "latest"}}
+"""Defaults that mean the same in other words: key -> ours -> Kafka's."""
+
+
+class Default(NamedTuple):
+    """The default of one of Kafka's keys, in words: in Kafka 3.0, and in a ``CoordinatorConsumerConfig``.
+
+    ``kafkas`` is "" for a key of a later release.
+    """
+
+    kafkas: str
+    here: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether a file that does not set the key means something else here."""
+        return self.kafkas not in ("", self.here)
+
+
+def default_of_key(key: str, kafkas: Mapping[str, str]) -> Default | None:
+    """Both defaults of a key that acts; None for one that has no effect or is refused.
+
+    ``kafkas``: every key of Kafka 3.0's consumer -> its default, in the words of Kafka's ``ConfigDef``.
+    """
+    setting = CoordinatorConsumerConfig.setting_of(key)
+    if setting is None:
+        return None
+    here = "must be given" if CoordinatorConsumerConfig.is_needed(setting) else default_in_words(setting)
+    here = _IN_KAFKAS_WORDS.get(key, {}).get(here, here)
+    there = kafkas.get(key, "")
+    names = ",".join(assignor_names(there)) if key == "partition.assignment.strategy" else there
+    return Default(_SAME.get(names, names) if key in kafkas else "", here)
+
+
+def _with_defaults(table: str, defaults: Mapping[str, str]) -> str:
+    """The table of outcomes with two more columns."""
+    head, rule, *rows = table.splitlines()
+    lines = [f"{head} default in Kafka 3.0 | default here |", f"{rule}---|---|"]
+    for row in rows:
+        found = default_of_key(row.split("`")[1], defaults)
+        here = "-" if found is None else f"**{found.here}**" if found.differs else found.here
+        lines.append(f"{row} {'-' if found is None else found.kafkas or 'not in 3.0'} | {here} |")
+    return "\n".join(lines)
+
+
+def as_in_kafka(defaults: Mapping[str, str]) -> dict[str, str]:
+    """What a file must set so that each key without a word of its own has Kafka's default: numbers and assignors."""
+    differing = {key: found for key in defaults if (found := default_of_key(key, defaults)) and found.differs}
+    return {
+        key: found.kafkas
+        for key, found in differing.items()
+        if found.kafkas.isdecimal() or key == "partition.assignment.strategy"
+    }
+
+
+def render(kafkas: Mapping[str, str], defaults: Mapping[str, str]) -> str:
+    """The whole page.
+
+    ``kafkas``: the keys of Kafka's own consumer -> a value of each; ``defaults``: the same keys -> Kafka 3.0's default.
+    """
     assert {"group.id", "bootstrap.servers"} == NEEDED_OF_THE_OLD, "what the page says"
     said = " and ".join((", ".join(f"`{key}`" for key in list(SAID_BY_THE_OLD)[:-1]), f"`{list(SAID_BY_THE_OLD)[-1]}`"))
     by = ", ".join(f"`{key}`" for key in SAID_BY_THE_OLD.values())
@@ -107,7 +181,10 @@ def render(kafkas: Mapping[str, str]) -> str:
         as_everywhere="\n".join(_listed(key for key in OLD if key in AS_EVERYWHERE)),
         taken="\n".join(f"| `{key}` | {rows[key].default} | {TAKEN[key]} |" for key in OLD if key in TAKEN),
         not_taken="\n".join(f"| `{key}` | {NOT_TAKEN[key]} |" for key in OLD if key in NOT_TAKEN),
-        kafkas=outcomes({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}),
+        as_in_kafka="\n".join(f"{key}={value}" for key, value in as_in_kafka(defaults).items()),
+        kafkas=_with_defaults(
+            outcomes({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}), defaults
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.client.events import Event, MetadataUpdated, Subscribed
 from zkconsumer.core.reminders import Reminders
+from zkconsumer.core.topic_words import missing_in_words, taken_in_words
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.types import TopicPartition
 
@@ -32,7 +33,7 @@ class GroupTopics:
 
     ``refused`` is called with topics that brokers refuse and with those of them that this member cannot do without;
     ``missed`` with the words about a topic that the program named and that is missing: when it is seen, and again and
-    again, rarely.
+    again, rarely.  ``taken`` is called with the topics that a filter takes when they changed, and the words about them.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class GroupTopics:
         *,
         refused: Callable[[Mapping[str, ErrorCode], Collection[str]], None],
         missed: Callable[[str], None],
+        taken: Callable[[frozenset[str], str], None],
     ) -> None:
         self._finder = finder
         self._spread = spread
@@ -53,6 +55,9 @@ class GroupTopics:
         self._clock = clock
         self._refused = refused
         self._missed = missed
+        self._taken = taken
+        self.missing: frozenset[str] = frozenset()
+        """Topics that the program named and that are not there; for the control thread."""
         self._missing_due = Reminders()
         self._subscription: Subscription | None = None
         self._subscribed: frozenset[str] | None = None
@@ -112,13 +117,15 @@ class GroupTopics:
             hidden = {name for name, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED}
             self._refused(refused, own | hidden)
         gone = {name for name in own if self._finder.has_answer(name) and self._finder.partitions(name) is None}
-        for topic in self._missing_due.due(gone - refused.keys(), self._clock.now_ms()):
-            why = "it was deleted, or is not created yet"
-            self._missed(f"topic={topic}: {why}; it is read as soon as it is there")
+        self.missing = frozenset(gone - refused.keys())
+        for topic in self._missing_due.due(self.missing, self._clock.now_ms()):
+            self._missed(missing_in_words(topic))
 
     def _subscribe(self) -> None:
         assert self._subscription is not None, "there is a subscription"
         topics = self._spread.topics(self._subscription, self._finder.all_topics())
         if topics != self._subscribed:
+            if self._subscription.is_filter:
+                self._taken(topics, taken_in_words(self._subscribed or frozenset(), topics))
             self._subscribed = topics
             self._feed(Subscribed(topics, self._spread.takes(self._subscription)))

@@ -27,6 +27,8 @@ from bridge.migration.moving import accepted_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import read_plan as read_kept_text
 from bridge.migration.plan_file import BadPlanFile, plan_bytes, plan_of, read_plan
+from bridge.migration.preflight import next_of
+from zkconsumer.admin.words import count_of
 from zkconsumer.errors import PreconditionFailed, UnsafeName, UsageError
 from zkconsumer.zk import paths
 
@@ -45,7 +47,7 @@ HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for ph
               help="With --resume: the digest of the plan, as plan printed it. It confirms what ZooKeeper has.")
 @execute_option
 @click.option("--hold-at", type=click.Choice(list(dict.fromkeys(HOLDS["copy"] + HOLDS["dual"]))),
-              help="End behind this phase of the plan's strategy; the same command without it goes on.")
+              help="Stop after this phase of the plan's strategy; the same command without it goes on.")
 @click.option("--accept-drift", is_flag=True,
               help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.")
 @click.option("--hooks-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -160,8 +162,9 @@ def _check(plan: Plan, *, no_acl_fence: bool) -> None:
     again = f"zkconsumer migrate plan {plan.group}"
     if not plan.can_be_applied:
         reasons = [*plan.refusals, *(f"{row.tp}: {row.refusal}" for row in plan.partitions if row.refusal)]
-        more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
-        raise PreconditionFailed(f"this plan cannot be applied: {reasons[0]}{more}")
+        more = f" {count_of(len(reasons), 'reason')}, the first one:" if len(reasons) > 1 else ""
+        settle = "" if next_of(reasons[0]) else f". Plan again, with the option that settles each: {again}"
+        raise PreconditionFailed(f"this plan cannot be applied:{more} {reasons[0]}{settle}")
     if no_acl_fence and plan.changes_lists:
         raise PreconditionFailed(
             f"this plan was made with the fence of access lists; make one without: {again} --no-acl-fence"

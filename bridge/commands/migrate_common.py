@@ -36,6 +36,7 @@ NO_LISTS_WITH_DUAL = (
 )
 
 _EXAMPLES = {
+    "--offset-convention": "--offset-convention next",
     "--missing": "--missing earliest",
     "--out-of-range": "--out-of-range earliest",
     "--existing": "--existing keep-source",
@@ -58,7 +59,7 @@ def look(context: click.Context, session: AdminSession, group: str, *, with_acls
             f"there is no /consumers/{group}, and a control znode of the group is there ({words})"
             f"{addressed(context, f'{NEXT}zkconsumer groups describe {group}')}"
         )
-    no_such_group(context, session, group)
+    no_such_group(context, session, group, only_in_zookeeper="")
 
 
 def show_rows(plan: Plan) -> None:
@@ -90,6 +91,8 @@ def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
         in_kafka = None if one.kafka is None else one.kafka.offset
         unknown = {"log_end_offset"} if isinstance(one.log, str) else set()
         unknown |= {"kafka_offset"} if seen.kafka_problem else set()
+        if one.problem:
+            unknown |= {"zk_offset", "current_offset"} if authority == "zookeeper" else {"zk_offset"}
         if authority == UNKNOWN or (authority == "kafka" and seen.kafka_problem):
             unknown.add("current_offset")
         consumer, kind = (None, None) if one.owner is None else shown_owner(one.owner.thread, one.owner.kind)
@@ -165,6 +168,6 @@ def decide_words(context: click.Context, plan: Plan) -> str:
     refused = [row.refusal for row in plan.partitions if row.refusal]
     if not refused or not is_here:
         return ""
-    options = (option for refusal in dict.fromkeys(refused) for option in _OPTION.findall(refusal))
+    options = (option for refusal in dict.fromkeys([*plan.refusals, *refused]) for option in _OPTION.findall(refusal))
     named = dict.fromkeys(option for option in options if option in _EXAMPLES)
     return " ".join([shlex.join(given_words(context, without=tuple(named))), *(_EXAMPLES[each] for each in named)])

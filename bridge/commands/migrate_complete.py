@@ -26,7 +26,7 @@ from bridge.migration.moving import kept_plan, open_moving, whoami
 from bridge.migration.phases import Phase
 from bridge.migration.status import PATIENCE
 from zkconsumer.cli.console import tell
-from zkconsumer.cli.hints import completed
+from zkconsumer.cli.hints import completed, hint
 from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
@@ -47,7 +47,8 @@ OLD_MEMBERS = "Old members that start then read again from the offsets of the cu
               help="Then remove the fences and restore the access lists; works later too, in phase completed.")
 @click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
-@click.option("--confirm", metavar="GROUP", help="The group's name once more, where nobody can be asked.")
+@click.option("--confirm", metavar="GROUP",
+              help="The group's name once more, for scripts; without it the command asks.")
 @running_options
 @click.pass_context
 def complete(
@@ -67,7 +68,7 @@ def complete(
     """Write every znode of the old group to a file, and end the migration: from then on there is no rollback.
 
     The fences stay, so that an old member that is started by mistake reads nothing. --lift-fences removes them, and
-    puts the access lists back as they were before: behind the end of the migration, or any time later. Without
+    puts the access lists back as they were before: after the end of the migration, or any time later. Without
     --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4 it
     cannot be completed now, 6 part of it is done and the same command goes on.
     """
@@ -94,9 +95,14 @@ def complete(
     lift = command_words(context, "complete", group, "--lift-fences", "--execute")
 
     def next_steps(phase: Phase | None) -> list[str]:
+        if lift_fences and session.get(paths.group_root(group)) is not None:
+            return [hint(context, "groups", "delete", group)]
         return [command_words(context, "status", group), *([] if lift_fences else [lift])]
 
     execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    if not is_over:
+        restore = command_words(context, "restore", str(file))
+        tell(f"The znodes of the group are in {file}. What would put them back: {restore}")
     if not lift_fences and not is_over:
         tell(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
 

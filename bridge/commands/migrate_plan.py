@@ -93,7 +93,8 @@ def plan(
     Changes nothing but the file. What cannot be known is not guessed but refused, with the option that decides it: what
     the stored numbers mean, offsets that are missing or that the log does not hold, values that Kafka has already.
     Exit codes: 0 the plan can be applied, 1 no such group, or the file cannot be written, 4 something stops it (the
-    file is written, to be looked at; not where znodes may not be read).
+    file is written, to be looked at; not where znodes may not be read, nor while a migration of the group is under
+    way, whose plan the file may be).
     """
     paths.check_group(group)
     if strategy == "dual" and no_acl_fence:
@@ -114,13 +115,15 @@ def plan(
     made = make_plan(
         seen, decisions, migration_id=uuid.uuid4().hex[:12], strategy=strategy, made_at_ms=session.clock.wall_ms()
     )
-    write_plan(file, made)
+    is_written = seen.control is None or seen.control.is_over
+    if is_written:
+        write_plan(file, made)
     if output == "table" and made.partitions:
         show_rows(made)
-    steps = _tell(context, made, file)
+    steps = _tell(context, made, file, is_written=is_written)
     code = 0 if made.can_be_applied else EXIT_PRECONDITION
     if output == "json":
-        print_json(_json(made, file, steps, code))
+        print_json(_json(made, file if is_written else None, steps, code))
     context.exit(code)
 
 
@@ -143,7 +146,7 @@ def _offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
     return found
 
 
-def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
+def _tell(context: click.Context, made: Plan, file: Path, *, is_written: bool) -> list[str]:
     """The words, and the commands that come next."""
     meaning = "not known" if made.convention is None else made.convention.value
     tell(f"Offset convention: {meaning} ({made.convention_evidence})")
@@ -160,7 +163,10 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
         if decide:
             tell(f"Next, after a look at each: {decide}")
             steps.append(decide)
-    tell(f"The plan is in {file} (digest {made.digest}).")
+    if is_written:
+        tell(f"The plan is in {file} (digest {made.digest}).")
+    else:
+        tell(f"No plan was written, and {file} is as it was.")
     if not made.can_be_applied:
         tell_error("the plan cannot be applied. Nothing was changed.")
         return [*steps, *later]
@@ -169,12 +175,12 @@ def _tell(context: click.Context, made: Plan, file: Path) -> list[str]:
     return [apply, *later]
 
 
-def _json(made: Plan, file: Path, steps: list[str], code: int) -> dict[str, object]:
+def _json(made: Plan, file: Path | None, steps: list[str], code: int) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "group": made.group,
-        "file": str(file),
-        "digest": made.digest,
+        "file": None if file is None else str(file),
+        "digest": None if file is None else made.digest,
         "migration_id": made.migration_id,
         "strategy": made.strategy,
         "can_be_applied": made.can_be_applied,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bridge.commands.migrate_words import command_words
+from bridge.commands.migrate_words import command_words, next_lines
 from bridge.migration.authority import Authority
 from bridge.migration.away import is_away
 from bridge.migration.journal import Journal
@@ -24,7 +24,7 @@ from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json
 from zkconsumer.cli.console import log_to_console, printable, tell
 from zkconsumer.cli.hints import completed
 from zkconsumer.cli.options import cluster_options, output_option
-from zkconsumer.errors import PreconditionFailed, ZkConsumerError
+from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ TIMEOUT_S = 600.0
 """How long a run waits for others altogether, unless it is told otherwise."""
 
 WHO_WORKS = {
-    ("copy", Phase.SWITCHED): "Modern members may work now. Until the migration is completed there is a way back.",
+    ("copy", Phase.SWITCHED): "Start the new members now. Until the migration is completed there is a way back.",
     ("copy", Phase.UNDONE): "Old members may work now. Nothing keeps modern ones out: see that none is started.",
     ("dual", Phase.SWITCHED): "The members go on, by Kafka. Until the migration is completed there is a way back.",
     ("dual", Phase.UNDONE): "The members go on, by ZooKeeper. Old members may work beside them.",
@@ -80,7 +80,10 @@ def held_now(session: AdminSession, group: str) -> Held:
     """The control znode of a group that is on the move, or was.  Raises ``PreconditionFailed`` for any other."""
     held = Authority(session, group, "").look()
     if held is None:
-        raise PreconditionFailed(f"group {group} is not on the move: there is no {paths.control(group)}")
+        raise PreconditionFailed(
+            f"group {group} is not on the move: there is no {paths.control(group)}. Correct the name, or look at the "
+            f"group: zkconsumer migrate inspect {group}"
+        )
     return held
 
 
@@ -218,8 +221,8 @@ def execute(
         words = WHO_WORKS.get((moving.plan.strategy, phase)) if phase is not None else None
         if words is not None:
             tell(words)
-    for command in following[:1]:
-        tell(f"Next: {command}")
+    for line in next_lines(phase, following):
+        tell(line)
     _print(report, output)
 
 
@@ -261,6 +264,12 @@ def _tell_seat(moving: Moving) -> None:
 
 def confirm_group(group: str, given: str | None, why: str) -> None:
     """Ask for the group's name; ``given``: the value of ``--confirm``.  ``why``: what cannot be undone."""
-    typed = click.prompt(f"{why} Type the group's name ({group})", err=True) if given is None else given
+    try:
+        typed = click.prompt(f"{why} Type the group's name ({group})", err=True) if given is None else given
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        words = f"the name cannot be asked for here, so nothing was changed: give --confirm {group}"
+        raise UsageError(words) from error
     if typed != group:
         raise click.UsageError(f"{typed!r} is not the group's name, so nothing was changed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_words import MigrateCommand, command_words, next_lines
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
 from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
@@ -30,7 +29,8 @@ from zkconsumer.admin.words import count_of, some
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
 from zkconsumer.cli.console import printable, tell
-from zkconsumer.cli.hints import all_completed, completed
+from zkconsumer.cli.groups import no_such_group
+from zkconsumer.cli.hints import completed
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -48,6 +48,8 @@ LOOKS_MAX = 10
 """At both stores of a group whose members commit."""
 LOOK_AGAIN_MS = 200
 JOURNAL_SHOWN = 5
+ONLY_FENCES = (Phase.FENCED, Phase.SWITCHED)
+"""Phases in which the stores need not agree: before the copy, and where modern members commit."""
 COMPARED_EVERY = 15
 """Looks of ``--watch``: so often, every half minute, the copied offsets are read again."""
 
@@ -67,10 +69,11 @@ def status(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Show the phase, which store counts, who runs, who is in the way on either side, and what comes next.
+    """Show the phase, which store has the authority, whether a run is at work, which members are registered on either
+    side, and what comes next.
 
-    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 not all of it is known,
-    because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
+    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 no such group, or not all
+    of it is known, because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)
@@ -79,18 +82,19 @@ def status(
     copied: CopiedOffsets | None = None
     for number in count():
         found = look_at_status(session, group, copied if number % COMPARED_EVERY else None)
+        if not found.is_there:
+            no_such_group(context, session, group, only_in_zookeeper="")
         copied = found.copied
         steps = [completed(step, context) for step in found.next_steps]
         if output == "json":
-            value = _json(found, steps)
-            click.echo(json.dumps(all_completed(value), indent=None if watch else 2))
+            print_json(_json(found, steps), is_line=watch)
         else:
             facts = list(_facts(context, found))
             if facts != shown:
                 for name, words in facts:
                     click.echo(printable(f"{name}: {words}"))
-                for step in steps[:1]:
-                    tell(f"Next: {step}")
+                for line in next_lines(None if found.held is None else found.held.phase, steps):
+                    tell(line)
                 shown = facts
         sys.stdout.flush()
         if not watch:
@@ -124,7 +128,7 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
     until = "" if found.seat_until_ms is None else f", until {when(found.seat_until_ms)} as its last run said"
     unknown = f"not known: {found.modern_problem}" if found.modern_problem else ""
     yield "seat", f"{found.seat}{until}" if found.seat else unknown or "none"
-    yield "modern members", unknown or found.modern_members or "none"
+    yield "modern members", unknown or _modern_words(found) or "none"
     if found.copied is not None:
         yield from _copied_facts(found.copied)
         if found.copied.lost:
@@ -134,6 +138,15 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
         yield "journal", found.journal_problem
     for entry in found.journal[-JOURNAL_SHOWN:]:
         yield "journal", f"{when(entry.at_ms)} {entry.who}: {entry.what}"
+
+
+def _modern_words(found: Status) -> str:
+    """Who is in the coordinator's group: with ``dual`` the members above as well, so only the others are named."""
+    modern = None if found.roster is None else found.roster.modern
+    if modern is None:
+        return found.modern_members
+    others = f", besides those above: {found.modern_members}" if found.modern_members else ""
+    return f"{len(modern.members)}, the group is {modern.state}{others}"
 
 
 def _copied_facts(copied: CopiedOffsets) -> Iterator[tuple[str, str]]:
@@ -152,7 +165,7 @@ def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
     if copied is None:
         return None
     return {
-        "count": copied.count,
+        "count": None if copied.problem else copied.count,
         "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "words": str(one)} for one in copied.lost],
         "kept_until_ms": copied.kept_until_ms,
         "kept": copied.kept or None,
@@ -182,6 +195,7 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "seat": found.seat,
         "seat_until_ms": found.seat_until_ms if found.seat else None,
         "modern_members": found.modern_members or None,
+        "modern_group": _modern_json(found),
         "modern_problem": found.modern_problem or None,
         "copied": _copied_json(found.copied),
         "journal": [
@@ -192,6 +206,12 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "exit_code": EXIT_FAILED if found.not_known else 0,
         "next_steps": steps,
     }
+
+
+def _modern_json(found: Status) -> dict[str, object] | None:
+    """The coordinator's group of ``dual``; None where it is not known, and with ``copy``."""
+    modern = None if found.roster is None else found.roster.modern
+    return None if modern is None else {"state": modern.state, "members": len(modern.members)}
 
 
 @click.command(cls=MigrateCommand, short_help="Compare both stores of a group on the move.")
@@ -208,7 +228,8 @@ def verify(
     config_file: Path | None,
 ) -> None:
     """Read the offsets of a group behind its fences from both stores, and compare each value with the plan; look
-    whether the fences stand. Of a group that moves with its members (dual): compare both stores while they commit.
+    whether the fences stand. In fenced, where the offsets are not in Kafka yet, and in switched, where new members
+    commit, only the fences. Of a group that moves with its members (dual): compare both stores while they commit.
 
     Changes nothing. Exit codes: 0 everything is as it was written, 4 nothing can be compared in this phase, 5 something
     differs.
@@ -235,7 +256,7 @@ def verify(
                 "group": group,
                 "phase": phase.value,
                 "partitions": len(copies),
-                "compared_offsets": phase is not Phase.SWITCHED,
+                "compared_offsets": phase not in ONLY_FENCES,
                 "differences": differences,
                 "exit_code": code,
                 "next_steps": steps,
@@ -244,10 +265,12 @@ def verify(
     else:
         for line in differences:
             click.echo(printable(line))
-        what = "the fences" if phase is Phase.SWITCHED else f"{count_of(len(copies), 'partition')} and the fences"
+        what = "the fences" if phase in ONLY_FENCES else f"{count_of(len(copies), 'partition')} and the fences"
         tell(f"Compared {what}: {count_of(len(differences), 'difference')}.")
         if phase is Phase.SWITCHED:
             tell("The modern group commits since the switch, so its offsets are not compared any more.")
+        if phase is Phase.FENCED:
+            tell("The offsets are not in Kafka yet, so they are not compared.")
     context.exit(code)
 
 
@@ -264,7 +287,7 @@ def _differences(moving: Moving, phase: Phase) -> list[str]:
         return [str(one) for one in looked_often(CompareStores(moving, phase), epoch, looks)]
     fences = FencesStand(authority, tuple(plan.seen.partitions), "the plan").check()
     differences = [str(fences.error)] if isinstance(fences, Refused) else []
-    if phase is not Phase.SWITCHED:
+    if phase not in ONLY_FENCES:
         compare = VerifyCopy(moving.stores, copies_of(plan), frozenset(plan.seen.partitions))
         differences += map(str, compare.differences())
     return differences
@@ -283,11 +306,11 @@ def abort(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Ask whoever runs apply, rollback or complete on a group to stop before the next step, or while it waits.
+    """Ask a run of apply, rollback or complete on a group to stop before its next step, or while it waits.
 
     Undoes nothing.
 
-    Exit codes: 0 it was asked, 4 nobody runs.
+    Exit codes: 0 it was asked, 4 there is no run.
     """
     paths.check_group(group)
     session = open_session(context, zookeeper, config_file, bootstrap_servers)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
+from bridge.migration.phases import Phase
 from zkconsumer.cli.hints import hint
 
 _DIGEST = "bridge.commands.plan_digest"
@@ -26,6 +29,16 @@ class MigrateCommand(click.Command):
 def confirmed_here(context: click.Context, digest: str) -> None:
     """Commands that go on with the plan in ZooKeeper are given the digest of the plan that the operator knows."""
     context.meta[_DIGEST] = digest
+
+
+def next_lines(phase: Phase | None, steps: Sequence[str]) -> list[str]:
+    """What is said of the commands that may come next; ``steps`` has the likeliest one first.
+
+    A group that is switched has two, and both can wait: none of them is to be pasted at once.
+    """
+    if phase is Phase.SWITCHED and len(steps) > 1 and steps[0].startswith("zkconsumer migrate complete "):
+        return [f"The way back: {steps[1]}", f"When the way back is not needed any more: {steps[0]}"]
+    return [f"Next: {step}" for step in steps[:1]]
 
 
 def command_words(context: click.Context, *words: str) -> str:

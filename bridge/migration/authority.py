@@ -140,7 +140,7 @@ class Authority:
         held = self.look()
         if held is not None and held.control.migration_id == self.migration_id and held.phase in phases:
             return held
-        wanted = " or ".join(phase.value for phase in phases)
+        wanted = " or ".join(dict.fromkeys(phase.value for phase in phases))
         raise self.overtaken(held, f"migration {self.migration_id} in phase {wanted}")
 
     def stands(self, *phases: Phase) -> Held | Refused | None:

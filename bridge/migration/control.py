@@ -21,13 +21,14 @@ from dataclasses import replace
 
 from bridge.migration.phases import Phase, Strategy, authority_of, following
 from zkconsumer.errors import Bug
+from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import Control
 
 CHILD_BYTES_MAX = 512 * 1024
 JOURNAL = "journal"
 RUN = "run"
 ABORT = "abort"
-MEMBERS = "members"
+MEMBERS = paths.CONTROL_MEMBERS
 LEAVE = "leave"
 
 NEW_EPOCH = frozenset(

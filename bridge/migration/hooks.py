@@ -122,12 +122,12 @@ class RunHooks:
         group = self.moving.group
         if self.event == BEFORE:
             return HookVetoed(
-                f"{path} {problem}: group {group} was not switched. See to what it says, then go on with: zkconsumer "
-                f"migrate apply --resume {group} --execute. Or go back: zkconsumer migrate rollback {group} --execute"
+                f"{path} {problem}: group {group} was not switched. See to what it says; then the same command goes "
+                f"on. Or go back: zkconsumer migrate rollback {group} --execute"
             )
         return HookFailed(
-            f"{path} {problem}. Group {group} is switched to Kafka all the same; to run the programs again: zkconsumer "
-            f"migrate apply --resume {group} --execute"
+            f"{path} {problem}. Group {group} is switched to Kafka all the same; the same command runs the programs "
+            "again"
         )
 
 

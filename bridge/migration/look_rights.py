@@ -58,11 +58,9 @@ def lacking_rights(
     found = []
     known: dict[tuple[object, int], bool] = {}
     for path, perms in sorted(nodes.needed(lists).items()):
-        acl = lists[path]
+        acl = _list_behind(path, lists, before) if before else lists[path]
         if acl is None:  # we may not even look at it: told elsewhere
             continue
-        if is_fence(acl):
-            acl = (before or {}).get(path, acl)
         lacking = []
         for perm in (perm for perm in RIGHT_WORDS if perms & perm):
             if (acl, perm) not in known:
@@ -72,6 +70,20 @@ def lacking_rights(
         if lacking:
             found.append(f"{path} ({', '.join(lacking)})")
     return tuple(found)
+
+
+def _list_behind(
+    path: str, lists: Mapping[str, tuple[Acl, ...] | None], before: Mapping[str, tuple[Acl, ...]]
+) -> tuple[Acl, ...] | None:
+    """The list that a node has once the fence is lifted.
+
+    A node that was made for the fence is in no list of ``before``: it goes then, or it gets the list of the node above.
+    """
+    acl = lists.get(path)
+    if acl is None or not is_fence(acl):
+        return acl
+    above = path.rpartition("/")[0]
+    return before.get(path) or (_list_behind(above, lists, before) if above in lists else acl)
 
 
 def may(acl: tuple[Acl, ...], login: Login | None, perm: int) -> bool:

@@ -51,7 +51,7 @@ class Real:
         """See ``Performer``."""
         if self._told == step.name:
             self.tell(f"{step.name}: so it is")
-        self._told = ""
+            self._told = ""
 
     def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
         """See ``Performer``."""
@@ -91,13 +91,15 @@ class Explained:
 class Explain:
     """Says what each step would do.
 
-    ``error``: what stands in the way of the first step that changes something.  Behind such a step, what a later one
-    finds wrong may be what the former would have put right: it is shown as ``not so now``.
+    ``error``: what stands in the way of the first step that changes something; from that step on nothing is explained,
+    since a run would not come there.  Behind a step that would change something, what a later one finds wrong may be
+    what the former would have put right: it is shown as ``not so now``.
     """
 
     steps: list[Explained] = field(default_factory=list)
     error: ZkConsumerError | None = None
     would_change: bool = False
+    _is_stopped: bool = False
 
     looks_again = False
 
@@ -129,4 +131,7 @@ class Explain:
         raise error
 
     def _note(self, step: Step, standing: str, lines: list[str]) -> None:
+        self._is_stopped = self._is_stopped or (self.error is not None and step.changes)
+        if self._is_stopped:
+            return
         self.steps.append(Explained(step.name, standing, step.changes, lines))

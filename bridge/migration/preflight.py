@@ -70,6 +70,8 @@ def refusals(case: Case) -> Iterator[str]:
     """Why the group cannot be moved now, or not with these decisions."""
     seen, decisions, convention = case.seen, case.decisions, case.convention
     yield from _on_the_move(seen)
+    if seen.control is not None and not seen.control.is_over:
+        return  # what else is found is the doing of that migration, and none of it is to be settled
     yield from _left_fences(seen, case.strategy)
     yield from _brokers(seen)
     yield from _kafka(seen)

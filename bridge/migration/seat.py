@@ -35,6 +35,7 @@ from zkconsumer.errors import Bug
 from zkconsumer.kafka.error_codes import NONE, REQUEST_TIMED_OUT, ErrorCode
 from zkconsumer.kafka.group_offsets import MOVED, WAIT, Committer, OffsetAndMetadata, commit_offsets
 from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION
+from zkconsumer.zk.znodes import placeholder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -69,7 +70,7 @@ class Seat:
         check_run: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
-        self.name = f"zkconsumer-{migration_id}"
+        self.name = placeholder_of(migration_id)
         self.sitting: Sitting | None = None
         self._clock = session.clock
         self._at = SeatGroup(CoordinatorLine(session, group, pause, patience), group, self.name)

@@ -42,8 +42,9 @@ SEAT = "ended, and the seat stays"
 class Status:
     """What was found.
 
-    ``held`` None: no control znode, so nothing moves.  ``seat``: who sits for this migration, None while nobody does or
-    nobody tells; ``modern_problem`` says why not.  ``seat_until_ms``: when the last run that told of it saw its session
+    ``held`` None: no control znode, so nothing moves; ``is_there`` False: there is no such group in ZooKeeper either.
+    ``seat``: who sits for this migration, None while nobody does or nobody tells; ``modern_problem`` says why not.
+    ``seat_until_ms``: when the last run that told of it saw its session
     end, by the wall clock.  ``fences``: owner nodes that are fences of this migration; ``claims``: those of members.
     """
 
@@ -65,6 +66,7 @@ class Status:
     """False: the first run was cut off before the plan was beside the control znode; only its file has it."""
     journal: tuple[Entry, ...] = ()
     journal_problem: str = ""
+    is_there: bool = True
     copied: CopiedOffsets | None = None
     """From ``copied`` to ``switched``: what Kafka has of the copied offsets."""
 
@@ -125,7 +127,7 @@ def look_at_status(session: AdminSession, group: str, copied: CopiedOffsets | No
     at_ms = session.clock.wall_ms()
     held = Authority(session, group, "").look()
     if held is None:
-        return Status(group, at_ms, None)
+        return Status(group, at_ms, None, is_there=session.get(paths.group_root(group)) is not None)
     migration_id = held.control.migration_id
     nodes = read_owner_nodes(session, group)
     marks = [parse_mark(node.data) for node in nodes.values() if not node.stat.ephemeral_owner]

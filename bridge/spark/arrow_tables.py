@@ -28,8 +28,8 @@ _NUMBERS = frozenset(("offset", "timestamp", "timestampType"))
 def batches_of_table(decoder: ModuleType, table: Table, target: Target) -> Iterator[pa.RecordBatch]:
     """The table as batches; the values of each begin within ``target.bytes_most`` bytes."""
     low = 0
-    while low < table.count:
-        high = min(low + target.rows_most, decoder.cut(table.rows, low, table.count, target.bytes_most))
+    while low < table.size:
+        high = min(low + target.rows_most, decoder.cut(table.rows, low, table.size, target.bytes_most))
         yield _batch(decoder, table, low, high, target)
         low = high
 

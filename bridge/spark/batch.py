@@ -31,6 +31,7 @@ from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.base.spelling import near_name
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UsageError, WorldError
 from zkconsumer.kafka.security import security_of
 from zkconsumer.types import TopicPartition
@@ -121,7 +122,10 @@ def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPart
     topics = read_topics(session, names)
     where = _place(options)
     if names is not None and (gone := sorted(set(names) - topics.keys())):
-        raise UsageError(f"there is no topic {', '.join(gone)} at {where}: correct subscribe or assign, or create it")
+        ways = ("subscribe", "topics", "assign")
+        option = next((name for name, _ in options.given if name in ways), "subscribe")
+        hint = near_name(gone[0], read_topics(session, None))
+        raise UsageError(f"there is no topic {', '.join(gone)} at {where}{hint}: correct {option}, or create the topic")
     broken = {name: topic.problem for name, topic in topics.items() if topic.problem}
     if broken and names is not None:
         name, problem = next(iter(broken.items()))

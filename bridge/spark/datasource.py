@@ -157,7 +157,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         if problem:
             problems.append(problem)
     if len(set(schema.fieldNames())) < len(schema.fields):
-        problems.append("a column stands in it twice")
+        problems.append("a column occurs in it twice")
     if not schema.fields:
         problems.append("it has no column; leave it out for all columns")
     if problems:

@@ -17,11 +17,13 @@ from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, Brokers, PeerTrouble
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import WorldError
 from zkconsumer.kafka.connection import Connect, Connection
 from zkconsumer.kafka.error_codes import NONE
-from zkconsumer.kafka.metadata import Leaders
+from zkconsumer.kafka.metadata import Leaders, fetch_leaders
 from zkconsumer.kafka.security import connect_of
 from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.runtime.brokers import UNREACHABLE, nobody_for
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import walk
 from zkconsumer.wire.schemas import FETCH
@@ -56,6 +58,9 @@ class Logs(Protocol):
     def sample(self, tp: TopicPartition, offset: int) -> float | None:
         """About how many bytes an offset of this topic takes, seen from ``offset`` on; None when that is not seen."""
 
+    def why_silent(self) -> str:
+        """Why no broker answers; empty when one does."""
+
     def close(self) -> None:
         """End every connection."""
 
@@ -71,7 +76,8 @@ class BrokerLogs:
         connect: Connect | None = None,
     ) -> None:
         way = connect or connect_of(config, None, clock)
-        self._brokers = _Remembering(find, way, clock, client_id=config.client_id)
+        nobody = UNREACHABLE if config.bootstrap_servers is not None else nobody_for(config.security_protocol)
+        self._brokers = _Remembering(find, way, clock, client_id=config.client_id, nobody=nobody)
 
     def ask(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
@@ -97,6 +103,14 @@ class BrokerLogs:
         except PeerTrouble as error:
             log.warning("spark-sample-failed partition=%s why=%r", tp, str(error))
             return None
+
+    def why_silent(self) -> str:
+        """See ``Logs``: each is asked which brokers there are."""
+        try:
+            self._brokers.ask_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, [], timeout_ms))
+        except WorldError as error:
+            return str(error)
+        return ""
 
     def close(self) -> None:
         """See ``Logs``."""

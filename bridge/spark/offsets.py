@@ -163,7 +163,7 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
             raise ValueError("g or q is no name")
         mode, topics = CommitMode(found["m"]), found["topics"]
         if not isinstance(topics, dict):
-            raise ValueError("topics is no JSON object")
+            raise ValueError("topics is not a JSON object")
         stats = found["s"]
         if not isinstance(stats, dict) or set(stats) - _OPTIONAL != _STATS:
             raise ValueError("s has not the counts of an offset")

@@ -51,70 +51,45 @@ timestamp timestamp, timestampType int`, with `includeHeaders` also `headers arr
 
 {own}
 
-## Settings of the group
+## Where the query begins to read a partition
 
-They mean what they mean for every member; see [Settings](config.md).
-
-{group}
-
-## Settings of the way to brokers
-
-{kafka}
-
-Spark hides the values of options whose names hold `password`, `secret` or `token` from its pages and plans
-(`spark.redaction.regex`); not so `kafka.sasl.jaas.config`. Nothing is shown of what stands in the file of `zk.config`.
-
-## Options without an effect
-
-They are taken, so that a query of `format("kafka")` or an old configuration can stay as it is, with a warning.
-
-{aside}
-
-So are other settings of Java's consumer with `kafka.` in front.
-
-## Options that are refused
-
-{refused}
-
-## Keys of Kafka's own consumer
-
-What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0: as an option with `kafka.`
-in front, as Spark's own Kafka source has it, and as it is. An option without effect is named in a warning.
-
-{kafkas}
-
-## Where a partition is begun
-
-- The query has no checkpoint: as `startingOffsets` and its kin say. `group`: where the group stands, and where it has
-  no offset as `auto.offset.reset` says.
-- The query has read it, and owned it all the time: where its last batch ended.
-- The query has read it, and somebody else owned it in between. `claim`: where the group stands now. `afterBatch`: the
-  larger of that and the end of the last batch. `none`: the end of the last batch.
-- The query has a checkpoint and has never read it: where the group stands. Where that has no offset: at its beginning
-  if the partition came since the query began, also while it was not running (unless
+- The query has no checkpoint: where `startingOffsets`, or the option that wins over it, says. `group` means the group's
+  offset. Where the group has no offset, `auto.offset.reset` decides. Its default is `largest`, so a query of a **new
+  group reads only what comes later**; the log line `starting-offsets` names the partitions.
+- The query has read the partition, and owned it all the time: at the end of its last batch.
+- The query has read the partition, and another member owned it in between. `claim`: at the group's offset.
+  `afterBatch`: at the larger of the group's offset and the end of the last batch. `none`: at the end of the last batch.
+- The query has a checkpoint and has never read the partition: at the group's offset. Where the group has none: at the
+  beginning of the log, if the query did not have the partition when it began (unless
   `new.partitions.from.beginning=false`, or `startingOffsets` names it); else as `startingOffsets` and
   `auto.offset.reset` say.
 
-Where a query begins is first written into the group, and the log has a line `group-set`: with
-`group.offsets.commit=claim` whenever the group stands elsewhere, so that a claim finds it there; with `afterBatch`
-only where the group stands *behind* that place, or behind the end of a log that lost records. Else the larger of the
-two would be, at the next start, the group's, and what lies between would not be read. `none` writes nothing.
+The last case holds for partitions and topics that were created since the query began, also while it was not running,
+and for a **topic that you add to `subscribe` or `topics`** of a query with a checkpoint, however old the topic is. A
+topic that you take out is [data that is lost](#data-that-is-lost).
+
+With `claim` the query writes the offset at which it begins into the group, wherever the group has another one: a claim
+must find it there. With `afterBatch` it does so only where the group's offset is larger, or lies beyond the end of a
+log that lost records: at the next start the larger offset would win, and the records between the two would not be read.
+The log line is `group-set`. `none` writes nothing.
 
 `afterBatch` and `none` may be changed for each other on a checkpoint. `claim` is neither begun nor given up on one:
 such a start fails, says so, and names the way: the same option as before, or a checkpoint and a sink of its own.
 
 ## Data that is lost
 
-`failOnDataLoss=true` fails the query with the partition, the offset that was wanted and where the log begins. With
-`false` the query goes on at the beginning of the log, logs `data-lost` and counts what it passed over in its offset.
+With `failOnDataLoss=true` the query fails, and the error names the partition, the wanted offset and the beginning of
+the log. With `false` the query goes on at the beginning of the log, logs `data-lost` and counts the offsets that it
+passed over (`lostOffsets` in its progress).
 
-When an offset is beyond the end of the log, the end is asked for again a few times, since a new leader can know less
-for a moment. Then it is lost data, too: the topic was deleted and made again, or a leader was elected that lacked
-records. `true` fails. `false` goes on at the end of the log, as Spark's Kafka source does; with
-`group.offsets.commit=claim` when the log has grown past what the query claimed, so that no offset is claimed twice.
+When an offset is beyond the end of the log, the source asks for the end a few times, since a new leader can report a
+smaller one for a moment. Then this is lost data, too: the topic was deleted and created again, or a leader was elected
+that lacked records. `true` fails. `false` goes on at the end of the log, as Spark's Kafka source does; with
+`group.offsets.commit=claim` it goes on when the log has grown past what the query claimed, so that no offset is claimed
+twice.
 
-A topic that was read and is not there any more fails the query, or is told with `false`. What the log says is in
-[Log lines](log-lines.md).
+A topic that the query has read, and that is deleted or not subscribed to any more, fails the query with `true`. With
+`false` the query goes on without the topic and logs `topic-gone`. All of these lines are in [Log lines](log-lines.md).
 
 ## Offsets that cannot be read
 
@@ -152,12 +127,50 @@ one, so that small partitions move: a batch can exceed the limit by less than th
 Kafka source. With `Trigger.AvailableNow` the ends are those at the start of the query, and `minOffsetsPerTrigger` has
 no effect. A partition that another member waits for is not in the next batch.
 
-## When nobody answers
+## When servers do not answer
 
 A stream that begins, and a batch, wait `zookeeper.connection.timeout.ms` for a session with ZooKeeper: 6 s unless
-that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addresses and what is wrong there. A batch
-waits 30 s at most for an answer of ZooKeeper, and 15 s for a broker that tells where logs begin and end. A stream that
-runs gives up when no broker has answered for 120 s, and so does a task that makes no progress.
+that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addresses and the reason. Later:
+
+- A batch waits 30 s for an answer of ZooKeeper, and 15 s for the brokers that hold its partitions. Then it fails.
+- A stream that runs waits for ZooKeeper without a limit. It reads nothing meanwhile, logs `membership-unconfirmed`
+  once, and goes on when ZooKeeper answers.
+- A stream waits 120 s for any broker when it plans a batch, and logs `brokers-silent` or `log-unknown`. Then the query
+  fails, with the reason.
+- A task waits for the leader of its partition until it has made no progress for 120 s. Then it fails.
+
+## Settings of the group
+
+They mean what they mean for every member; see [Settings](config.md).
+
+{group}
+
+## Settings of the way to brokers
+
+{kafka}
+
+Spark hides the values of options whose names hold `password`, `secret` or `token` from its pages and plans
+(`spark.redaction.regex`); not so `kafka.sasl.jaas.config`. Nothing is shown of what stands in the file of `zk.config`.
+
+## Options without an effect
+
+They are taken, so that a query of `format("kafka")` or an old configuration can stay as it is, with a warning.
+
+{aside}
+
+So are other settings of Java's consumer with `kafka.` in front.
+
+## Options that are refused
+
+{refused}
+
+## Keys of Kafka's own consumer
+
+What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0: as an option with `kafka.`
+in front, as Spark's own Kafka source has it, and as it is. An option without effect is named in a warning.
+
+{kafkas}
+
 """
 
 _HEAD = ["option", "what it is", "default"]

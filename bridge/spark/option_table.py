@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.spark.membership import CommitMode
 from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_skip_offsets, parse_times
+from zkconsumer.base.spelling import near_name
 from zkconsumer.config import SETTINGS
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
@@ -116,17 +117,21 @@ def _check_threads(given: str) -> str:
 
 
 def _check_starting(given: str) -> str:
-    if given.lower() in ("group", "earliest", "latest"):
-        return given.lower()
-    parse_offsets(given)
-    return given
+    return _word_or_offsets(given, ("group", "earliest", "latest"))
 
 
 def _check_ending(given: str) -> str:
-    if given.lower() == "latest":
-        return "latest"
     if given.lower() == "earliest":
         raise ValueError("a batch cannot end where the log begins")
+    return _word_or_offsets(given, ("latest",))
+
+
+def _word_or_offsets(given: str, words: tuple[str, ...]) -> str:
+    """One of the words in any case, or offsets as JSON."""
+    if given.lower() in words:
+        return given.lower()
+    if not given.startswith("{"):
+        raise ValueError(f"it is neither a known word nor JSON{near_name(given.lower(), words)}")
     parse_offsets(given)
     return given
 

@@ -165,6 +165,11 @@ _IF_A_BATCH = (
     "and only a batch may have assign, or be without group.id or zookeeper.connect"
 )
 
+_NO_SERVERS = (
+    "zookeeper.connect is missing: set it to HOST:PORT[,HOST:PORT…][/CHROOT] (a batch can have kafka.bootstrap.servers "
+    "in its place)"
+)
+
 _SHOWN_AS: dict[str, str] = {key: option for option, key in KAFKA.items()}
 
 
@@ -178,6 +183,7 @@ class _Reading:
         self._own: dict[str, Any] = {}
         self._consumer: dict[str, str] = {}
         self._shown: list[tuple[str, str]] = []
+        self._has_servers = True  # unless it is known that no option and no file names any
         for name, value in options.items():
             self._take(_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
         self._values = {key: self._own.get(key, setting.default) for key, setting in OWN.items()}
@@ -261,13 +267,13 @@ class _Reading:
     # --- several together -------------------------------------------------------------------------------------
 
     def _subscribed(self) -> Subscribed | None:
-        ways = ["subscribe", "subscribePattern", "subscribe.blacklist", "topics"]
-        if not self._is_stream:
-            ways.append("assign")
-        tried = [way for way in ways if way in {name for name, _ in self._shown}]
-        if len(tried) != 1:
-            given = f"{' and '.join(tried)} are set; set one alone" if tried else "set one of them"
-            self._problems.append(f"what is to be read is said by one of {', '.join(ways)}: {given}")
+        given = {name for name, _ in self._shown}
+        ways = ("subscribe", "subscribePattern", "subscribe.blacklist", "topics")
+        tried = [way for way in (ways if self._is_stream else (*ways, "assign")) if way in given]
+        if len(tried) > 1:
+            self._problems.append(f"{' and '.join(tried)} are set together: set only one of them")
+        elif not tried and "assign" not in given:  # in a stream that is a problem of its own
+            self._problems.append(f"no topic is chosen: set one of {', '.join(ways)}, or in a batch assign")
         if len(tried) != 1 or tried[0] not in self._own:
             return None
         [way] = tried
@@ -299,17 +305,16 @@ class _Reading:
         """The file and the options, read together; what a batch can do without is filled in."""
         file = self._own.get("zk.config")
         overrides = dict(self._consumer)
-        if not self._is_stream:
-            given = overrides.keys() | _keys_in(file)
-            if "group.id" not in given:
-                overrides["group.id"] = NO_GROUP
-            if "zookeeper.connect" not in given:
+        in_file = _keys_in(file)
+        if in_file is not None:
+            given = overrides.keys() | in_file
+            self._has_servers = bool({"zookeeper.connect", "bootstrap.servers"} & given)
+            if not self._has_servers:
+                self._problems.append(_NO_SERVERS)
+            if "zookeeper.connect" not in given and not (self._is_stream and self._has_servers):
                 overrides["zookeeper.connect"] = NO_ZOOKEEPER
-                if "bootstrap.servers" not in given:
-                    self._problems.append(
-                        "where is Kafka? Set zookeeper.connect (HOST:PORT[,HOST:PORT…][/CHROOT]), below which the "
-                        "brokers are registered, or kafka.bootstrap.servers"
-                    )
+            if "group.id" not in given and not self._is_stream:
+                overrides["group.id"] = NO_GROUP
         try:
             config = ConsumerConfig.from_files(Path(file) if file else None, overrides)
         except InvalidConfigException as error:
@@ -398,7 +403,7 @@ class _Reading:
             if "startingOffsets" in self._own:
                 self._problems.append("startingOffsets=group: which group? Set group.id")
             return Earliest()
-        if config.zookeeper_connect == NO_ZOOKEEPER:
+        if config.zookeeper_connect == NO_ZOOKEEPER and self._has_servers:
             self._problems.append(
                 "startingOffsets=group: the group is in ZooKeeper; set zookeeper.connect, or startingOffsets=earliest"
             )
@@ -432,12 +437,12 @@ class _Reading:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def _keys_in(file: str | None) -> set[str]:
-    """What a file of settings sets; nothing if it cannot be read, which is told when it is read in earnest."""
+def _keys_in(file: str | None) -> set[str] | None:
+    """What a file of settings sets; None if it cannot be read, which ``ConsumerConfig`` reports."""
     try:
         return set(parse_properties(decode_properties(Path(file).read_bytes()))) if file else set()
     except (OSError, ValueError):
-        return set()
+        return None
 
 
 def _problems_in(options: Mapping[str, str], *, is_stream: bool) -> list[str]:
@@ -456,7 +461,7 @@ def _problems_of(error: InvalidConfigException) -> list[str]:
 def _report(problems: list[str]) -> str:
     told = len(problems) - problems.count(_IF_A_BATCH)
     count = "a problem" if told == 1 else f"{told} problems"
-    return "\n  ".join([f'the options of format("zkconsumer") have {count} (all of them: {PAGE}):', *problems])
+    return "\n  ".join([f'the options of format("zkconsumer") have {count} (every option: {PAGE}):', *problems])
 
 
 def _shown(default: object) -> str:

@@ -62,6 +62,10 @@ class PatientLogs:
         """See ``Logs``: a guess that is not waited for."""
         return self._logs.sample(tp, offset)
 
+    def why_silent(self) -> str:
+        """See ``Logs``."""
+        return self._logs.why_silent()
+
     def close(self) -> None:
         """End every connection."""
         self._logs.close()
@@ -91,7 +95,7 @@ class PatientLogs:
             self._silent_since_ms = now_ms
         if now_ms - self._silent_since_ms >= SILENCE_MAX_MS:
             raise BrokerUnreachable(
-                f"no broker has answered for {SILENCE_MAX_MS} ms: {error}. Start the brokers, and start the query "
-                "again: it goes on where it stood"
+                f"no broker has answered for {SILENCE_MAX_MS} ms: {error}. Then start the query again: it goes on "
+                "from its checkpoint"
             ) from error
         return str(error)

@@ -20,12 +20,12 @@ from bridge.spark.claims.words import rewound_words
 from bridge.spark.decoder import warn_if_not_compiled, why_not_compiled
 from bridge.spark.doors import Doors, bootstrap_of
 from bridge.spark.limits import Limits
-from bridge.spark.membership import CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
+from bridge.spark.membership import NO_OFFSET, CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.options import Named, SourceOptions
 from bridge.spark.pace import Pace
 from bridge.spark.patience import PatientLogs
-from bridge.spark.positions import AtOffsets, AtTimes, check_names_all, late_words
+from bridge.spark.positions import AtOffsets, AtTimes, FromGroup, check_names_all, late_words, listed
 from bridge.spark.ranges import DataLost, OffsetRange
 from bridge.spark.skipping import ranges_to_read
 from zkconsumer.errors import GroupMoves, GroupRewound, UsageError, WorldError
@@ -171,9 +171,11 @@ class Planner:
             servers = config.bootstrap_servers
             where = f"ZooKeeper at {config.zookeeper_connect}" if servers is None else f"the brokers at {servers}"
             settings = "" if servers is None else ", kafka.bootstrap.servers and kafka.security.protocol with its port"
+            silent = "" if servers is None else self._logs_here().why_silent()
+            why = f" ({silent})" if silent else ""
             raise WorldError(
-                f"{where} did not say within {wait_ms} ms which topics there are: see that they run and can be reached "
-                f"from the driver{settings or ', and zookeeper.connect'}"
+                f"{where} did not say within {wait_ms} ms which topics there are{why}: see that they run and can be "
+                f"reached from the driver{settings or ', and zookeeper.connect'}"
             )
 
     def _short_of(self, holding: Holding, wait_ms: int) -> None:
@@ -203,11 +205,26 @@ class Planner:
         # A keeper that was started again, or has lost its session, has not read yet which topics there are.
         if not gone or not holding.is_settled:
             return
-        words = f"the topic {', '.join(gone)} is gone, or not subscribed to any more: what was not read of it is lost"
+        words = self._gone_words(gone)
         if self._options.fail_on_data_loss:
-            raise WorldError(f"{words}. Bring it back, or set failOnDataLoss=false to go on without it")
+            raise WorldError(words)
         if self._is_new(words):
             log.warning("topic-gone topics=%s: what was not read of it is lost", ",".join(gone))
+
+    def _gone_words(self, gone: Sequence[str]) -> str:
+        """What became of topics that the checkpoint has, and who can bring them back."""
+        subscribed = self._options.subscribed
+        names, others = ", ".join(gone), "set failOnDataLoss=false to go on without it, and without what was not read"
+        if isinstance(subscribed, Named) and not set(gone) & set(subscribed.topics):
+            return (
+                f"this query has read the topic {names}, which the options do not name any more: name it again, or "
+                f"{others} of it"
+            )
+        pattern = "" if isinstance(subscribed, Named) else ", or the pattern does not match it any more"
+        return (
+            f"this query has read the topic {names}, and the topic is gone{pattern}: restore it, or give the query a "
+            f"checkpointLocation of its own, or {others} of it"
+        )
 
     def _next(
         self, member: GroupMembership, began: BatchOffsets | None, holding: Holding, is_unlimited: bool
@@ -264,6 +281,7 @@ class Planner:
             raise GroupRewound(rewound_words(self._options.config.group_id, tp, rewound.offset, rewound.claimed))
         times = {tp: rule.time for tp, rule in found.known.items() if isinstance(rule, plan.ByRule) and rule.time >= 0}
         logs = self._ask(list(found.known), times)
+        self._tell_resets(began, found, holding)
         resolved = plan.resolve(found, logs, holding, self._rules)
         for _ in range(BEYOND_END_TRIES - 1):
             beyond = plan.beyond_end(found, logs)
@@ -272,8 +290,25 @@ class Planner:
             self._doors.pause(BEYOND_END_PAUSE_MS)
             logs |= self._ask(beyond, times)
             resolved = plan.resolve(found, logs, holding, self._rules)
-        self._judge(resolved)
+        self._judge(began, resolved)
         return resolved, logs
+
+    def _tell_resets(self, began: BatchOffsets | None, found: plan.Positions, holding: Holding) -> None:
+        """A new query begins where the group stands; say where it begins in partitions of which the group has none."""
+        if began is not None or not isinstance(self._options.starting, FromGroup):
+            return
+        without = sorted(tp for tp in found.known if holding.partitions[tp].offset == NO_OFFSET)
+        if not without:
+            return
+        reset = self._options.config.auto_offset_reset
+        where = "start" if reset == "smallest" else "end"
+        some = listed(without)
+        if self._is_new(f"no offset of {some}"):
+            log.warning(
+                "starting-offsets group=%s remark='%s: the group has no offset: read from the %s of the log "
+                "(auto.offset.reset=%s)'",
+                self._options.config.group_id, some, where, reset,
+            )  # fmt: skip
 
     def _ask(
         self, partitions: Sequence[TopicPartition], times: Mapping[TopicPartition, int], *, are_held: bool = True
@@ -281,13 +316,14 @@ class Planner:
         """The logs of these; those of which nothing is known are left out of the batch."""
         return self._logs_here().ask(partitions, times, needs_all=self._is_available_now and are_held)
 
-    def _judge(self, resolved: plan.Resolved) -> None:
+    def _judge(self, began: BatchOffsets | None, resolved: plan.Resolved) -> None:
         """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
         if resolved.late:
             raise UsageError(late_words(resolved.late))
         for lost in resolved.lost:
             if self._options.fail_on_data_loss:
-                raise _data_lost(lost)
+                named = self._options.starting if began is None else None
+                raise _data_lost(lost, is_named=isinstance(named, AtOffsets))
         for lost in resolved.lost:
             told = lost.tp, lost.wanted, lost.log.first, lost.log.end
             if lost.tp not in resolved.waiting:
@@ -370,7 +406,13 @@ def _every(holding: Holding) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for topic, count in holding.topics.items() for n in range(count)]
 
 
-def _data_lost(lost: plan.Lost) -> WorldError:
+def _data_lost(lost: plan.Lost, *, is_named: bool) -> WorldError:
+    """``is_named``: the query is new, and the offset is that of its ``startingOffsets``."""
+    if is_named and lost.is_beyond_end:
+        return WorldError(
+            f"{lost.tp}: startingOffsets names offset {lost.wanted}, but the log ends at {lost.log.end}: correct "
+            "startingOffsets (-1 is the end of the log), or set failOnDataLoss=false to begin at the end of the log"
+        )
     if not lost.is_beyond_end:
         return DataLost(OffsetRange(lost.tp, lost.wanted, lost.log.first), lost.log.first, lost.log.end)
     return WorldError(

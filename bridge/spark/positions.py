@@ -92,7 +92,7 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
                 raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")
             found.append(TopicPartition(topic, partition))
     if len(set(found)) < len(found):
-        raise ValueError("a partition stands in it twice")
+        raise ValueError("a partition occurs in it twice")
     return tuple(sorted(found))
 
 
@@ -117,10 +117,10 @@ def unnested(found: object, what: str) -> dict[TopicPartition, int]:
 def values_by_partition(found: object) -> Iterator[tuple[TopicPartition, object]]:
     """The values of topic -> partition -> value.  Raises ``ValueError`` when the keys do not have this form."""
     if not isinstance(found, dict):
-        raise ValueError(f"{_shown(found)} is no JSON object of topics")
+        raise ValueError(f"{_shown(found)} is not a JSON object of topics")
     for topic, partitions in found.items():
         if not isinstance(partitions, dict):
-            raise ValueError(f"{topic!r} has {_shown(partitions)}, which is no JSON object of partitions")
+            raise ValueError(f"{topic!r} has {_shown(partitions)}, which is not a JSON object of partitions")
         for partition, value in partitions.items():
             if not re.fullmatch("0|[1-9][0-9]{0,9}", partition) or int(partition) > PARTITION_MAX:
                 raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")

@@ -137,7 +137,7 @@ def _mapping(progress: Mapping[str, Any] | str | bytes | None) -> Mapping[str, A
     try:
         read = json.loads(progress)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is no JSON of a query's progress: {error}") from error
+        raise UsageError(f"this is not JSON of a query's progress: {error}") from error
     if not isinstance(read, Mapping):
         raise UsageError("this JSON is no progress of a streaming query; give query.lastProgress.json")
     return read

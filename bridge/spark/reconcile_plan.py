@@ -20,7 +20,7 @@ The claim goes with the offset, in one multi: a query that is started on that ch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.spark.checkpoint import BadCheckpoint, Checkpoint, SourceOffsets
@@ -43,13 +43,15 @@ class Found:
 
     ``committed``: the end of the last batch that is done.  ``of_batch``: the partitions that this batch had.  ``query``
     is the id that the query gave itself, None for ``format("kafka")``; ``batch`` the number, by its own count, of the
-    last batch that is done, -1 without one.
+    last batch that is done, -1 without one.  ``spark_batches``: Spark's number of each batch in the checkpoint, by the
+    query's own.  Spark counts batches that the query did not plan, so its number can be the larger one.
     """
 
     committed: Mapping[TopicPartition, int]
     of_batch: frozenset[TopicPartition]
     query: str | None
     batch: int
+    spark_batches: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,13 @@ def found_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
     committed = _merged(checkpoint, done)
     last = next((each.ours for each in done if each.ours is not None), None)
     of_batch = frozenset(last.claims) if last is not None else frozenset(committed)
-    return Found(committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch)
+    numbers = {
+        each.ours.batch: batch.number
+        for batch, sources in zip(logged, chosen, strict=True)
+        for each in sources
+        if each.ours is not None
+    }
+    return Found(committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch, numbers)
 
 
 def _merged(checkpoint: Checkpoint, sources: list[SourceOffsets]) -> dict[TopicPartition, int]:
@@ -174,7 +182,7 @@ def _of_a_claiming_query(cur: int | None, record: Record, claim: Claim | None) -
     if record.latest is not None and (cur is None or cur < record.latest.end):
         return f"set back by somebody below the claim of {record.latest.end}: left"
     if claim is not None:
-        return "claimed and not done: start the query again, or set the claim back (rewind)"
+        return "claimed and not done: start again, or rewind (zkconsumer spark reconcile --checkpoint DIR --rewind)"
     return CLAIMS_MOVE_IT
 
 
@@ -193,7 +201,9 @@ def plan_rewind(
         if claim is None:
             decision = "nothing claimed that is not done: left"
         elif cur == claim.end:
-            new, decision = claim.first, f"back before batch {claim.batch}"
+            number = found.spark_batches.get(claim.batch)
+            batch = "the claimed batch" if number is None else f"batch {number}"
+            new, decision = claim.first, f"back before {batch}"
         elif cur is None or cur < claim.first:
             decision = "set back by somebody already: left"
         elif cur == claim.first:

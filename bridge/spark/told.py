@@ -1,5 +1,8 @@
 """What a person reads of ours in Spark: the sentence of an error before its stack trace, and log lines with a head.
 
+A sentence of a shared part names a setting of the brokers as a consumer's file has it (``bootstrap.servers``).  What
+the driver raises names the option in its place (``kafka.bootstrap.servers``).
+
 Spark makes a text of a Python source's exception as Python prints it: frames first, the sentence last.  Behind it
 Spark puts its own lines, so the sentence is in the middle of what ``str(exception)`` gives, and a page or an alert that
 cuts a long text off does not show it.
@@ -43,9 +46,11 @@ def told_first(call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **kwargs)
         except InvalidConfigException as error:
+            _name_options(error)
             _sentence_first(error)
             raise error.with_traceback(None) from error.__cause__
         except ZkConsumerError as error:
+            _name_options(error)
             _sentence_first(error)
             raise
 
@@ -60,6 +65,7 @@ def told_before_frames(call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **kwargs)
         except ZkConsumerError as error:
+            _name_options(error)
             _frames_behind(error)
             raise error.with_traceback(None) from error.__cause__
 
@@ -81,6 +87,15 @@ def head_for(group: str) -> None:
     if logging.lastResort is not None:
         head = f"%(asctime)s %(levelname)s query[{group}] %(name)s: %(message)s"
         logging.lastResort.setFormatter(logging.Formatter(head))
+
+
+def _name_options(error: ZkConsumerError) -> None:
+    """Only on the driver: the table of options needs packages that an executor may lack, so it is imported here."""
+    from bridge.spark.option_table import as_options
+
+    sentence = str(error)
+    if (named := as_options(sentence)) != sentence:
+        error.args = (named,)
 
 
 def _sentence_first(error: ZkConsumerError) -> None:

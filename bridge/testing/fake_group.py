@@ -271,6 +271,9 @@ class FakeLogs:
     def sample(self, tp: TopicPartition, offset: int) -> float | None:
         return self.bytes_an_offset
 
+    def why_silent(self) -> str:
+        return "none of 1 brokers answers" if self.is_silent else ""
+
     def close(self) -> None:
         pass
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
+from bridge.client import membership as membership_module
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.connector import group_config_of
 from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException, UnsupportedVersionException
@@ -19,18 +20,22 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.broker.fix_talk import Talk
 from tests.fix_world import run_in_thread
 from tests.generate_docs import kafkas_keys
-from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition, Whitelist
+from zkconsumer import ConsumerConfig, Hooks, KafkaStream, TopicPartition, Whitelist
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
     AuthenticationException,
     BrokerUnreachable,
+    ConnectorClosed,
     ConsumerTimeoutException,
     InvalidConfigException,
     MessageStreamsExistException,
     OffsetsNotCommitted,
+    TopicAuthorizationException,
 )
 from zkconsumer.kafka import topic_finder
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.kafka.metadata import fetch_topics
 from zkconsumer.settings import Fate
 from zkconsumer.testing.fake_cluster import FakeCluster
@@ -281,9 +286,26 @@ def test_what_a_member_had_when_its_group_dropped_it_is_reported_as_lost_before_
     assert len(listener.calls) == 3, "a close makes no call"
 
 
+class Told(Hooks):
+    """What the hooks are called about: partitions by the name of the hook."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[TopicPartition, ...]]] = []
+
+    def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.calls.append(("revoked", partitions))
+
+    def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
+        assert "an error ended the member" in why
+        self.calls.append(("lost", partitions))
+
+
+ALL = tuple(TopicPartition("t", number) for number in range(4))
+
+
 def test_a_member_that_is_fenced_has_lost_what_it_had(make: Make) -> None:
-    listener = LossListener()
-    first = make({"group.instance.id": "one"})
+    listener, told = LossListener(), Told()
+    first = make({"group.instance.id": "one"}, hooks=told)
     first.set_consumer_rebalance_listener(listener)
     first.create_message_streams({"t": 1})
     wait_until(lambda: len(listener.calls) == 2, "its share")
@@ -291,6 +313,54 @@ def test_a_member_that_is_fenced_has_lost_what_it_had(make: Make) -> None:
     wait_until(lambda: first._member.failure is not None, "it is fenced")
     first.close()
     assert listener.calls[2:] == [("lost", {"t": {0, 1, 2, 3}})], "also when the close follows at once"
+    assert told.calls == [("lost", ALL)], "the hook says the same"
+
+
+@pytest.mark.parametrize("is_closed_at_once", [True, False])
+def test_a_member_that_an_error_ends_gives_back_what_is_its_own_and_its_listener_may_commit(
+    broker: EmbeddedBroker, make: Make, caplog: pytest.LogCaptureFixture, is_closed_at_once: bool
+) -> None:
+    fill(broker)
+    listener, told = LossListener(), Told()
+    member = listener.connector = make(auto_commit_enable=False, hooks=told)
+    member.set_consumer_rebalance_listener(listener)
+    [stream] = member.create_message_streams({"t": 1})["t"]
+    assert sorted(read_until(stream, 20)) == everything()
+    caplog.clear()
+    member._member.membership.topics_refused({"t": error_code(29)})
+    with pytest.raises(TopicAuthorizationException):
+        next(iter(stream))
+    if is_closed_at_once:
+        member.close()
+    wait_until(lambda: told.calls == [("revoked", ALL)], "it is given back")
+    assert listener.calls[2:] == [("release", {"t": {0, 1, 2, 3}})], "the listener hears the same"
+    with pytest.raises(ConnectorClosed if is_closed_at_once else TopicAuthorizationException):
+        member.commit_offsets()
+    member.close()
+    with make() as next_member:
+        membership: Any = next_member._member.membership
+        assert membership.committed(ALL, 10_000) == dict.fromkeys(ALL, Offset(5, -1, ""))
+    unwanted = ("close-incomplete", "listener-raised", "partitions-lost")
+    assert [record for record in caplog.records if record.getMessage().startswith(unwanted)] == []
+
+
+def test_what_an_ended_member_cannot_give_back_in_time_is_lost(
+    broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership_module, "GIVE_UP_MS", 200)
+    fill(broker)
+    listener, told = LossListener(), Told()
+    member = make(hooks=told, rebalance_listener_timeout_ms=1)
+    member.set_consumer_rebalance_listener(listener)
+    member.create_message_streams({"t": 1})
+    wait_until(lambda: len(listener.calls) == 2, "its share")
+    membership: Any = member._member.membership
+    for never_done in ("drain", "give_up_drain"):
+        monkeypatch.setattr(membership.handing.holder, never_done, lambda _: None)
+    membership.topics_refused({"t": error_code(29)})
+    wait_until(lambda: told.calls, "it has given up")
+    wait_until(lambda: len(listener.calls) == 3, "the listener is called as well")
+    assert (told.calls, listener.calls[2:]) == ([("lost", ALL)], [("lost", {"t": {0, 1, 2, 3}})])
 
 
 def test_a_cooperative_member_goes_on_with_what_stays(broker: EmbeddedBroker, make: Make) -> None:
@@ -328,8 +398,32 @@ def test_a_commit_is_refused_for_what_is_not_ours(broker: EmbeddedBroker, make: 
     connector = make()
     connector.create_message_streams({"t": 1})
     connector.commit_offsets({TopicPartition("t", 0): 3}, retry_on_failure=False)
-    with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
+    with pytest.raises(OffsetsNotCommitted, match="this member does not own the partition"):
         connector.commit_offsets({TopicPartition("other", 0): 3}, retry_on_failure=False)
+
+
+def test_a_commit_passes_over_partitions_whose_first_offset_is_not_known_yet() -> None:
+    """A program may commit after its first record, when other leaders have not answered."""
+    with EmbeddedBroker(nodes=2, properties={"offsets.topic.num.partitions": "5"}) as broker:
+        broker.create_topic("t", 2)
+        broker.move_coordinator("g", 0)
+        here, silent = TopicPartition("t", 0), TopicPartition("t", 1)
+        for tp, node in ((here, 0), (silent, 1)):
+            broker.move_leader(tp.topic, tp.partition, node)
+        ports = {address.broker_id: address.port for address in broker.addresses()}
+
+        def connect(host: str, port: int, **how: Any) -> BlockingConnection:
+            return BlockingConnection(host, 1 if port == ports[1] else port, **how)
+
+        config = config_of(broker, bootstrap_servers=f"127.0.0.1:{ports[0]}", auto_commit_enable=False)
+        broker.append("t", 0, [b"a", b"b"])
+        with CoordinatorConsumerConnector(config, QUICK, connect=connect) as connector:
+            [stream] = connector.create_message_streams({"t": 1})["t"]
+            assert read_until(stream, 2) == [(0, 0), (0, 1)]
+            assert connector.positions[silent].offset == -1
+            connector.commit_offsets(retry_on_failure=False)
+            membership: Any = connector._member.membership
+            assert membership.committed([here, silent], 10_000) == {here: Offset(2, -1, ""), silent: None}
 
 
 def test_a_claim_of_a_spark_query_is_committed_only_for_what_it_holds(broker: EmbeddedBroker, make: Make) -> None:
@@ -561,7 +655,7 @@ def test_a_program_that_works_on_one_record_for_too_long_loses_its_partitions_un
     [line] = [each.getMessage() for each in caplog.records if each.getMessage().startswith("poll-timeout-expired")]
     assert f"stream='{stuck.thread}'" in line
     assert "max.poll.interval.ms=1500" in line
-    with pytest.raises(OffsetsNotCommitted, match="not ours any more"):
+    with pytest.raises(OffsetsNotCommitted, match="this member does not own the partition"):
         first.commit_offsets({TopicPartition("t", record.partition): record.offset + 1}, retry_on_failure=False)
     assert (record.partition, record.offset) in read_until(stream, 20), "what was not committed comes again"
 

@@ -34,6 +34,8 @@ def ordered(*numbers: int) -> tuple[TopicPartition, ...]:
 class World:
     """Holder, machine, listener, observer and clock of one ``Handing``; ``said`` is what it did, in order."""
 
+    member = "m"
+
     def __init__(self, limits: Limits = LIMITS, threads: int = 1) -> None:
         self.said: list[Any] = []
         self.waits: dict[Wait, int] = {}
@@ -213,7 +215,9 @@ def test_the_listener_is_told_in_turns_and_waited_for() -> None:
     assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(2)]
 
 
-def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_time_meanwhile() -> None:
+def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_time_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     world.listener = object()
     world.own({0: 0})
@@ -221,6 +225,10 @@ def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_t
     world.handing.invoke(cmd.Invoke(1, Callback.REVOKED, tps(0)))
     world.taken()
     world.handing.fired(Wait.LISTENER)
+    words = "call=before_releasing_partitions timeout_ms=5000: the rebalance goes on without it"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"listener-late member=m {words} (rebalance.listener.timeout.ms)"
+    ]
     assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(1)]
     world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps(0)))
     assert world.taken() == []
@@ -282,15 +290,61 @@ def test_what_the_listener_gave_back_is_not_reported_as_lost() -> None:
     assert world.taken() == [do.Drop(ordered(1), LOST), do.CallLost(ordered(1)), cev.CallbackDone(3)]
 
 
-def test_a_close_reports_no_loss_and_an_end_by_an_error_reports_everything() -> None:
+def test_a_close_reports_no_loss() -> None:
     world = started(0, 1)
     world.handing.close()
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
     assert world.taken() == [do.Drop(ordered(0, 1), LOST), cev.CallbackDone(2)]
+
+
+ERROR = TopicAuthorizationException("no READ on t")
+ENDED = "an error ended the member: no READ on t"
+
+
+@pytest.mark.parametrize("is_closed_too", [True, False])
+def test_what_an_ended_member_still_has_is_given_back_as_in_a_rebalance(is_closed_too: bool) -> None:
     world = started(0, 1)
-    world.handing.end()
+    world.handing.end(ERROR)
+    if is_closed_too:
+        world.handing.close()
     world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0, 1)))
-    assert world.taken() == [do.CallLost(ordered(0, 1)), do.Drop(ordered(0, 1), "released"), cev.CallbackDone(2)]
+    assert world.taken() == [do.CallBeforeReleasing(0, ordered(0, 1))]
+    world.handing.listener_returned()
+    assert world.taken() == [do.Drop(ordered(0, 1), "released"), cev.CallbackDone(2)]
+    world.handing.stopped()
+    assert world.taken() == []
+
+
+def test_what_an_ended_member_has_not_any_more_is_lost_by_the_error() -> None:
+    world = started(0, 1)
+    world.handing.end(ERROR)
+    world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
+    assert world.taken() == [do.Drop(ordered(0, 1), ENDED), do.CallLost(ordered(0, 1)), cev.CallbackDone(2)]
+
+
+def test_what_an_ended_member_could_not_give_back_in_time_is_lost() -> None:
+    world = started(0, 1)
+    world.handing.end(ERROR)
+    world.handing.stopped()
+    assert world.taken() == [do.Drop(ordered(0, 1), ENDED), do.CallLost(ordered(0, 1))]
+
+
+def test_a_release_that_the_listener_was_called_about_is_one_though_the_member_stops_meanwhile() -> None:
+    world = started(0, 1)
+    world.handing.end(ERROR)
+    world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0)))
+    world.taken()
+    world.handing.stopped()
+    assert world.taken() == [
+        do.Drop(ordered(0), "released"), cev.CallbackDone(2), do.Drop(ordered(1), ENDED), do.CallLost(ordered(1)),
+    ]  # fmt: skip
+
+
+def test_an_ended_member_starts_nothing() -> None:
+    world = started(0)
+    world.handing.end(ERROR)
+    world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps(1)))
+    assert world.taken() == [cev.CallbackDone(2)]
 
 
 def test_what_falls_to_another_stream_is_brought_to_rest_and_then_moved() -> None:

@@ -191,7 +191,9 @@ def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
     connector = make()
     streams = connector.create_message_streams({"t": 1, "late": 1})
     wait_until(lambda: caplog.text.count("topic-missing") >= 3, "it is logged again")
-    assert "topic=late: it was deleted, or is not created yet" in caplog.text
+    assert "topic=late: there is no topic of this name" in caplog.text
+    obstacles = ["the topic late does not exist: create it, or correct its name or the chroot"]
+    wait_until(lambda: connector.obstacles(10_000) == obstacles, "all but the topic is there")
     assert read_until(streams["t"][0], 1) == [(0, 0)], "the other topic is read meanwhile"
     broker.create_topic("late", 1)
     broker.append("late", 0, [b"x"])
@@ -200,6 +202,24 @@ def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
     assert TopicPartition("late", 0) in connector.assignment
     connector.commit_offsets()
     assert caplog.text.count("topic-missing") == lines, "nothing more is logged"
+
+
+def test_a_filter_that_matches_no_topic_is_logged_as_a_warning(
+    broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "zkconsumer.member")
+    connector = make()
+    connector.create_message_streams_by_filter(Whitelist("late|later"))
+
+    def said() -> list[tuple[str, str]]:
+        lines = [record for record in caplog.records if record.getMessage().startswith("topics-taken")]
+        return [(record.levelname, record.getMessage().partition(" topics=")[2]) for record in lines]
+
+    nothing = "0 came=0 [] gone=0 []: no topic matches the filter; one that is created later is read"
+    wait_until(lambda: said() == [("WARNING", nothing)], "it is a warning")
+    broker.create_topic("late", 1)
+    wait_until(lambda: TopicPartition("late", 0) in connector.assignment, "it is read")
+    assert said()[1:] == [("INFO", "1 came=1 ['late'] gone=0 []")]
 
 
 class Generous(RangeAssignor):

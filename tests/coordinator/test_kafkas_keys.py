@@ -16,10 +16,11 @@ from bridge import CoordinatorConsumerConfig
 from bridge.client.connector import group_config_of
 from bridge.client.from_config import OF_THE_OLD, assignors_of, membership_settings_of, spread_of
 from bridge.client.modern_keys import SPELLINGS
+from bridge.client.settings_page import as_in_kafka, default_of_key
 from bridge.client.taken_settings import without_effect
 from bridge.spark.option_table import KAFKA_PREFIX, outcome_of
 from bridge.spark.options import SourceOptions, read_options
-from tests.generate_docs import KAFKAS_KEYS, REFERENCE, kafkas_keys
+from tests.generate_docs import KAFKAS_KEYS, REFERENCE, kafkas_defaults, kafkas_keys
 from zkconsumer import ConsumerConfig
 from zkconsumer.config_page import outcomes
 from zkconsumer.config_tables.jaas import SCRAM_MODULE, parse_jaas
@@ -111,11 +112,11 @@ ACTS_AT_A_COORDINATOR: dict[str, tuple[Look, object]] = {
 
 IN_OTHER_WORDS: dict[str, tuple[str, str, Look, object]] = {
     "auto.offset.reset": (
-        "smallest", "what the new consumer calls so is smallest here",
+        "smallest", "that is the new consumer's word for smallest",
         lambda config: fetch_settings_of(config).reset_to_earliest, True,
     ),
     "partition.assignment.strategy": (
-        "roundrobin", "what the new consumer calls so is roundrobin here",
+        "roundrobin", "that is the new consumer's word for roundrobin",
         field("partition.assignment.strategy"), "roundrobin",
     ),
 }  # fmt: skip
@@ -362,3 +363,54 @@ def test_the_threads_of_a_member_divide_by_a_rule_of_the_old_consumer() -> None:
         config = CoordinatorConsumerConfig.from_properties({**AT_A_COORDINATOR, "partition.assignment.strategy": named})
         assert rule in OF_THE_OLD
         assert type(spread_of(config, "m")._assignor).__name__.lower() == f"{rule}assignor"
+
+
+DEFAULTS = kafkas_defaults()
+
+OTHER_DEFAULTS = {
+    "auto.commit.interval.ms", "bootstrap.servers", "client.id", "fetch.max.wait.ms", "group.id", "metadata.max.age.ms",
+    "partition.assignment.strategy", "sasl.kerberos.service.name", "sasl.mechanism", "ssl.keystore.type",
+    "ssl.truststore.type",
+}  # fmt: skip
+"""Keys that act at a coordinator, and whose default is not Kafka's."""
+
+
+def test_kafkas_defaults_are_those_of_the_keys_of_the_table() -> None:
+    assert DEFAULTS.keys() == KEYS.keys()
+    assert not [key for key, value in KEYS.items() if value and value == DEFAULTS[key] and value != "read_uncommitted"]
+
+
+def test_the_page_says_which_default_counts_where_a_file_does_not_set_a_key() -> None:
+    config = CoordinatorConsumerConfig(AT_A_COORDINATOR)
+    differing = set()
+    for key in KEYS:
+        found = default_of_key(key, DEFAULTS)
+        if found is None:
+            assert CoordinatorConsumerConfig.outcome_of(key, KEYS[key]).fate is not Fate.ACTS, key
+            continue
+        if found.differs:
+            differing.add(key)
+        value = config.values[CoordinatorConsumerConfig.spelling_of(key)]
+        match found.here:
+            case "must be given":
+                assert key in AT_A_COORDINATOR
+            case "none":
+                assert value is None, key
+            case "that of group.id":
+                assert value == config.group_id, key
+            case "latest":
+                assert not fetch_settings_of(config).reset_to_earliest
+            case here:
+                assert str(value).lower() == here.lower(), key
+    assert differing == OTHER_DEFAULTS
+
+
+def test_the_lines_that_the_page_names_give_a_member_kafkas_defaults() -> None:
+    lines = as_in_kafka(DEFAULTS)
+    assert lines.keys() < OTHER_DEFAULTS
+    config = CoordinatorConsumerConfig({**AT_A_COORDINATOR, **lines})
+    group = group_config_of(config, {})
+    assert group.auto_commit_interval_ms == int(DEFAULTS["auto.commit.interval.ms"])
+    assert fetch_settings_of(config).max_wait_ms == int(DEFAULTS["fetch.max.wait.ms"])
+    assert config.values["metadata.max.age.ms"] == int(DEFAULTS["metadata.max.age.ms"])
+    assert [each.name for each in assignors_of(config)] == ["range", "cooperative-sticky"]

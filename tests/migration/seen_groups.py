@@ -82,7 +82,7 @@ def rich_plan() -> Plan:
             is_returned=True,
         ),
         one_short(1, LastEntry(False), is_older=True),
-        partition(2, None, problem="no offset: b'x'"),
+        partition(2, None, problem="b'x' (1 bytes) is no number"),
         partition(3, None, log="nobody leads it"),
         partition(4, 5),
         members=(member(), member("g1_b", "scala", host=None, pattern="white_list", problem="odd")),

@@ -46,8 +46,15 @@ class Machine:
         self.locked = set(POSITIONS)
 
 
+class Listener:
+    """The rebalance listener is not being called."""
+
+    is_waited_for_here = False
+
+
 class Member:
     failure = None
+    listener = Listener()
 
     def __init__(self, stance: Stance, zookeeper: Store, coordinator: Store) -> None:
         self.machine = Machine(DUTIES[stance])

@@ -83,7 +83,7 @@ def test_members_that_are_one_behind_here_and_there_divide_nothing() -> None:
 
 @pytest.mark.parametrize(
     "shows_nothing",
-    [partition(0, None), at_end(0, is_older=True), partition(0, None, problem="no offset: b'x'")],
+    [partition(0, None), at_end(0, is_older=True), partition(0, None, problem="b'x' (1 bytes) is no number")],
     ids=["none", "of a deleted topic", "unreadable"],
 )
 def test_where_nothing_is_stored_it_does_not_matter(shows_nothing: SeenPartition) -> None:

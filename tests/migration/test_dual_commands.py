@@ -58,6 +58,8 @@ def test_there_and_back_by_the_commands_that_are_printed(
     generation = shown["members"][0]["generation"]
     for_people = migrate("status", group).stdout
     assert f"member: {group}_c0: locked, epoch 3, generation {generation}" in for_people
+    assert "modern members: 2, the group is Stable\n" in for_people, "those above"
+    assert shown["modern_group"] == {"state": "Stable", "members": 2}
     compared = migrate("verify", group, "-o", "json")
     assert (compared.exit_code, json.loads(compared.stdout)["differences"]) == (0, [])
 

@@ -67,7 +67,7 @@ def test_what_zookeeper_accepted_is_written_down_with_who_did_it() -> None:
         Fenced(0, "zookeeper", "t", 0),
         Unfenced(0, "zookeeper", "t", 0),
         Note(0, "t/0: tool stored -1 in zookeeper, which is no offset"),
-        Note(0, f"{offset}, written by tool: no offset: b'abc' (3 bytes)"),
+        Note(0, f"{offset}, written by tool: b'abc' (3 bytes) is no number"),
         Committed(0, "t", 0, 10, None, store="zookeeper"),
     ]
 

@@ -119,6 +119,19 @@ def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file
     assert read_plan(file).targets == {tp(0): 5, tp(1): 0, tp(2): 5}
 
 
+def test_one_command_has_the_choices_for_everything_that_is_refused(place: Place, file: Path) -> None:
+    """Each refusal names its own option; with one of them alone the plan would be refused again."""
+    place.put(4, None, b"abc")
+    done = place.run("plan", "g1", "-f", str(file))
+    assert done.stdout.splitlines()[3].split()[3:6] == ["?", "5", "?"], "a number that cannot be read is not none"
+    again = f"zkconsumer migrate plan g1 --file {file} {place.where} --offset-convention next --missing earliest"
+    assert f"Next, after a look at each: {again}\n" in done.stderr
+    refused = place.run("apply", str(file))
+    assert "this plan cannot be applied: 3 reasons, the first one: what the stored numbers mean" in refused.stderr
+    choices = ("--offset-convention", "next", "--missing", "earliest")
+    assert place.run("plan", "g1", "-f", str(file), *choices).exit_code == 0
+
+
 def test_offsets_for_single_partitions(place: Place, file: Path) -> None:
     done = place.run("plan", "g1", "-f", str(file), "--offset", "clicks:2=4")
     assert done.exit_code == 0

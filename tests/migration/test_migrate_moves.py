@@ -123,13 +123,19 @@ def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     assert done.stdout == "", "words are no data"
     assert "control znode: switched …\n" in done.stderr
     assert done.stderr.endswith(
-        "Modern members may work now. Until the migration is completed there is a way back.\n"
-        f"Next: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n"
+        "Start the new members now. Until the migration is completed there is a way back.\n"
+        f"The way back: zkconsumer migrate rollback {group} --execute --zookeeper {ADDRESS}\n"
+        f"When the way back is not needed any more: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n"
     )
     shown = migrate("status", group)
+    assert shown.stderr == "".join(line + "\n" for line in done.stderr.splitlines()[-2:])
     assert "phase: switched, epoch 3\nauthority: kafka\nruns now: nobody\nold members: none\n" in shown.stdout
     none = migrate("status", "nobody")
-    assert none.stdout == "group: nobody\nmigration: none: ZooKeeper has the offsets\n"
+    assert (none.exit_code, none.stdout) == (1, "")
+    assert "The consumer group 'nobody' does not exist in ZooKeeper" in none.stderr
+    lab.zookeeper.ensure("/consumers/idle")
+    idle = migrate("status", "idle")
+    assert (idle.exit_code, idle.stdout) == (0, "group: idle\nmigration: none: ZooKeeper has the offsets\n")
 
 
 def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
@@ -145,12 +151,20 @@ def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path
     wrong = migrate("complete", group, "--archive", str(archive), "--execute", typed="another\n")
     assert wrong.exit_code == 2
     assert lab.stands(group) == ("switched", "kafka")
+    alone = migrate("complete", group, "--archive", str(archive), "--execute", typed="")
+    assert alone.exit_code == 2
+    assert f"the name cannot be asked for here, so nothing was changed: give --confirm {group}" in alone.stderr
+    assert lab.stands(group) == ("switched", "kafka")
     done = migrate("complete", group, "--archive", str(archive), "--execute", typed=f"{group}\n")
     assert done.exit_code == 0
+    restore = f"zkconsumer migrate restore {archive} --zookeeper {ADDRESS}"
+    assert f"The znodes of the group are in {archive}. What would put them back: {restore}\n" in done.stderr
     assert archive.exists()
     assert lab.stands(group) == ("completed", "kafka")
     assert migrate("rollback", group, "--execute").exit_code == 4
     assert migrate("complete", group, "--execute", "--confirm", group).exit_code == 0
+    lifted = migrate("complete", group, "--lift-fences", "--execute", "--confirm", group)
+    assert lifted.stderr.endswith(f"Next: zkconsumer groups delete {group} --zookeeper {ADDRESS}\n")
 
 
 def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
@@ -168,6 +182,8 @@ def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path
     dry = migrate("apply", str(file))
     assert dry.exit_code == 4
     assert "This would stop here: group" in dry.stderr
+    assert dry.stdout.splitlines()[-1].startswith("     "), "why the last step that is shown is refused"
+    assert "(to do)" not in dry.stdout, "no run comes to a step that changes something"
     assert lab.control(group) is None
 
 
@@ -178,6 +194,15 @@ def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest
     group, file = planned(lab, tmp_path)
     digest = read_plan(file).digest
     begun = migrate("apply", str(file), "--execute", "--hold-at", "fenced", "-o", "json")
+    compared = migrate("verify", group)
+    assert (compared.exit_code, compared.stdout) == (0, ""), "nothing was copied yet"
+    assert compared.stderr.endswith("The offsets are not in Kafka yet, so they are not compared.\n")
+    before = file.read_bytes()
+    replan = migrate("plan", group, "-f", str(file), "-o", "json")
+    told = json.loads(replan.stdout)
+    assert (replan.exit_code, told["file"], told["digest"]) == (4, None, None)
+    assert f"No plan was written, and {file} is as it was." in replan.stderr
+    assert file.read_bytes() == before, "the plan that is being carried out"
     assert next_of(begun)[:6] == ["apply", "--resume", group, "--plan-digest", digest, "--execute"]
     blind = migrate("apply", "--resume", group, "--execute")
     assert blind.exit_code == 4
@@ -322,8 +347,8 @@ def test_a_veto_ends_with_the_commands_that_go_on_and_back(
     done = migrate("apply", str(file), "--execute", "--hooks-dir", str(folder), "--timeout", "60", "-o", "json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["exit_code"], told["phase"]) == (6, 6, "verified")
-    confirmed = f"--resume {group} --execute --plan-digest {read_plan(file).digest}"
-    assert f"{confirmed} --hooks-dir {folder} --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
+    assert done.stderr.count("zkconsumer migrate apply") == 1, "one command goes on"
+    assert f"What was done stands. When it can go on: {told['next_steps'][0]}\n" in done.stderr
     assert f"rollback {group} --execute --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
     again = migrate(*next_of(done))
     assert again.exit_code == 0, again.stderr

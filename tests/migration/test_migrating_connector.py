@@ -523,6 +523,42 @@ def test_hooks_and_health_are_those_of_the_side_that_holds(dual: Dual) -> None:
     assert set(told.names()) == {"share_held"}
 
 
+@pytest.mark.parametrize("has_moved", [True, False])
+def test_listener_and_hooks_agree_about_what_an_error_ends(dual: Dual, has_moved: bool) -> None:
+    """Behind the switch partitions are given back, and the listener commits; ZooKeeper's session ends before that."""
+    heard: list[tuple[str, dict[str, set[int]]]] = []
+
+    class Committer:
+        def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
+            heard.append(("revoked", partitions))
+            member.commit_offsets()
+
+        def before_starting_fetchers(self, consumer_id: str, assignment: object) -> None: ...
+
+        def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
+            heard.append(("lost", partitions))
+
+    dual.fill(10)
+    told = Told()
+    member = dual.member("a", hooks=told)
+    member.set_consumer_rebalance_listener(Committer())
+    stream = streams_of(member)
+    for phase in ("planned", "armed", "ready", "locked", "copied", "switched") if has_moved else ():
+        dual.move(phase)
+    read(stream, 60)
+    heard.clear()
+    told.calls.clear()
+    member._member.membership.thread_died("a-thread", ValueError("bad luck"))
+    member.close()
+    call = "revoked" if has_moved else "lost"
+    assert heard == [(call, {TOPIC: set(ALL)})]
+    assert told.names() == ["member_failed", f"partitions_{call}"]
+    if has_moved:
+        assert {number: offset for number, (offset, _) in dual.in_kafka().items()} == dict.fromkeys(ALL, 10)
+    else:
+        assert set(dual.in_zookeeper().values()) != {10}, "what was read comes again"
+
+
 def healthy(member: MigratingConsumerConnector) -> list[str]:
     member._looker.begin_look()
     return member._looker.health(5_000).problems

@@ -8,6 +8,7 @@ from bridge.migration.control_access import ProtectedNeedsLogin
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.rights import MayCarryOut
+from bridge.migration.login import RANDOM_USER
 from bridge.migration.look import look_at_group
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.plan_file import plan_bytes
@@ -20,6 +21,7 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ADMIN, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_READ, PERM_WRITE, Acl
+from zkconsumer.zk.security import Digest
 
 __all__ = ["dual", "lab"]
 
@@ -166,6 +168,22 @@ def test_behind_the_fence_the_lists_count_that_come_back(lab: Lab, is_late: bool
     with lab.process() as session, pytest.raises(PreconditionFailed, match=rf"1 node: {ids} \(delete\)\. Log in"):
         lab.rollback(session, made)
     assert lab.stands(group) == ("switched", "kafka")
+
+
+def test_a_group_that_never_had_a_member_comes_back_too(lab: Lab) -> None:
+    """A tool made its offsets: ``ids`` is made for the fence, and goes with it, so its list stands in nobody's way."""
+    group = lab.new_group()
+    for path in (paths.ids(group), paths.owners_of_topic(group, "t"), paths.owners(group)):
+        lab.zookeeper.remove(path)
+    lab.login = Digest(RANDOM_USER, "first")
+    made = lab.plan(group, DECISIONS)
+    with lab.process() as session:
+        lab.apply(session, made)
+    assert lab.zookeeper.data(paths.ids(group)) is not None, "made for the fence"
+    lab.login = Digest(RANDOM_USER, "second")
+    with lab.process() as session:
+        lab.rollback(session, made)
+    assert lab.stands(group) == ("undone", "zookeeper")
 
 
 def test_one_look_says_it(lab: Lab) -> None:

@@ -133,7 +133,8 @@ def test_it_is_shown_and_refused_and_done_as_decided(
         assert shown.stderr.endswith("the plan cannot be applied. Nothing was changed.\n")
         refused = shell("apply", file, "--execute")
         assert refused.exit_code == 4
-        assert refused.stderr.startswith("zkconsumer: this plan cannot be applied: ")
+        assert refused.stderr.startswith("zkconsumer: this plan cannot be applied:")
+        assert "zkconsumer migrate plan" in refused.stderr
         assert (lab.zookeeper.tree.dump(), lab.kafka(group)) == before
         assert shell("plan", group, "-f", file, *row.decides).exit_code == 0
         assert first_line(shell("plan", group, "-f", file, *row.decides).stdout) == [str(row.committed[0]), row.then]

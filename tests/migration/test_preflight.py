@@ -36,6 +36,8 @@ def alive(*members: ModernMember, **more: Any) -> ModernGroup:
         ({"control_problem": "not JSON"}, "the control znode of group g1 cannot be read (not JSON)", "inspect"),
         ({"control": control("fenced")}, "is on the move already (migration m0, phase fenced, authority zoo", "status"),
         ({"control": control("planned")}, "is on the move already", "status"),
+        ({"control": control("copied"), "modern": alive(ModernMember("m-1", "app", "/10.0.0.1")), "brokers": ()},
+         "is on the move already", "status"),
         ({"control": control("switched", "kafka")}, "phase switched, authority kafka", "status"),
         ({"control": control("completed", "kafka"), "fences_of": "m0", "fences_problem": "no lists"},
          "are still there, and this plan cannot take them over: no lists", "lift"),

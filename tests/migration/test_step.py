@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bridge.migration.errors import GaveUpWaiting, PartlyDone
+from bridge.migration.performers import Real
 from bridge.migration.step import Done, Refused, Run, Standing, Step, Todo, Waiting
 from zkconsumer.errors import MayNotRead, PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.testing.manual_clock import ManualClock
@@ -140,3 +141,14 @@ def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
     said, _ = run(steps, for_real=False)
     assert said == ["do a", "wait m1 1000", "refused c", "done d"]
     assert not any(step.did for step in steps)
+
+
+def test_a_store_that_is_away_is_told_every_ten_seconds_and_not_at_each_try() -> None:
+    """Each try begins with the first step again: that steps pass is no news of the store."""
+    clock, told = ManualClock(), list[str]()
+    real = Real(told.append, lambda: None, clock.move, clock)
+    away = ZkConsumerError("no broker answers")
+    for left_ms in range(25_000, 0, -1_000):
+        real.passed(OneStep("looks", [Done()]))
+        real.away(away, left_ms)
+    assert told == [f"no broker answers; it is tried again ({left} s left)" for left in (25, 15, 5)]

@@ -49,7 +49,7 @@ def test_without_a_meaning_there_is_no_target() -> None:
     ("one", "reason"),
     [
         (partition(0, None), "no offset is stored (--missing)"),
-        (partition(0, None, problem="no offset: b'abc' (3 bytes)"), "its znode holds no offset, no offset: b'abc'"),
+        (partition(0, None, problem="b'abc' (3 bytes) is no number"), "its znode holds no offset, b'abc'"),
         (partition(0, 42, is_older=True), "42 was stored before its topic was created (--older-than-topic use, or --m"),
     ],
     ids=["missing", "unreadable", "older"],

@@ -117,7 +117,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the iterating thread reads is_live before it writes in_hand",
-        "zkconsumer/kafka/chunks.py",
+        "zkconsumer/base/handout_state.py",
         "        self.in_hand = offset\n        if self.is_live:\n            return True\n",
         "        is_live = self.is_live\n        self.in_hand = offset\n        if is_live:\n            return True\n",
         "tests/unit/test_handshake.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
@@ -130,6 +130,24 @@ MUTATIONS = [
         "        in_hand = self.in_hand\n        self.is_live = False\n        self.kept = self.queue.take_back(self)\n"
         "        if in_hand == NOTHING_IN_HAND:\n",
         "tests/unit/test_handshake.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
+    ),
+    Mutation(
+        "the compiled hand-out reads is_live before it writes in_hand",
+        "zkconsumer/base/_delivery.c",
+        "    atomic_store(&self->in_hand, offset);\n    step(self->state);\n"
+        "    bool is_live = atomic_load(&self->is_live);\n",
+        "    bool is_live = atomic_load(&self->is_live);\n    step(self->state);\n"
+        "    atomic_store(&self->in_hand, offset);\n",
+        "tests/unit/test_handshake.py::"
+        "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
+    ),
+    Mutation(
+        "the compiled hand-out gives a record whatever is_live says",
+        "zkconsumer/base/_delivery.c",
+        "    if (is_live) return 1;\n",
+        "    if (is_live || offset >= 0) return 1;\n",
+        "tests/unit/test_handshake.py::"
+        "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
     ),
 ]
 

@@ -203,7 +203,7 @@ def test_what_a_user_reads_when_something_is_wrong(
         ([at, beginning, ("subscribe", topic)], "in a stream: group.id is missing"),
         ([group, beginning, ("subscribe", topic), brokers], "in a stream: zookeeper.connect is missing"),
         ([at, group, ("assign", f'{{"{topic}": [0]}}')], "in a stream: assign cannot be set"),
-        ([at, group, ("assign", f"{topic}:0")], f"in a batch: assign={topic}:0: it is no JSON"),
+        ([at, group, ("assign", f"{topic}:0")], f"in a batch: assign={topic}:0: it is not JSON"),
     ):
         with pytest.raises(AnalysisException, match=re.escape(words)):
             source.readStream.format("zkconsumer").options(**dict(options)).load()

@@ -13,9 +13,12 @@ from zkconsumer.javaapi import (
     ConsumerRebalanceListener,
     ConsumerThreadId,
     ConsumerTimeoutException,
+    GroupCoordinatorRequest,
     KafkaStream,
     MessageAndMetadata,
+    SimpleConsumer,
     StringDecoder,
+    TopicMetadataRequest,
     TopicPartition,
 )
 
@@ -63,6 +66,21 @@ def read(
         print("nothing more came in time")
     connector.commitOffsets(offsets, True)
     return found
+
+
+def leaders(broker: SimpleConsumer, topic: str) -> dict[int, str | None]:
+    """Partition -> the host of its leader; what ``send`` gives is known by what it is asked."""
+    found: dict[int, str | None] = {}
+    for metadata in broker.send(TopicMetadataRequest([topic])).topicsMetadata():
+        for partition in metadata.partitionsMetadata():
+            leader = partition.leader()
+            found[partition.partitionId()] = None if leader is None else leader.host()
+    return found
+
+
+def coordinator_error(broker: SimpleConsumer, group: str) -> int:
+    """Kafka's number; 0: a broker keeps the offsets of the group."""
+    return broker.send(GroupCoordinatorRequest(group)).errorCode()
 
 
 def main(props: Mapping[str, str], topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 from zkconsumer import (
@@ -26,6 +27,8 @@ class Counts:
         self.owners: dict[TopicPartition, ConsumerThreadId] = {}
         self.released: list[TopicPartition] = []
         self.lost: list[TopicPartition] = []
+        self._lock = threading.Lock()
+        """The listener is called on a thread of its own, while the program goes on reading."""
 
     def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
         self.released += self._forget(partitions)
@@ -34,20 +37,25 @@ class Counts:
         self.owners = {
             TopicPartition(topic, number): thread for topic, row in assignment.items() for number, thread in row.items()
         }
-        for tp, thread in self.owners.items():
-            if thread.consumer_id == consumer_id:
-                self.read.setdefault(tp, 0)
+        with self._lock:
+            for tp, thread in self.owners.items():
+                if thread.consumer_id == consumer_id:
+                    self.read.setdefault(tp, 0)
 
     def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
         self.lost += self._forget(partitions)
 
     def count(self, message: MessageAndMetadata[Any, Any]) -> None:
-        self.read[TopicPartition(message.topic, message.partition)] += 1
+        tp = TopicPartition(message.topic, message.partition)
+        with self._lock:
+            if tp in self.read:  # else it was lost while the program had the record
+                self.read[tp] += 1
 
     def _forget(self, partitions: dict[str, set[int]]) -> list[TopicPartition]:
         gone = [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in sorted(numbers)]
-        for tp in gone:
-            self.read.pop(tp, None)
+        with self._lock:
+            for tp in gone:
+                self.read.pop(tp, None)
         return gone
 
 

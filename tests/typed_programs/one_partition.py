@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from zkconsumer import (
+    EARLIEST_TIME,
     BrokerAddress,
     Connect,
     ErrorCode,
@@ -23,8 +24,6 @@ from zkconsumer import (
     TopicPartition,
 )
 
-EARLIEST = -2
-
 
 def leader_of(consumer: SimpleConsumer, at: TopicPartition) -> BrokerAddress | None:
     """The broker that leads a partition."""
@@ -35,7 +34,7 @@ def leader_of(consumer: SimpleConsumer, at: TopicPartition) -> BrokerAddress | N
 
 def first_offset(consumer: SimpleConsumer, at: TopicPartition) -> int:
     """The first offset that the broker has."""
-    request = OffsetRequest({at: PartitionOffsetRequestInfo(EARLIEST)})
+    request = OffsetRequest({at: PartitionOffsetRequestInfo(EARLIEST_TIME)})
     answer: OffsetResponse = consumer.get_offsets_before(request)
     error: ErrorCode = answer.error(*at)
     assert not error.code, str(error)

@@ -157,9 +157,11 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
     dead_group(world, "orders", "t")
     result = tool("groups", "delete", "order", "--execute")
     assert result.exit_code == 1
-    assert result.stderr.splitlines() == [
-        "zkconsumer: The consumer group 'order' does not exist.", "Names that come near: orders",
-    ]  # fmt: skip
+    [error, near] = result.stderr.splitlines()
+    assert error.startswith("zkconsumer: The consumer group 'order' does not exist in ZooKeeper, and this command ")
+    assert "with --bootstrap-server HOST:PORT in the place of --zookeeper" in error
+    assert error.endswith(f"The groups that there are: zkconsumer groups list --zookeeper {ADDRESS}")
+    assert near == "Names that come near: orders"
 
 
 @pytest.mark.parametrize(

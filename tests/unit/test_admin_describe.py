@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,20 @@ from tests.unit.test_admin_groups import SCALA, scala_member
 from zkconsumer.admin import coordinators
 from zkconsumer.admin.describe import COLUMNS, current_offset
 from zkconsumer.admin.listing import list_groups
+from zkconsumer.admin.modern import ModernLook
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
+from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
+from zkconsumer.testing import fake_groups
 from zkconsumer.testing.fake_faults import GroupError
+from zkconsumer.testing.fake_groups import MODERN_MEMBER
 from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import Authority, Control, format_control
 
+LIST = f"zkconsumer groups list --zookeeper {ADDRESS}"
 HEADER = (
     "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID "
     "ZK-OFFSET KAFKA-OFFSET AUTHORITY OWNER-KIND"
@@ -73,6 +80,22 @@ def test_it_lists_exactly_the_groups_below_consumers(world: FakeWorld, tool: Run
     assert [row[0] for row in rows(tool("groups", "list", "--empty").stdout)] == ["bare", "done"]
 
 
+def test_an_empty_list_says_what_is_empty(world: FakeWorld, tool: RunTool) -> None:
+    none = tool("groups", "list")
+    assert (none.exit_code, rows(none.stdout)) == (0, [])
+    assert none.stderr == (
+        "There is no group in ZooKeeper (/consumers), and the brokers coordinate none. If you expect one, check the "
+        "chroot.\n"
+    )
+    offset(world, "clicks/0", 1, "done")
+    assert tool("groups", "list", "--active").stderr == f"No group has a registered member. All groups: {LIST}\n"
+    assert tool("groups", "list").stderr == ""
+    for address in world.cluster.addresses:
+        world.cluster.stop_broker(address.broker_id)
+    world.zookeeper.ensure("/elsewhere/brokers/ids")
+    assert "the brokers coordinate none" not in tool("groups", "list", "--active").stderr
+
+
 def test_list_as_json_names_the_litter(world: FakeWorld, tool: RunTool) -> None:
     offset(world, "t/0", 1, "console-consumer-1")
     told = json.loads(tool("groups", "list", "-o", "json").stdout)
@@ -112,9 +135,11 @@ def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeW
         result = tool(*words)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.splitlines() == [
-            "zkconsumer: The consumer group 'payment' does not exist.", "Names that come near: payments",
-        ]  # fmt: skip
-    assert tool("groups", "describe", "zzz").stderr == "zkconsumer: The consumer group 'zzz' does not exist.\n"
+            f"zkconsumer: The consumer group 'payment' does not exist. The groups that there are: {LIST}",
+            "Names that come near: payments",
+        ]
+    zzz = tool("groups", "describe", "zzz")
+    assert zzz.stderr == f"zkconsumer: The consumer group 'zzz' does not exist. The groups that there are: {LIST}\n"
 
 
 def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeWorld, tool: RunTool) -> None:
@@ -201,10 +226,81 @@ def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(worl
         ["gone", "4", "9", "-", "-"], ["kept", "0", "0", "0", "0"],
     ]  # fmt: skip
     assert "no such topic any more: gone" in result.stderr
-    assert [row[1] for row in rows(tool("groups", "describe", "g1", "--topic", "kept").stdout)] == ["kept"]
+    result = tool("groups", "describe", "g1", "--topic", "kept")
+    assert [row[1] for row in rows(result.stdout)] == ["kept"]
+    assert (result.exit_code, result.stderr) == (0, ""), "topics that were not asked for are not missing"
     result = tool("groups", "describe", "g1", "--topic", "ketp")
-    assert rows(result.stdout) == []
-    assert "g1 has nothing of the topic ketp" in result.stderr
+    assert (result.exit_code, rows(result.stdout)) == (1, [])
+    assert result.stderr == (
+        "zkconsumer: group g1 has nothing of the topic ketp: correct the name; the topics of the group: "
+        f"zkconsumer groups describe g1 --zookeeper {ADDRESS}\n"
+    )
+    told = json.loads(tool("groups", "describe", "g1", "--topic", "ketp", "-o", "json").stdout)
+    assert (told["exit_code"], told["topics_not_found"]) == (1, ["ketp"])
+
+
+def test_a_topic_that_a_member_subscribes_to_is_not_missing_beside_another(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    world.create_topic("views", 1)
+    scala_member(world, SCALA, {"clicks": 1, "views": 1})
+    assert tool("groups", "describe", "g1", "--topic", "views").stderr == ""
+
+
+def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 2)
+    offset(world, "clicks/0", 0)
+    world.zookeeper.ensure("/consumers/g1/offsets/clicks/1", b"abc")
+    result = tool("groups", "describe", "g1")
+    assert result.exit_code == 1
+    assert [row[3:6] + row[9:10] for row in rows(result.stdout)] == [["0", "0", "0", "0"], ["?", "0", "?", "?"]]
+    assert result.stderr == (
+        "zkconsumer: the offset of 1 partition in ZooKeeper is not known, clicks/1 first: b'abc' (3 bytes) is no "
+        f"number; what to do: zkconsumer groups doctor g1 --zookeeper {ADDRESS}\n"
+    )
+    told = json.loads(tool("groups", "describe", "g1", "-o", "json").stdout)
+    assert told["rows"][1]["unknown"] == ["current_offset", "lag", "zk_offset"]
+    lag = tool("lag", "g1")
+    assert (lag.exit_code, lag.stdout.splitlines()[-1]) == (1, "TOTAL at least 0  (1 of 2 partitions not known)")
+
+
+def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(
+    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("clicks", 1)
+    in_kafka(world, 12)
+    offset(world, "clicks/0", 12)
+    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(Control("m1", 2, "verified", "zookeeper", "copy")))
+    world.cluster.set_modern_members("g1", True)
+    assert "the modern group g1 is Stable, with 1 member" in tool("groups", "describe", "g1").stderr
+    placeholder = replace(MODERN_MEMBER, client_id="zkconsumer-m1")
+    monkeypatch.setattr(fake_groups, "MODERN_MEMBER", placeholder)
+    result = tool("groups", "describe", "g1")
+    assert [row[1:3] for row in rows(result.stdout)] == [["clicks", "0"]], "the placeholder has no rows"
+    assert "the placeholder member of the migration keeps the modern group g1 empty" in result.stderr
+
+
+def test_the_lag_of_a_group_that_has_moved_names_the_members_that_read_now(
+    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("clicks", 2)
+    in_kafka(world, 12)
+    offset(world, "clicks/0", 7)
+    now = (TopicPartition("clicks", 0), TopicPartition("later", 3))
+    member = ModernMember("new-1", client_id="new", host="/127.0.0.1", partitions=now)
+    group = ModernGroup("Stable", protocol_type="consumer", members=(member,))
+    offsets = dict.fromkeys(now, 12)
+    monkeypatch.setattr(lag_command, "look_at_modern", lambda *_: (ModernLook("g1", group, offsets, offsets), ()))
+    assert [row[:3] + row[5:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
+        ["clicks", "0", "7", "-"], ["clicks", "1", "-", "-"]
+    ]  # fmt: skip
+    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(Control("m1", 2, "switched", "kafka", "copy")))
+    assert [row[:3] + row[5:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
+        ["clicks", "0", "12", "new-1"], ["clicks", "1", "-", "-"], ["later", "3", "12", "new-1"]
+    ]  # fmt: skip
+    monkeypatch.setattr(lag_command, "look_at_modern", lambda *_: (None, ("broker-1 does not answer",)))
+    unknown = tool("lag", "g1")
+    assert (unknown.exit_code, unknown.stderr) == (1, "zkconsumer: broker-1 does not answer\n")
+    assert [row[5] for row in rows(unknown.stdout)[:-1]] == ["?", "?"]
 
 
 def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool: RunTool) -> None:
@@ -346,7 +442,25 @@ def test_lag_of_each_partition_and_in_all(world: FakeWorld, tool: RunTool) -> No
     told = json.loads(tool("lag", "g1", "-o", "json").stdout)
     assert (told["schema"], told["total"], told["partitions_not_known"]) == ("zkconsumer/lag/1", 2, 0)
     assert told["partitions_without_offset"] == 1
-    assert tool("lag", "g1", "--topic", "clisk").stderr == "g1 has nothing of the topic clisk\n"
+    wrong = tool("lag", "g1", "--topic", "clisk", "-o", "json")
+    assert wrong.exit_code == 1
+    assert "group g1 has nothing of the topic clisk: correct the name" in wrong.stderr
+    told = json.loads(wrong.stdout)
+    assert (told["total"], told["exit_code"], told["topics_not_found"]) == (None, 1, ["clisk"])
+
+
+def test_a_lag_of_which_nothing_is_known_is_not_zero(world: FakeWorld, tool: RunTool) -> None:
+    world.create_topic("clicks", 2)
+    scala_member(world, SCALA, {"clicks": 1})
+    assert tool("lag", "g1").stdout.splitlines()[-1] == "TOTAL -  (2 of 2 partitions without an offset)"
+    told = json.loads(tool("lag", "g1", "-o", "json").stdout)
+    assert (told["total"], told["total_known"], told["partitions_without_offset"]) == (None, 0, 2)
+    offset(world, "gone/0", 7)
+    assert tool("lag", "g1").stdout.splitlines()[-1] == (
+        "TOTAL -  (2 of 3 partitions without an offset, 1 of 3 partitions without a log)"
+    )
+    told = json.loads(tool("lag", "g1", "-o", "json").stdout)
+    assert (told["partitions_without_offset"], told["partitions_without_log"]) == (2, 1)
 
 
 def test_without_an_address_the_options_are_named() -> None:

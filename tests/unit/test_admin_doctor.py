@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.fix_admin import doors
 from tests.fix_world import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
+from zkconsumer import extensions
 from zkconsumer.admin import doctor as doctor_package
 from zkconsumer.admin.doctor import FAMILIES, examine
 from zkconsumer.admin.doctor.collect import collect
@@ -181,6 +182,10 @@ def test_a_persistent_registration_never_goes(world: FakeWorld, clinic: Clinic) 
     data = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "timestamp": "1"}
     world.zookeeper.ensure("/consumers/g1/ids/g1_c", json.dumps(data).encode())
     assert "registration-persistent" in clinic.findings()
+    world.zookeeper.ensure("/consumers/g1/ids/g1_d", b"x")
+    unusable = clinic.findings()["registration-unusable"]
+    assert unusable.next_steps == ("delete /consumers/g1/ids/g1_d with zkCli.sh",), "no process holds it"
+    assert "no session, registered" in words(unusable)
 
 
 def test_a_filter_that_was_escaped_twice_is_told(world: FakeWorld, clinic: Clinic) -> None:
@@ -487,7 +492,7 @@ def test_offsets_of_topics_and_partitions_that_are_gone_are_told(world: FakeWorl
     stored(world, "clicks/77", 5)
     finding = clinic.findings()["offset-of-missing-topic"]
     assert "2 offsets" in finding.what
-    assert finding.next_steps == ("zkconsumer groups delete g1 --topic gone",)
+    assert finding.next_steps == ("zkconsumer groups delete g1 --topic gone   # members stopped",)
 
 
 def test_offsets_older_than_their_topic_are_of_another_topic(world: FakeWorld, clinic: Clinic) -> None:
@@ -612,6 +617,47 @@ def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeWorld,
     assert "group-on-the-move" not in clinic.findings()
 
 
+@pytest.mark.parametrize(
+    ("phase", "authority"), [("copied", "zookeeper"), ("switched", "kafka"), ("completed", "kafka")]
+)
+def test_members_that_move_with_their_group_are_no_finding(
+    world: FakeWorld, clinic: Clinic, phase: str, authority: str
+) -> None:
+    """They are in the group of the coordinator by design: nobody is to stop them."""
+    healthy(world)
+    world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
+    world.cluster.set_modern_members("g1", True)
+    control = {"id": "m1", "epoch": 3, "phase": phase, "authority": authority, "strategy": "dual"}
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
+    assert "modern-group-alive" in clinic.findings(), "no member has acknowledged"
+    world.zookeeper.ensure(f"/zkconsumer/groups/g1/members/{SCALA}", b"{}")
+    assert clinic.findings() == {}
+    scala_member(world, "g1_other-1416246370000-00000001", {"clicks": 1}, ())
+    found = clinic.findings()
+    assert "modern-group-alive" in found
+    if authority == "kafka":
+        assert found["group-on-the-move"].next_steps == ("stop g1_other-1416246370000-00000001",)
+
+
+def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeWorld, clinic: Clinic) -> None:
+    healthy(world)
+    world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
+    world.cluster.set_modern_members("g1", True)
+    control = {"id": "m1", "epoch": 3, "phase": "undone", "authority": "zookeeper", "strategy": "dual"}
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
+    world.zookeeper.ensure(f"/zkconsumer/groups/g1/members/{SCALA}", b"{}")
+    assert "modern-group-alive" in clinic.findings()
+
+
+def test_old_offsets_of_a_group_that_has_moved_are_no_finding(world: FakeWorld, clinic: Clinic) -> None:
+    """No member starts from them any more."""
+    stored(world, "clicks/0", 99)
+    assert "offset-beyond-end" in clinic.findings()
+    control = {"id": "m1", "epoch": 3, "phase": "switched", "authority": "kafka", "strategy": "copy"}
+    world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
+    assert "offset-beyond-end" not in clinic.findings()
+
+
 # --- what cannot be known ---------------------------------------------------------------------------------------
 
 
@@ -644,6 +690,18 @@ def test_the_command_says_ok_with_the_count_and_exits_with_0(world: FakeWorld, c
     ]  # fmt: skip
 
 
+def test_the_command_says_which_compiled_modules_are_in_use(
+    world: FakeWorld, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy(world)
+    assert json.loads(run(world, "-o", "json").stdout)["compiled_modules"] == extensions.status()
+    monkeypatch.setattr(extensions, "status", lambda: {"zkconsumer.wire._records": "not in use: it cannot be loaded"})
+    missing = run(world)
+    assert missing.exit_code == 0
+    assert "zkconsumer.wire._records is not in use: it cannot be loaded" in missing.stderr
+    assert "Install a C compiler, and the package again" in missing.stderr
+
+
 def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"\x1b[2J")
@@ -660,7 +718,11 @@ def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: C
 
 def test_an_unknown_group_is_an_error(world: FakeWorld) -> None:
     result = run(world)
-    assert (result.exit_code, result.stderr) == (1, "zkconsumer: The consumer group 'g1' does not exist.\n")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "zkconsumer: The consumer group 'g1' does not exist in ZooKeeper, and this command looks only there. The "
+        f"groups that there are: zkconsumer groups list --zookeeper {ADDRESS}\n"
+    )
 
 
 def test_the_page_of_the_findings_has_each_of_them() -> None:

@@ -207,7 +207,8 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     code, *loaded = done.stdout.split()
     # Of the plug-ins, whose first sentences are shown.
     doors = {"bridge", "bridge.commands", *(f"bridge.commands.{name}" for name in ("broker", "migrate", "spark"))}
-    finders = {"zkconsumer.errors", *(f"zkconsumer.cli{name}" for name in ("", ".console", ".hints", ".lazy", ".main"))}
+    names = ("", ".console", ".hints", ".json_errors", ".lazy", ".main")
+    finders = {"zkconsumer.errors", *(f"zkconsumer.cli{name}" for name in names)}
     assert code == "0"
     assert set(loaded) <= finders | doors
 

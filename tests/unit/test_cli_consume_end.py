@@ -19,6 +19,7 @@ from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.zk import paths
 
 NOT_ALL = "zkconsumer: not everything could be read: "
+ABSENT = "the topic nosuch does not exist: create it, or correct its name or the chroot"
 Run = Callable[..., Result]
 
 
@@ -75,7 +76,7 @@ def test_one_of_two_brokers_does_not_answer(world: FakeWorld, run: Run) -> None:
 def test_a_topic_that_does_not_exist(run: Run) -> None:
     done = consume(run, "--topic", "nosuch")
     assert (done.exit_code, done.stdout.count("\n")) == (1, 6), done.stderr
-    assert done.stderr.endswith(f"{NOT_ALL}the topic nosuch does not exist\n")
+    assert done.stderr.endswith(f"{NOT_ALL}{ABSENT}\n")
 
 
 def test_a_topic_that_is_created_meanwhile_is_read(world: FakeWorld, run: Run) -> None:
@@ -101,7 +102,7 @@ def test_a_signal_does_not_hide_it(run: Run) -> None:
     done = run("consume", "g", "--topic", "nosuch")
     assert done.exit_code == 1, done.stderr
     assert "stopped by SIGTERM; printed 0 messages" in done.stderr
-    assert done.stderr.endswith(f"{NOT_ALL}the topic nosuch does not exist\n")
+    assert done.stderr.endswith(f"{NOT_ALL}{ABSENT}\n")
 
 
 def test_perf_says_why_there_were_fewer(world: FakeWorld, run: Run) -> None:
@@ -119,4 +120,4 @@ def test_a_program_may_ask_for_the_same(world: FakeWorld) -> None:
     connector = world.connector()
     connector.create_message_streams({"t": 1, "nosuch": 1})
 
-    wait_until(lambda: connector.obstacles(5_000) == ["the topic nosuch does not exist"], "all but the topic is there")
+    wait_until(lambda: connector.obstacles(5_000) == [ABSENT], "all but the topic is there")

@@ -93,12 +93,16 @@ def test_hints_have_no_address_where_the_environment_has_it(world: FakeWorld) ->
     assert run(world, last_hint(refused), **where).exit_code == 0
 
 
-def test_what_would_be_deleted_can_be_exported_and_deleted_as_printed(world: FakeWorld) -> None:
+def test_what_would_be_deleted_can_be_exported_and_deleted_as_printed(
+    world: FakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     planned = run(world, ["groups", "delete", "--group", "g1", "--zookeeper", ADDRESS])
     assert planned.exit_code == 3
     with of_lag("g") as context:
         export, delete = commands_in(context, planned.stderr)
-    assert run(world, shlex.split(export)[1:]).stdout.startswith("/consumers/g1/offsets/clicks/0:42")
+    assert run(world, shlex.split(export)[1:]).exit_code == 0
+    assert Path("g1.offsets").read_text("utf-8").startswith("/consumers/g1/offsets/clicks/0:42"), "it is kept"
     assert "--execute" in delete
     assert run(world, shlex.split(delete)[1:]).stdout.startswith("Deleted all consumer group information for group g1")
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.admin.stores import WriteReport
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.group_offsets import commit_offsets
+from zkconsumer.testing import fake_groups
 from zkconsumer.testing.fake_faults import GroupError, PartitionError
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
@@ -482,12 +484,18 @@ def test_diff_with_a_file(world: FakeWorld, offsets: RunTool, tmp_path: Path) ->
     assert offsets("diff", "g1", file, "--offset-convention", "last").exit_code == 0
     result = offsets("diff", "g1", file, "-o", "json")
     assert result.exit_code == 3
-    assert json.loads(result.stdout)["rows"][0] == {"topic": "clicks", "partition": 0, "zookeeper": 42, "file": 41}
+    assert json.loads(result.stdout)["rows"][0] == {
+        "topic": "clicks", "partition": 0, "zookeeper": 42, "file": 41, "unknown": [],
+    }  # fmt: skip
 
 
 def test_an_unreadable_znode_is_a_difference(kafka: FakeWorld, offsets: RunTool) -> None:
     put(kafka, {0: b"x", 1: 60, 2: 70})
-    assert offsets("diff", "g1").exit_code == 3
+    result = offsets("diff", "g1")
+    assert (result.exit_code, result.stdout.splitlines()[1].split()[3:]) == (3, ["?", "42", "-"])
+    assert "the znode of clicks/0 holds no offset: b'x' (1 bytes) is no number" in result.stderr
+    [row] = json.loads(offsets("diff", "g1", "-o", "json").stdout)["rows"]
+    assert (row["zookeeper"], row["unknown"]) == (None, ["zookeeper"])
 
 
 def test_diff_without_kafka_is_no_difference_but_an_error(kafka: FakeWorld, offsets: RunTool) -> None:
@@ -679,8 +687,45 @@ def test_an_old_broker_cannot_delete_and_the_words_say_what_can_be_done() -> Non
         result = CliRunner().invoke(main, words, obj=doors(old))
         assert result.exit_code == 4
         assert "brokers before 2.4 cannot delete single offsets" in result.stderr
-        assert "zkconsumer offsets set g1" in result.stderr
+        assert "zkconsumer offsets set g1 --all-topics --to-earliest --store kafka" in result.stderr
+        result = CliRunner().invoke(main, [*words, "--topic", "clicks:0"], obj=doors(old))
+        assert "zkconsumer offsets set g1 --topic clicks:0 --to-earliest --store kafka" in result.stderr, "no more"
         assert in_kafka(old) == {0: 5}
+
+
+def test_a_group_that_would_be_new_is_named(world: FakeWorld, offsets: RunTool) -> None:
+    wrong = offsets("set", "g11", "--topic", "clicks", "--to-earliest")
+    assert wrong.exit_code == 3
+    words = "Group g11 has no member and no offset: this makes a new group. The groups: zkconsumer groups list"
+    assert words in wrong.stderr
+    assert "new group" not in offsets("set", "g1", "--topic", "clicks", "--to-earliest").stderr
+    gone = offsets("delete", "g11", "--topic", "clicks")
+    assert gone.exit_code == 0
+    assert gone.stderr.startswith("Group g11 has no offsets of clicks in zookeeper. The groups: zkconsumer groups list")
+
+
+def test_offsets_of_a_group_that_moves_are_written_with_a_word(kafka: FakeWorld, offsets: RunTool) -> None:
+    control = Control("m1", 2, "verified", "zookeeper", "copy")
+    kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
+    words = ("set", "g1", "--topic", "clicks", "--to-earliest")
+    assert "Group g1 is on the move (phase verified, authority zookeeper)" in offsets(*words).stderr
+    kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(replace(control, phase="undone")))
+    assert "on the move" not in offsets(*words).stderr
+
+
+def test_the_placeholder_of_a_migration_cannot_be_stopped(
+    kafka: FakeWorld, offsets: RunTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control("m1", 2, "verified", "zookeeper", "copy")
+    kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
+    kafka.cluster.set_modern_members("g1", True)
+    words = ("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka")
+    assert "a modern group of the name g1 is alive" in offsets(*words).stderr
+    monkeypatch.setattr(fake_groups, "MODERN_MEMBER", replace(fake_groups.MODERN_MEMBER, client_id="zkconsumer-m1"))
+    refused = offsets(*words)
+    assert refused.exit_code == 4
+    assert "the placeholder member of a migration keeps the modern group g1 empty" in refused.stderr
+    assert "finish the migration or take it back first" in refused.stderr
 
 
 def test_a_live_group_is_not_deleted(world: FakeWorld, offsets: RunTool) -> None:

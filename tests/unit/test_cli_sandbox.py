@@ -170,3 +170,23 @@ def test_the_next_steps_produce_and_consume_what_is_there() -> None:
 
 def test_partitions_go_round_the_brokers() -> None:
     assert spread(3, [4, 7]) == {0: [4], 1: [7], 2: [4]}
+
+
+def test_a_release_that_there_is_not_is_a_wrong_call_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
+    monkeypatch.setattr(background, "up", lambda *_: pytest.fail("nothing is to be started"))
+    for words in (("--kafka", "5.5.5"), ("--zookeeper", "3.9")):
+        done = run("up", *words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "is not in the sandbox; there are " in done.stderr
+        assert "starting" not in done.stderr
+
+
+def test_a_first_start_says_that_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
+    monkeypatch.setattr(background, "up", lambda *_: CLUSTER)
+    assert f"Maven fetches what is not in {tmp_path} yet" in run("up").stderr
+    monkeypatch.setattr("zkconsumer.testing.sandbox.artifacts.is_complete", lambda *_: True)
+    assert "Maven" not in run("up").stderr

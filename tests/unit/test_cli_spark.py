@@ -196,7 +196,7 @@ def test_a_query_that_claims_needs_no_help_forward(
 ) -> None:
     result = run("--execute")
     assert result.exit_code == 0
-    start_again = "claimed and not done: start the query again, or set the claim back (rewind)"
+    start_again = "claimed and not done: start again, or rewind (zkconsumer spark reconcile --checkpoint DIR --rewind)"
     assert decisions(result) == [("40", "30", "30-40", "-", start_again), ("50", "30", "30-45", "-", start_again)]
     crashed.done(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}))
     put(world, {1: 20})
@@ -213,6 +213,16 @@ def test_kafka_s_store_follows_zookeeper_s_where_a_query_claims(
     world.cluster.commit("g1", "clicks", 0, 30)
     assert run("--store", "kafka", "--execute").exit_code == 0
     assert {tp.partition: stored.offset for tp, stored in world.cluster.committed("g1").items()} == {0: 40, 1: 50}
+
+
+def test_a_batch_that_is_given_back_has_the_number_that_the_sink_knows(
+    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+) -> None:
+    """Spark counts batches in which the query had nothing, too, so its number is the larger one."""
+    folder.done(8, envelope(6, {0: 10}, {0: 30}))
+    folder.logged(9, envelope(7, {0: 30}, {0: 40}))
+    claimed(world, P0, (6, 10, 30), (7, 30, 40))
+    assert decisions(run("--rewind")) == [("40", "30", "30-40", "30", "back before batch 9")]
 
 
 def test_a_checkpoint_that_is_given_up_gives_back_what_it_claimed(

@@ -222,7 +222,7 @@ def test_all_problems_are_told_at_once_with_key_value_and_remedy() -> None:
         "set it to HOST:PORT[,HOST:PORT…][/CHROOT]",
         "rebalance.max.retries=0: set it to an integer from 1 to 2147483647, in attempts, "
         "or leave it out (then it is 4)",
-        "auto.offset.reset=earliest: what the new consumer calls so is smallest here; "
+        "auto.offset.reset=earliest: that is the new consumer's word for smallest; "
         "set it to largest or smallest, or leave it out (then it is largest)",
         "auto.commit.enable=yes: set it to true or false, or leave it out (then it is true)",
     ]
@@ -349,7 +349,7 @@ def test_keys_of_other_programs_are_set_aside_and_named() -> None:
     }
     made = ConsumerConfig.from_properties({**NEEDED, **foreign})
     assert set(made.ignored) == set(foreign)
-    assert made.ignored["enable.auto.commit"] == "a key of the new consumer; what is like it here is auto.commit.enable"
+    assert made.ignored["enable.auto.commit"] == "a key of the new consumer; set auto.commit.enable in its place"
     assert "secret" not in str(made.ignored) + repr(made)
     assert made.with_overrides({"group.id": "h"}).ignored == made.ignored
 
@@ -398,8 +398,25 @@ def test_a_key_of_0_7_in_place_of_a_needed_one_is_explained() -> None:
 def test_an_unknown_keyword_names_the_nearest_attribute() -> None:
     with pytest.raises(InvalidConfigException, match="did you mean fetch_min_bytes"):
         config(fetch_min_byte=1)
-    with pytest.raises(InvalidConfigException, match=r"what is like it here is auto\.commit\.enable"):
+    with pytest.raises(InvalidConfigException, match=r"set auto\.commit\.enable in its place"):
         config(enable_auto_commit=False)
+
+
+def test_names_of_kafka_python_are_answered_with_ours() -> None:
+    with pytest.raises(InvalidConfigException) as refused:
+        config(
+            ssl_cafile="/ca.pem", sasl_plain_username="alice", ssl_context=object(), bootstrap_servers=["a:1", "b:2"]
+        )
+    assert str(refused.value).splitlines()[1:] == [
+        "  ssl_cafile is not known: it is kafka-python's; set ssl_truststore_location in its place",
+        "  sasl_plain_username is not known: it is kafka-python's; set sasl_username in its place",
+        "  ssl_context is not known: it is kafka-python's; name the PEM files in ssl.truststore.location and "
+        "ssl.keystore.location",
+        "  bootstrap.servers=['a:1', 'b:2']: it is one text, with commas in between; set it to HOST:PORT[,HOST:PORT…]",
+    ]
+    assert problems(NEEDED | {"ssl.cafile": "/ca.pem"}) == [
+        "ssl.cafile is not known: it is kafka-python's; set ssl.truststore.location in its place"
+    ]
 
 
 def test_a_dictionary_of_keys_makes_one_as_a_file_does() -> None:

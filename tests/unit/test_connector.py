@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bridge import CoordinatorConsumerConnector, MigratingConsumerConnector
 from tests.fix_world import (
     MakeConnector,
     MakeWorld,
@@ -20,6 +22,7 @@ from tests.fix_world import (
     take,
     wait_until,
 )
+from zkconsumer import ConsumerConfig
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.stores import NotWritten
@@ -42,7 +45,7 @@ from zkconsumer.kafka.chunks import PartitionTopicInfo
 from zkconsumer.streams import string_decoder
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import FETCH
@@ -845,6 +848,50 @@ def test_what_is_no_offset_is_refused_and_harms_nothing(
     take(stream, 1)
     connector.commit_offsets({(TOPIC, 0): 1})  # type: ignore[dict-item]
     assert world.offsets(GROUP, TOPIC) == {0: 1}
+
+
+@pytest.mark.parametrize("offsets", [5, [(TopicPartition(TOPIC, 0), 1)]], ids=repr)
+def test_offsets_that_are_no_mapping_are_refused(offsets: Any, world: FakeWorld, connect: MakeConnector) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP)
+    streams_of(connector)
+    with pytest.raises(UsageError, match="offsets must be a mapping from TopicPartition to the next offset, and not"):
+        connector.commit_offsets(offsets)
+
+
+@pytest.mark.parametrize("kind", [ZookeeperConsumerConnector, MigratingConsumerConnector, CoordinatorConsumerConnector])
+@pytest.mark.parametrize("config", [{"group.id": "g"}, "consumer.properties", None], ids=repr)
+def test_a_connector_takes_a_configuration_and_nothing_else(kind: Any, config: Any) -> None:
+    with pytest.raises(UsageError) as it:
+        kind(config)
+    name = "CoordinatorConsumerConfig" if kind is CoordinatorConsumerConnector else "ConsumerConfig"
+    assert f"{kind.__name__} takes a {name}, and not {type(config).__name__}: make one with {name}(" in str(it.value)
+
+
+def test_a_connector_that_is_not_closed_is_logged_once(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forgotten() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.getMessage().startswith("not-closed")]
+
+    world.create_topic(TOPIC, 1)
+    config = ConsumerConfig(group_id=GROUP, zookeeper_connect=ADDRESS, consumer_id="forgotten")
+    connector = ZookeeperConsumerConnector(config, store=world.store, connect=world.cluster.connect)
+    [stream] = streams_of(connector)
+    member = connector._member
+    del connector
+    gc.collect()
+    assert forgotten() == [], "the stream is still read"
+    del stream
+    gc.collect()
+    [line] = forgotten()
+    assert line.startswith("not-closed member=group1_forgotten: the program did not close its connector")
+    member.leave()
+    member.close()
+    with connect(group_id=GROUP):
+        pass
+    gc.collect()
+    assert len(forgotten()) == 1
 
 
 def test_a_given_offset_below_the_stored_one_is_passed_over(world: FakeWorld, connect: MakeConnector) -> None:

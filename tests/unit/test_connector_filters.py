@@ -95,6 +95,25 @@ def test_topics_are_taken_up_as_they_come_and_given_back_as_they_go(
     assert {thread[-1] for thread in connector.assignment.values()} == {"0", "1"}
 
 
+def test_a_filter_that_matches_no_topic_is_logged_as_a_warning(
+    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic("clicks")
+    caplog.set_level("INFO", "zkconsumer.group")
+    connector = connect()
+    connector.create_message_streams_by_filter(Whitelist("clikcs"))
+
+    def said() -> list[tuple[str, str]]:
+        lines = [record for record in caplog.records if record.getMessage().startswith("topics-taken")]
+        return [(record.levelname, record.getMessage().partition(" topics=")[2]) for record in lines]
+
+    nothing = "0 came=0 [] gone=0 []: no topic matches the filter; one that is created later is read"
+    assert said() == [("WARNING", nothing)]
+    world.create_topic("clikcs")
+    wait_for_topics(connector, "clikcs")
+    assert said()[1:] == [("INFO", "1 came=1 ['clikcs'] gone=0 []")]
+
+
 def test_no_topic_at_all_is_a_share_like_any_other(world: FakeWorld, connect: MakeConnector) -> None:
     world.zookeeper.remove(paths.BROKER_TOPICS)
     connector = connect()

@@ -21,8 +21,8 @@ from zkconsumer.zk import kazoo_connection
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONSTRAINTS = ROOT / "tests" / "constraints.txt"
-NOT_OF_THE_TESTS = {"gssapi"}
-"""Needs the Kerberos library of the system; the tests play it."""
+NOT_OF_THE_TESTS = {"gssapi", "crc32c"}
+"""The first needs the Kerberos library of the system, which the tests play; the second is a peer in a bench."""
 
 PINNED = {
     canonicalize_name(requirement.name): requirement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 import weakref
@@ -21,7 +22,7 @@ from zkconsumer.observe import metric_names as names
 from zkconsumer.observe.dump import write_metrics
 from zkconsumer.observe.metric_names import ROWS, MetricKind
 from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, Timer
-from zkconsumer.observe.prometheus import ConnectorCollector
+from zkconsumer.observe.prometheus import COUNTED_FROM_THE_START, ConnectorCollector
 from zkconsumer.runtime.metrics import KNOWN_MS, MemberMetrics
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import FakeWorld
@@ -404,12 +405,25 @@ def test_prometheus_shows_every_row_with_labels_that_tell_connectors_apart(
     assert f'zkconsumer_owned_partitions{{{own},topic="{TOPIC}"}} 1.0' in text
     assert f'member="{GROUP}_b"' in text
     assert "zkconsumer_count_commits_total" in text
+    assert f"zkconsumer_count_commits_failed_total{{{own}}} 0.0" in text, "an alert sees the first one"
     assert 'quantile="0.99"' in text
     assert "zkconsumer_fetch_seconds_sum" in text
     collector.remove(members[1])
     assert f'member="{GROUP}_b"' not in prometheus_client.generate_latest(registry).decode()
     with pytest.raises(ValueError, match="Duplicated"):
         registry.register(ConnectorCollector())
+
+
+def test_every_counter_that_an_alert_watches_is_there_before_it_counts() -> None:
+    docs = Path(__file__).parents[2] / "migration_docs"
+    page = (docs / "how-to" / "watch-a-member-with-prometheus.md").read_text("utf-8")
+    watched = set(re.findall(r"zkconsumer_count_(\w+)_total", page))
+    assert watched
+    assert watched <= set(COUNTED_FROM_THE_START)
+    counters = (docs / "reference" / "counters.md").read_text("utf-8").partition("\n## ")[0]
+    known = set(re.findall(r"(?m)^\| `(\w+)` \|", counters))
+    successes = {"commits", "kafka_commits"}
+    assert set(COUNTED_FROM_THE_START) == {name for name in known - successes if not name.startswith("spark_")}
 
 
 def beans_of_partition(members: list[ZookeeperConsumerConnector], stream: Any) -> int:

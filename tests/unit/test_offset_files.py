@@ -132,15 +132,15 @@ def test_csv_with_another_number_of_columns_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", "it is no JSON (Expecting"),
-        ("[" * 3_000, "it is no JSON"),
-        ("[1]", "it is no JSON object"),
-        ("{} {}", "it is no JSON (Extra data at character 3)"),
-        ('{"group":"g1","group":"g2"}', "a name stands in it twice"),
+        ("{", "it is not JSON (Expecting"),
+        ("[" * 3_000, "it is not JSON"),
+        ("[1]", "it is not a JSON object"),
+        ("{} {}", "it is not JSON (Extra data at character 3)"),
+        ('{"group":"g1","group":"g2"}', "a name occurs in it twice"),
         ('{"group":1,"topic":"t","partition":0,"offset":1}', "group and topic must be texts"),
         ('{"group":"g","topic":"t","partition":true,"offset":1}', "partition is missing, or no whole number"),
         ('{"group":"g","topic":"t","partition":0,"offset":1.0}', "offset is missing, or no whole number"),
-        ('{"group":"g","topic":"t","partition":0,"offset":NaN}', "NaN is no JSON"),
+        ('{"group":"g","topic":"t","partition":0,"offset":NaN}', "NaN is not JSON"),
         ('{"group":"g","topic":"t","partition":0,"offset":"1"}', "offset is missing, or no whole number"),
         ('{"group":"g","topic":"t","partition":0}', "offset is missing, or no whole number"),
         ('{"group":"../g","topic":"t","partition":0,"offset":1}', "group id '../g' may hold"),
@@ -208,7 +208,7 @@ def test_a_first_line_of_no_format_is_named() -> None:
 
 
 def test_a_format_that_was_named_is_not_guessed() -> None:
-    assert "no JSON" in why(CSV, Format.JSON)
+    assert "not JSON" in why(CSV, Format.JSON)
 
 
 def test_files_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,23 +25,35 @@ OURS = ("zkconsumer", "bridge")
 
 OPAQUE = {
     "Connection": "a program makes none: what a Connect gives, it gives back to the connector",
+    "SecureConnect": "a program makes none: what connect_of gives, it gives to a SimpleConsumer",
     "ZkStore": "a program makes none: it hands on what zkconsumer.testing, or an embedding, made",
 }
 """Types that are exported for annotations, and whose own methods are the package's."""
 
-MADE_HERE = {"ConsumerConnector", "ConsumerIterator", "KafkaStream", "MessageAndMetadata", "Poison", "Record"}
+MADE_HERE = {
+    "ByteColumn",
+    "ConsumerConnector",
+    "ConsumerIterator",
+    "KafkaStream",
+    "MessageAndMetadata",
+    "Poison",
+    "Record",
+    "RecordBatch",
+}
 """What programs get and never make: the arguments of their constructors are the package's."""
 
 INTERNAL = {
     "ConsumerConfig.ORIGIN": "the reference page names it",
     "ConsumerConfig.describe": "the reference page is made of it",
     "ConsumerConfig.outcome_of": "the reference page is made of it",
+    "ConsumerConfig.setting_of": "the reference page is made of it",
     "ConsumerConfig.is_needed": "for the configurations that derive from it",
     "ConsumerIterator.delivery": "connectors read it",
     "ConsumerIterator.position_in_hand": "connectors ask it",
     "CoordinatorConsumerConfig.ORIGIN": "the reference page names it",
     "CoordinatorConsumerConfig.describe": "the reference page is made of it",
     "CoordinatorConsumerConfig.outcome_of": "the reference page is made of it",
+    "CoordinatorConsumerConfig.setting_of": "the reference page is made of it",
     "CoordinatorConsumerConfig.is_needed": "derived",
 }
 """Members without an underscore that are not for programs, and why they are there."""

@@ -183,7 +183,9 @@ def test_a_range_the_wrong_way_round_is_refused(filled: FakeWorld) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"subscribe": "orders,nothing"}, "there is no topic nothing at"),
+        ({"subscribe": "orders,nothing"}, "there is no topic nothing at [^ ]*: correct subscribe, or create the topic"),
+        ({"topics": "order:1"}, r"no topic order at [^ ]* \(did you mean orders\?\): correct topics"),
+        ({"assign": '{"order": [0]}'}, r"no topic order at .*\(did you mean orders\?\): correct assign"),
         ({"assign": '{"orders": [0, 9]}'}, "there is no partition orders/9 at"),
         ({"subscribePattern": "x.*"}, "no topic at .* is chosen by .*x.*"),
     ],

@@ -277,7 +277,7 @@ def test_an_offset_that_is_no_number_is_an_error_of_stands_and_a_refusal_of_a_cl
     server: FakeZooKeeper, owner: Party
 ) -> None:
     owner.ask([SetData(paths.offset(GROUP, P0), b"x")], None)
-    with pytest.raises(MalformedZnode, match="/consumers/g1/offsets/clicks/0: no offset"):
+    with pytest.raises(MalformedZnode, match=r"/consumers/g1/offsets/clicks/0: .* is no number"):
         run_stands(owner, P0).result()
     assert isinstance(run_claim(owner, 0, {P0: (100, 110)}).result()[P0], Refused)
 

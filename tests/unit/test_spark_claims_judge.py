@@ -82,8 +82,8 @@ def test_row_4_goes_before_a_rewind_that_is_the_owners_business() -> None:
 
 @every_policy
 def test_row_5_an_offset_that_is_no_number_is_not_written_over(policy: OnRewind) -> None:
-    verdict = judge(BATCH, WANTED, seen(None, unreadable="no offset: b'x'"), policy)
-    assert verdict == Refuse("no offset: b'x'; write the offset that is meant: 'zkconsumer offsets set'")
+    verdict = judge(BATCH, WANTED, seen(None, unreadable="b'x' (1 bytes) is no number"), policy)
+    assert verdict == Refuse("b'x' (1 bytes) is no number; write the offset that is meant: 'zkconsumer offsets set'")
 
 
 @pytest.mark.parametrize(("cur", "told"), [(0, 0), (99, 99), (None, NO_OFFSET)])

@@ -154,6 +154,23 @@ def test_a_node_is_held_a_little_longer_so_that_an_original_successor_reads_agai
     assert SYSTEM_CLOCK.now_ms() - leaving_ms > SETTLE_MS / 2
 
 
+def test_a_zookeeper_that_is_silent_is_told_once_and_so_is_its_return(
+    world: FakeWorld, keep: Keep, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = keep(CommitMode.CLAIM)
+    service.begin_batch({}, WAIT_MS, until())
+    assert "membership-" not in caplog.text
+    [store] = world.zookeeper.stores
+    world.zookeeper.disconnect(store)
+    wait_until(lambda: not service.begin_batch({}, 0, until()).partitions, "the lease is over")
+    assert not service.begin_batch({}, 0, until()).partitions
+    assert caplog.text.count("membership-unconfirmed group=g1 by=ZooKeeper: it does not answer, so the") == 1
+    world.zookeeper.reconnect(store)
+    with caplog.at_level("INFO", "zkconsumer.keeper"):
+        assert service.begin_batch({}, WAIT_MS, until()).is_settled
+    assert caplog.text.count("membership-confirmed group=g1 by=ZooKeeper") == 1
+
+
 def test_a_claim_moves_the_group_and_is_found_again(world: FakeWorld, keep: Keep) -> None:
     service = keep(CommitMode.CLAIM)
     held = service.begin_batch({}, WAIT_MS, until()).partitions
@@ -282,7 +299,7 @@ def test_a_group_that_was_set_back_moves_again_with_each_batch(
 
 def test_a_takeover_is_refused_while_others_are_there_and_names_them(world: FakeWorld, keep: Keep) -> None:
     keep().begin_batch({}, WAIT_MS, until())
-    with pytest.raises(GroupNotExclusive, match=f"{GROUP}_spark-0"):
+    with pytest.raises(GroupNotExclusive, match=f"all needs group {GROUP} for this query alone.*{GROUP}_spark-0"):
         keep(threads=ALL_THREADS)
 
 

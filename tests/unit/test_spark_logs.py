@@ -46,6 +46,18 @@ def test_where_logs_begin_and_end_and_the_offset_of_a_time(make_world: MakeWorld
     logs.close()
 
 
+def test_why_no_broker_answers(make_world: MakeWorld) -> None:
+    world = filled(make_world)
+    logs = logs_of(world)
+    assert logs.why_silent() == ""
+    for number in (0, 1):
+        world.cluster.stop_broker(number)
+    assert "none of 2 brokers answers; the last one: " in logs.why_silent()
+    logs.close()
+    nobody = BrokerLogs(CONFIG, list, SYSTEM_CLOCK, world.cluster.connect)
+    assert "no broker is registered in ZooKeeper" in nobody.why_silent()
+
+
 def test_leaders_are_remembered_until_they_move(make_world: MakeWorld) -> None:
     world = filled(make_world)
     logs = logs_of(world)

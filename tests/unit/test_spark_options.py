@@ -71,7 +71,7 @@ def test_all_problems_are_told_at_once_and_by_the_names_of_the_options() -> None
     assert "minPartitions=0: set it to an integer from 1 to 1000000, in tasks" in told
     assert "group.id=a/b" in text
     assert "zookeeper.connect is missing" in text
-    assert "what is to be read is said by one of subscribe, subscribePattern, subscribe.blacklist, topics" in text
+    assert "no topic is chosen: set one of subscribe, subscribePattern, subscribe.blacklist, topics" in text
     # A configuration with a bad key is not looked at further; alone, the contradiction is told.
     assert problem(kafka__sasl__password="hush").startswith("kafka.security.protocol=PLAINTEXT: is without SASL")
     assert "hush" not in text
@@ -124,12 +124,14 @@ def test_partitions_can_be_named_in_a_batch_only() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"subscribePattern": "x"}, "subscribe and subscribePattern are set; set one alone"),
+        ({"subscribePattern": "x"}, "subscribe and subscribePattern are set together: set only one of them"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is more than maxOffsetsPerTrigger=4"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay=soon: set it to a number and ms, s, m, h or d"),
         ({"consumer__threads": "many"}, "consumer.threads=many: set it to a number from 1 to 100000, or all"),
-        ({"startingOffsets": "erliest"}, "it is no JSON"),
-        ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "a name stands in it twice"),
+        ({"startingOffsets": "erliest"}, "it is neither a known word nor JSON (did you mean earliest?)"),
+        ({"startingOffsets": "committed"}, "it is neither a known word nor JSON; set it to group, earliest"),
+        ({"startingOffsets": '{"orders": 1'}, "it is not JSON (Expecting"),
+        ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "a name occurs in it twice"),
         ({"startingOffsets": '{"orders": {"00": 1}}'}, "no number of a partition"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "-1 for latest, or -2 for earliest"),
         ({"startingOffsets": '{"orders": {"0": true}}'}, "which is not an offset"),
@@ -174,7 +176,8 @@ def test_a_batch_without_a_group_begins_with_the_log_and_with_one_where_it_stand
     [told] = problems({"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "group.id": "g"}, is_stream=False)
     assert told.startswith("startingOffsets=group: the group is in ZooKeeper")
     [told] = problems({"subscribe": "t"}, is_stream=False)
-    assert told.startswith("where is Kafka? Set zookeeper.connect")
+    assert told.startswith("zookeeper.connect is missing: set it to HOST:PORT")
+    assert "kafka.bootstrap.servers" in told
 
 
 def test_a_batch_cannot_begin_at_the_end_nor_end_at_the_beginning() -> None:
@@ -289,11 +292,10 @@ def refused_at_load(options: dict[str, str]) -> list[str]:
         ({"zookeeper.connect": None, "startingOffsets": "earliest", "kafka.bootstrap.servers": "b:9092"},
          ["in a stream: zookeeper.connect is missing"]),
         ({"zookeeper.connect": None, "group.id": None},
-         ["in a stream: group.id is missing", "in a stream: zookeeper.connect is miss", "in a batch: where is Kafka"]),
-        ({"subscribe": None, "assign": '{"orders": [0]}'},
-         ["in a stream: assign cannot be set", "in a stream: what is to be read is said by one of subscribe"]),
+         ["zookeeper.connect is missing: set it to HOST:PORT", "in a stream: group.id is missing"]),
+        ({"subscribe": None, "assign": '{"orders": [0]}'}, ["in a stream: assign cannot be set"]),
         ({"subscribe": None, "assign": "orders:0"},
-         ["in a stream: assign cannot be set", "in a stream: what is", "in a batch: assign=orders:0: it is no JSON"]),
+         ["in a stream: assign cannot be set", "in a batch: assign=orders:0: it is not JSON"]),
     ],
 )  # fmt: skip
 def test_what_a_stream_lacks_or_cannot_have_is_refused_at_load(changes: dict[str, str | None], told: list[str]) -> None:
@@ -303,12 +305,32 @@ def test_what_a_stream_lacks_or_cannot_have_is_refused_at_load(changes: dict[str
     assert all(line.startswith(words) for line, words in zip(lines, told, strict=True)), lines
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"subscribe": None}, "no topic is chosen: set one of subscribe, subscribePattern, subscribe.bl"),
+        ({"subscribePattern": "o.*"}, "subscribe and subscribePattern are set together"),
+        ({"zookeeper.connect": None}, "zookeeper.connect is missing: set it to HOST:PORT"),
+        ({"zk.config": "/no/such/file", "zookeeper.connect": None, "group.id": None}, "the configuration file /no/"),
+    ],
+)
+def test_a_problem_of_streams_and_batches_alike_is_told_once_and_without_the_way_out_for_a_batch(
+    changes: dict[str, str | None], told: str
+) -> None:
+    options = {name: value for name, value in {**LEAST, **changes}.items() if value is not None}
+    with pytest.raises(InvalidConfigException) as caught:
+        ZkConsumerDataSource(options).schema()
+    head, *lines = str(caught.value).split("\n  ")
+    assert "have a problem (" in head
+    assert [line[: len(told)] for line in lines] == [told]
+
+
 @pytest.mark.parametrize("end", ["endingOffsets", "ENDINGTIMESTAMP", "endingoffsetsbytimestamp"])
 def test_a_batch_that_says_where_it_ends_needs_nothing_of_a_stream(end: str) -> None:
     value = {"endingoffsets": "latest", "endingtimestamp": "5"}.get(end.lower(), '{"orders": {"0": 5}}')
     assert ZkConsumerDataSource({"kafka.bootstrap.servers": "b:1", "assign": '{"orders": [0]}', end: value}).schema()
     [told] = refused_at_load({"kafka.bootstrap.servers": "b:1", "assign": "orders:0", end: value})
-    assert told.startswith("in a batch: assign=orders:0: it is no JSON")
+    assert told.startswith("in a batch: assign=orders:0: it is not JSON")
 
 
 def test_what_is_wrong_in_both_is_said_once() -> None:

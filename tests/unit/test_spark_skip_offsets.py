@@ -73,9 +73,9 @@ def test_every_offset_is_either_read_or_skipped() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("5", "it is no JSON object"),
+        ("5", "it is not a JSON object"),
         ("{}", "it names no partition"),
-        ('{"t": [[1, 2]]}', "'t' has [[1, 2]], which is no JSON object of partitions"),
+        ('{"t": [[1, 2]]}', "'t' has [[1, 2]], which is not a JSON object of partitions"),
         ('{"t": {"0": []}}', "t/0 has [], which is not a list of ranges [[first, end], ...]"),
         ('{"t": {"0": [1, 2]}}', "t/0 has 1, which is not a range [first, end] of two offsets"),
         ('{"t": {"0": [[1, 2, 3]]}}', "t/0 has [1, 2, 3], which is not a range [first, end] of two offsets"),
@@ -86,7 +86,7 @@ def test_every_offset_is_either_read_or_skipped() -> None:
         ),
         ('{"t": {"0": [[-1, 2]]}}', "t/0 has [-1, 2]: first must be 0 or more"),
         ('{"t": {"x": [[1, 2]]}}', "'t' has \"x\", which is no number of a partition"),
-        ('{"t": {"0": [[1, 2]]}, "t": {"1": [[1, 2]]}}', "a name stands in it twice"),
+        ('{"t": {"0": [[1, 2]]}, "t": {"1": [[1, 2]]}}', "a name occurs in it twice"),
         ('{"u": {"0": [[1, 2]]}}', "skipOffsets: names u/0, which this query does not read"),
     ],
 )

@@ -259,7 +259,10 @@ def test_a_topic_that_is_not_there_is_named() -> None:
     ("more", "silent"),
     [
         ({}, "ZooKeeper at zk:1 did not say within 30000 ms which topics there are"),
-        ({"kafka__bootstrap__servers": "k:9092"}, "the brokers at k:9092 did not say within 30000 ms which topics"),
+        (
+            {"kafka__bootstrap__servers": "k:9092"},
+            r"the brokers at k:9092 did not say within 30000 ms .*\(none of 1 brokers answers\): see",
+        ),
     ],
 )
 def test_topics_that_nobody_told_are_not_said_to_be_missing(
@@ -269,8 +272,10 @@ def test_topics_that_nobody_told_are_not_said_to_be_missing(
         return Holding({}, False, 0, {})
 
     monkeypatch.setattr(FakeMembership, "begin_batch", nothing_yet)
+    query = Query(**more)
+    query.logs.is_silent = True
     with pytest.raises(WorldError, match=silent):
-        Query(**more).start().run()
+        query.start().run()
 
 
 def test_a_keeper_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,12 +307,46 @@ def test_a_topic_that_goes_away_fails_the_query_or_is_told_once(caplog: pytest.L
         engine.run()
         query.group.topics, query.group.wanted = {}, {}
         if fails == "true":
-            with pytest.raises(WorldError, match=r"the topic t is gone.*failOnDataLoss=false"):
+            with pytest.raises(WorldError, match=r"topic t, and the topic is gone: restore.*failOnDataLoss=false"):
                 engine.run()
         else:
             engine.run()
             engine.run()
     assert caplog.text.count("topic-gone") == 1
+
+
+def test_a_topic_that_the_options_name_no_more_is_not_said_to_be_gone() -> None:
+    query = Query()
+    query.start().run()
+    query.options = Query(subscribe="u", topics={"u": 1}).options
+    query.group.topics, query.group.wanted = {"u": 1}, {}
+    with pytest.raises(WorldError, match=r"topic t, which the options do not name any more: name it again, or"):
+        query.start().run()
+    pattern = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribePattern": "[u-z]"}
+    query.options = read_options(pattern, is_stream=True)
+    with pytest.raises(WorldError, match=r"topic t, .* is gone, or the pattern does not match it any more: restore"):
+        query.start().run()
+
+
+def test_a_new_query_tells_where_it_begins_in_partitions_without_an_offset(caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(auto__offset__reset="largest")
+    query.group.offsets[B] = 4
+    engine = query.start()
+    engine.run()
+    query.start().run()
+    said = "remark='t/0: the group has no offset: read from the end of the log (auto.offset.reset=largest)'"
+    assert caplog.text.count("starting-offsets group=g") == 1
+    assert said in caplog.text
+    assert query.rows == rows_of(B, 4, 10)
+    caplog.clear()
+    Query(startingOffsets="earliest").start().run()
+    assert "starting-offsets" not in caplog.text
+
+
+def test_an_offset_that_the_options_name_beyond_the_end_of_the_log_is_an_error_of_the_options() -> None:
+    query = Query(startingOffsets='{"t": {"0": 99, "1": -1}}')
+    with pytest.raises(WorldError, match=r"t/0: startingOffsets names offset 99, but the log ends at 10: correct"):
+        query.start().run()
 
 
 def test_a_topic_that_grows_is_read_from_the_beginning_of_what_came() -> None:
@@ -390,7 +429,7 @@ def test_brokers_that_are_silent_for_a_while_do_not_end_a_query() -> None:
     query.logs.is_silent = True
     engine.run()
     query.clock.move(SILENCE_MAX_MS)
-    with pytest.raises(BrokerUnreachable, match=r"no broker has answered for 120000 ms: .*it goes on where it"):
+    with pytest.raises(BrokerUnreachable, match=r"no broker has answered for 120000 ms: .*it goes on from its"):
         engine.run()
 
 

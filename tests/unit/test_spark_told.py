@@ -51,6 +51,17 @@ def test_an_error_that_passes_two_doors_is_told_once_before_the_trace() -> None:
     assert shown(caught.value).count(FIRST) == 2
 
 
+@pytest.mark.parametrize("told", [told_first, told_before_frames])
+def test_settings_of_brokers_have_the_names_that_they_have_as_options(
+    told: Callable[[Callable[[Exception], None]], Callable[[Exception], None]],
+) -> None:
+    words = "no host of {}bootstrap.servers has an address; see kafka.security.protocol and group.id"
+    with pytest.raises(WorldError) as caught:
+        told(raise_behind_another)(WorldError(words.format("")))
+    assert str(caught.value) == words.format("kafka.")
+    assert "of bootstrap.servers" not in shown(caught.value)
+
+
 def test_other_exceptions_are_left_alone() -> None:
     with pytest.raises(ValueError, match="of somebody else") as caught:
         fail(ValueError("of somebody else"))

@@ -101,7 +101,7 @@ def test_a_topic_that_comes_later_is_taken_up_and_never_created(
     one = member(world)
     one.create_message_streams({"later": 1})
     wait_until(
-        lambda: " topic=later: it was deleted, or is not created yet" in caplog.text, "it is missed", DEADLINE_MS
+        lambda: " topic=later: there is no topic of this name" in caplog.text, "it is missed", DEADLINE_MS
     )
     assert one.assignment == {}
     asked = [seen.body for seen in world.cluster.requests if seen.api is METADATA]

@@ -213,13 +213,13 @@ def test_a_joined_table_has_no_more_rows_and_bytes_than_allowed() -> None:
     record_set = b"".join(small_entries(50, compression.LZ4))
     found = []
     for table in tables_of(record_set, rows_most=41):
-        assert table.count <= 41
+        assert table.size <= 41
         found += records_of(table)
     assert found == list(iter_records(record_set))
     found = []
     for table in tables_of(record_set, bytes_most=1_000):
         assert len(table.data) <= 1_000
-        assert table.count > 4
+        assert table.size > 4
         found += records_of(table)
     assert found == list(iter_records(record_set))
 
@@ -231,9 +231,9 @@ def test_large_tables_are_passed_on_in_order() -> None:
     record_set = b"".join([*small[:10], large, *small[15:]])
     counts, found = [], []
     for table in tables_of(record_set):
-        counts.append(table.count)
+        counts.append(table.size)
         found += records_of(table)
-        assert (table.data is record_set) == (table.count == 2)
+        assert (table.data is record_set) == (table.size == 2)
     assert counts == [40, 2, 20]
     assert found == list(iter_records(record_set))
 

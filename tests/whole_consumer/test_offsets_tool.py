@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from kafka import KafkaConsumer
+from confluent_kafka import Consumer
 
 from tests.fix_sandbox import Clusters, require_releases
 from tests.fix_secured_zookeeper import PASSWORD, USER, Secured
@@ -270,13 +270,22 @@ def test_on_a_secured_zookeeper_offsets_are_the_logins_and_originals_with_jaas_g
 
 
 @contextlib.contextmanager
-def modern_member(cluster: Sandbox, group: str, topic: str) -> Iterator[KafkaConsumer]:
-    member = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap, group_id=group, enable_auto_commit=False, metadata_max_age_ms=500
-    )
+def modern_member(cluster: Sandbox, group: str, topic: str) -> Iterator[None]:
+    """A living member on librdkafka.
+
+    A leader on kafka-python that joins before it has the metadata of the topic keeps its empty assignment on a busy
+    machine: it does not join again when the metadata comes.
+    """
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}
+    member = Consumer(settings)
     try:
         member.subscribe([topic])
-        wait_until(lambda: member.poll(100) is not None and bool(member.assignment()), "it has joined", TIMEOUT_MS)
-        yield member
+
+        def has_joined() -> bool:
+            member.poll(0.1)
+            return bool(member.assignment())
+
+        wait_until(has_joined, "it has joined", TIMEOUT_MS)
+        yield
     finally:
         member.close()

@@ -22,7 +22,7 @@ Storage: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
 """What the members are told to store in: ``unknown`` when no file says so."""
 
 UNKNOWN = "?"
-"""What a table shows where a server did not answer; what is not there is shown otherwise."""
+"""What a table shows where a server did not answer, or a znode cannot be read; what is not there is shown otherwise."""
 
 COLUMNS = (
     "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
@@ -37,7 +37,8 @@ class Row:
 
     ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
     ``foreign``, ``persistent``, ``fence`` (a migration's) or ``modern``.  ``unknown``: what is None because a server
-    did not answer, of ``current_offset``, ``log_end_offset`` and ``kafka_offset``.
+    did not answer, of ``current_offset``, ``log_end_offset``, ``kafka_offset`` and ``consumer_id``; or because the
+    offset znode holds no number, of ``current_offset`` and ``zk_offset``.
     """
 
     group: str
@@ -70,12 +71,12 @@ class Row:
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """In the order of ``COLUMNS``; ``UNKNOWN`` where a server did not answer."""
+        """In the order of ``COLUMNS``; ``UNKNOWN`` where a value is not known."""
         values = self._values
         return tuple(UNKNOWN if name in self._unknown else value for name, value in values.items())
 
     def to_json(self) -> dict[str, object]:
-        """The same, by name; ``unknown`` names what is null because a server did not answer."""
+        """The same, by name; ``unknown`` names what is null because it is not known."""
         return {**self._values, "unknown": sorted(self._unknown)}
 
     @property
@@ -149,6 +150,11 @@ def _row(
             unknown.add("current_offset")
     if authority == UNKNOWN:
         unknown.add("current_offset")
+    if node is not None and node.problem:
+        unknown.add("zk_offset")
+        if state.authority != "kafka" and storage != "kafka":
+            current = None
+            unknown.add("current_offset")
     return Row(
         state.group, tp.topic, tp.partition, current, ends.get(tp),
         consumer_id,

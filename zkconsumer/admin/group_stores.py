@@ -25,6 +25,7 @@ from zkconsumer.admin.words import count_of
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.security import SECURE_ACL
+from zkconsumer.zk.znodes import placeholder_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -69,6 +70,18 @@ class SeenGroup:
         return not self.is_zookeeper_seen and bool(self.kafka) and not has_been_modern
 
     @property
+    def is_moving(self) -> bool:
+        """Whether a migration is under way."""
+        return self.control is not None and not self.control.is_over
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing shows that there is such a group: no member, and no offset in a store that was looked at."""
+        has_been_modern = self.modern is not None and bool(self.modern.protocol_type)
+        is_unknown = bool(self.kafka_problem)
+        return not (self.members or self.zookeeper or self.kafka or self.control or has_been_modern or is_unknown)
+
+    @property
     def has_moved(self) -> bool:
         """Whether a migration has given the authority to Kafka, so that nobody reads what is in ZooKeeper."""
         return self.control is not None and self.control.authority == "kafka"
@@ -97,6 +110,12 @@ class SeenGroup:
                 "writes its own position over any offset at its next commit, so stop all members first. "
                 f"Where they run: zkconsumer groups describe {shlex.quote(self.group)}"
             )
+        if "kafka" in stores and self.modern is not None and has_only_placeholder(self.modern, self.control):
+            return (
+                f"the placeholder member of a migration keeps the modern group {self.group} empty, and brokers take "
+                "commits of members only: finish the migration or take it back first. Where it stands: "
+                f"zkconsumer migrate status {shlex.quote(self.group)}"
+            )
         if "kafka" in stores and self.modern is not None and self.modern.is_alive:
             members = count_of(len(self.modern.members), "member")
             return (
@@ -105,6 +124,13 @@ class SeenGroup:
                 f"{shlex.quote(self.group)}"
             )
         return ""
+
+
+def has_only_placeholder(modern: ModernGroup, control: Control | None) -> bool:
+    """Whether the only member of the coordinator's group is the one with which a migration keeps it empty."""
+    if control is None or control.is_over or not modern.members:
+        return False
+    return all(member.client_id == placeholder_of(control.migration_id) for member in modern.members)
 
 
 class GroupStores:

@@ -120,7 +120,8 @@ class GroupState:
     to, owns or has an offset of, and that exists; ``missing_topics`` those that do not.  ``all_topics`` are the
     children of ``/brokers/topics`` in ZooKeeper's order.  ``control`` is None when the group never began to move;
     ``control_problem`` says why the znode that is there cannot be read.  ``odd_nodes`` are names under owners and
-    offsets that are no topic or no partition.
+    offsets that are no topic or no partition.  ``moving_members``: ids of members that acknowledge a migration of
+    strategy ``dual``, so they are in the group of the coordinator as well; empty where no such migration counts.
     """
 
     group: str
@@ -137,6 +138,9 @@ class GroupState:
     control_version: int | None = None
     control_problem: str = ""
     odd_nodes: tuple[str, ...] = ()
+    only: frozenset[str] | None = None
+    """The topics that were looked at; None: all of the group's."""
+    moving_members: frozenset[str] = frozenset()
     subscriptions: Mapping[str, TopicCount] = field(default_factory=dict)
 
     @property
@@ -152,8 +156,14 @@ class GroupState:
 
     @property
     def missing_topics(self) -> list[str]:
-        """Those of ``group_topics`` without a znode."""
-        return [topic for topic in self.group_topics if topic not in self.topics]
+        """Those of ``group_topics`` that were looked at, and have no znode."""
+        looked_at = (topic for topic in self.group_topics if self.only is None or topic in self.only)
+        return [topic for topic in looked_at if topic not in self.topics]
+
+    @property
+    def unreadable_offsets(self) -> list[OffsetNode]:
+        """The offset znodes whose data no release reads as a number, sorted."""
+        return [node for node in self.offsets.values() if node.problem]
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -202,6 +212,8 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         control_version=control_version,
         control_problem=control_problem,
         odd_nodes=(*odd_owners, *odd_offsets),
+        only=None if only is None else frozenset(only),
+        moving_members=_read_moving_members(session, group, control),
         subscriptions=subscriptions,
     )
 
@@ -290,6 +302,14 @@ def _member_kind(kinds: set[OwnerKind]) -> MemberKind:
     if kinds == {"scala"}:
         return "scala"
     return "zkconsumer" if kinds <= {"zkconsumer", "persistent"} and "zkconsumer" in kinds else "foreign"
+
+
+def _read_moving_members(session: AdminSession, group: str, control: Control | None) -> frozenset[str]:
+    """The members that acknowledge a migration in which they stay.  After a way back none of them counts."""
+    if control is None or control.strategy != "dual" or (control.is_over and control.authority == "zookeeper"):
+        return frozenset()
+    listed = session.children(paths.control_child(group, paths.CONTROL_MEMBERS))
+    return frozenset(listed.names if listed else ())
 
 
 # --- owners, offsets, topics ------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     PyObject *key, *value, *offset, *topic, *partition, *timestamp; /* interned */
     PyTypeObject *lease_type, *queue_type, *ownership_type, *bytes_type, *origin_type, *message_type, *delivery_type,
-        *iterator_type;
+        *iterator_type, *batches_type;
     PyObject *step; /* test builds alone */
 } module_state;
 
@@ -309,6 +309,7 @@ static void move_past(ownership *self, int64_t next_offset, int64_t resets) {
 
 /* The record is about to be handed out.  1: it may be; 0: the partition has left; -1: the callback raised. */
 static int take_in_hand(ownership *self, int64_t offset) {
+    step(self->state);
     atomic_store(&self->in_hand, offset);
     step(self->state);
     bool is_live = atomic_load(&self->is_live);
@@ -371,6 +372,14 @@ static PyObject *ownership_get_in_hand(ownership *self, void *Py_UNUSED(closure)
     return PyLong_FromLongLong(atomic_load(&self->in_hand));
 }
 
+static int ownership_set_in_hand(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (is_deleted(value)) return -1;
+    int64_t offset = PyLong_AsLongLong(value);
+    if (offset == -1 && PyErr_Occurred()) return -1;
+    atomic_store(&self->in_hand, offset);
+    return 0;
+}
+
 static PyObject *ownership_get_live(ownership *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(atomic_load(&self->is_live));
 }
@@ -402,7 +411,7 @@ static int ownership_set_on_back(ownership *self, PyObject *value, void *Py_UNUS
 }
 
 static PyGetSetDef ownership_getset[] = {
-    {"in_hand", (getter)ownership_get_in_hand, NULL, NULL, NULL},
+    {"in_hand", (getter)ownership_get_in_hand, (setter)ownership_set_in_hand, NULL, NULL},
     {"is_live", (getter)ownership_get_live, (setter)ownership_set_live, NULL, NULL},
     {"resets", (getter)ownership_get_resets, NULL, NULL, NULL},
     {"consumed_offset", (getter)ownership_get_consumed, NULL, NULL, NULL},
@@ -1221,19 +1230,20 @@ static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
     return found;
 }
 
-/* take_rows(rows_most, bytes_most) -> (data, rows as bytes, how many, topic, partition, number of this delivery); None at
- * the end of the stream.  Gives at least one row; then as many as there are whose keys and values have that many bytes. */
-static PyObject *delivery_take_rows(delivery *self, PyObject *args) {
-    long long rows_most, bytes_most;
-    if (!is_made(self) || !PyArg_ParseTuple(args, "LL", &rows_most, &bytes_most)) return NULL;
+/* What `make` makes of the next rows: make(data, rows as bytes, how many, topic, partition, number of this delivery).  At
+ * least one row; then as many as there are in the table, up to the two limits.  The bytes are those of keys and values. */
+static PyObject *deliver_rows(delivery *self, int64_t rows_most, int64_t bytes_most, PyObject *make) {
     uint64_t number = thread_number();
     if (self->inside) return refuse(self, number);
     self->inside = self->thread_id = number;
-    PyObject *found = NULL;
-    while (come_back(self)) {
+    PyObject *item = NULL;
+    for (;;) {
+        if (!come_back(self)) break;
         int more = make_ready(self);
-        if (!more) found = Py_NewRef(Py_None);
-        if (more < 1) break;
+        if (more < 1) {
+            if (!more) ended(self);
+            break;
+        }
         uint64_t loads = self->loads;
         int64_t index = self->index, rows = 0, bytes = 0;
         for (; rows < rows_most && index + rows < self->count; rows++) {
@@ -1241,24 +1251,24 @@ static PyObject *delivery_take_rows(delivery *self, PyObject *args) {
             bytes += (row->key_length > 0 ? row->key_length : 0) + (int64_t)(row->value_length > 0 ? row->value_length : 0);
             if (rows && bytes > bytes_most) break;
         }
-        if (!rows) rows = 1;
         PyObject *table = PyBytes_FromStringAndSize((const char *)row_at(self, index), rows * (Py_ssize_t)sizeof(row_t));
         if (!table) break;
-        found = Py_BuildValue(
-            "ONLOOK", self->held->view.obj, table, (long long)rows, self->from->topic, self->from->partition,
+        item = PyObject_CallFunction(
+            make, "ONLOOK", self->held->view.obj, table, (long long)rows, self->from->topic, self->from->partition,
             (unsigned long long)self->deliveries + 1);
-        if (!found || PyErr_CheckSignals() < 0) {
-            Py_CLEAR(found);
+        if (!item) break;
+        if (PyErr_CheckSignals() < 0) {
+            Py_CLEAR(item);
             break;
         }
         int given = 0;
         if (loads == self->loads && index == self->index && is_ready(self)) given = give(self, rows);
         if (given > 0) break;
-        Py_CLEAR(found);
+        Py_CLEAR(item);
         if (given < 0) break;
     }
     self->inside = NO_THREAD;
-    return found;
+    return item;
 }
 
 static PyObject *delivery_get_given(delivery *self, void *Py_UNUSED(closure)) {
@@ -1319,7 +1329,6 @@ static PyMethodDef delivery_methods[] = {
     {"give_back", (PyCFunction)delivery_give_back, METH_NOARGS, NULL},
     {"done_through", (PyCFunction)delivery_done_through, METH_VARARGS, NULL},
     {"take", (PyCFunction)delivery_take, METH_O, NULL},
-    {"take_rows", (PyCFunction)delivery_take_rows, METH_VARARGS, NULL},
     {"peek", (PyCFunction)delivery_peek, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -1404,12 +1413,101 @@ static PyType_Spec iterator_spec = {
     .slots = iterator_slots,
 };
 
+/* --- BatchIterator: the same for many records at a time -------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    delivery *from;
+    int64_t rows_most;
+    int64_t bytes_most;
+    PyObject *make;
+} batch_iterator;
+
+/* BatchIterator(delivery, rows_most, bytes_most, make) */
+static PyObject *batches_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
+    module_state *state = state_of_type(type);
+    PyObject *from, *make;
+    long long rows_most, bytes_most;
+    if (!state || !PyArg_ParseTuple(args, "O!LLO", state->delivery_type, &from, &rows_most, &bytes_most, &make)) return NULL;
+    if (!is_made((delivery *)from)) return NULL;
+    if (rows_most < 1 || bytes_most < 1) {
+        PyErr_SetString(PyExc_ValueError, "a batch of less than one record, or of less than one byte");
+        return NULL;
+    }
+    batch_iterator *self = (batch_iterator *)ALLOC(type);
+    if (!self) return NULL;
+    self->from = (delivery *)Py_NewRef(from);
+    self->rows_most = rows_most;
+    self->bytes_most = bytes_most;
+    self->make = Py_NewRef(make);
+    return (PyObject *)self;
+}
+
+static int batches_traverse(batch_iterator *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT((PyObject *)self->from);
+    Py_VISIT(self->make);
+    return 0;
+}
+
+static int batches_clear(batch_iterator *self) {
+    Py_CLEAR(self->from);
+    Py_CLEAR(self->make);
+    return 0;
+}
+
+static void batches_dealloc(batch_iterator *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    batches_clear(self);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyObject *batches_next(batch_iterator *self) {
+    if (!self->from) return NULL;
+    Py_INCREF((PyObject *)self->from);
+    PyObject *item = deliver_rows(self->from, self->rows_most, self->bytes_most, self->make);
+    Py_DECREF((PyObject *)self->from);
+    return item;
+}
+
+static PyType_Slot batches_slots[] = {
+    {Py_tp_new, batches_new},
+    {Py_tp_dealloc, batches_dealloc},
+    {Py_tp_traverse, batches_traverse},
+    {Py_tp_clear, batches_clear},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, batches_next},
+    {0, NULL},
+};
+
+static PyType_Spec batches_spec = {
+    .name = "zkconsumer.base._delivery.BatchIterator",
+    .basicsize = sizeof(batch_iterator),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = batches_slots,
+};
+
 /* --- the module ------------------------------------------------------------------------------------------------------ */
 
 static int module_exec(PyObject *module);
 
+#ifdef ZKCONSUMER_TEST_STEPS
+static PyObject *set_step(PyObject *module, PyObject *function) {
+    module_state *state = PyModule_GetState(module);
+    PyObject *before = state->step;
+    state->step = Py_NewRef(function);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+#endif
+
 static PyMethodDef module_methods[] = {
     {"calling_thread", calling_thread, METH_NOARGS, NULL},
+#ifdef ZKCONSUMER_TEST_STEPS
+    {"set_step", set_step, METH_O, NULL},
+#endif
     {NULL, NULL, 0, NULL},
 };
 
@@ -1423,6 +1521,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->message_type);
     Py_VISIT(state->delivery_type);
     Py_VISIT(state->iterator_type);
+    Py_VISIT(state->batches_type);
     Py_VISIT(state->step);
     return 0;
 }
@@ -1437,6 +1536,7 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(state->message_type);
     Py_CLEAR(state->delivery_type);
     Py_CLEAR(state->iterator_type);
+    Py_CLEAR(state->batches_type);
     Py_CLEAR(state->step);
     return 0;
 }
@@ -1504,6 +1604,7 @@ static int module_exec(PyObject *module) {
     done = done && add_type(module, &message_spec, &state->message_type);
     done = done && add_type(module, &delivery_spec, &state->delivery_type);
     done = done && add_type(module, &iterator_spec, &state->iterator_type);
+    done = done && add_type(module, &batches_spec, &state->batches_type);
     return done ? 0 : -1;
 }
 

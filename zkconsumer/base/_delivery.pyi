@@ -59,14 +59,18 @@ class Delivery:
         """The program is done with the records of this delivery up to this offset."""
     def take(self, wrap: Callable[[Any], Any] | None) -> Any:
         """The next message, or what ``wrap`` makes of it."""
-    def take_rows(self, rows_most: int, bytes_most: int) -> tuple[Any, bytes, int, str, int, int] | None:
-        """The next rows of one table: the data, the rows, how many, topic, partition, and the number of this delivery;
-        None: the stream has ended.  At least one; else as many as have ``bytes_most`` bytes of keys and values."""
     def peek(self, is_wanted: bool) -> Any:
         """The message that ``take`` would give (True, unless it is wanted); None: the stream has ended."""
 
 class Iterator:
     def __new__(cls, delivery: Delivery, wrap: Callable[[Any], Any] | None) -> Any: ...
+    def __iter__(self) -> Any: ...
+    def __next__(self) -> Any: ...
+
+class BatchIterator:
+    """``make(data, rows, how many, topic, partition, number of the delivery)`` makes each batch."""
+
+    def __new__(cls, delivery: Delivery, rows_most: int, bytes_most: int, make: Callable[..., Any]) -> Any: ...
     def __iter__(self) -> Any: ...
     def __next__(self) -> Any: ...
 

@@ -1,8 +1,8 @@
 """What the hand-out of records shares with other threads: the lease, the end of a queue, one ownership of a partition.
 
-Each class holds a few numbers and no decision.  The compiled module ``_delivery`` has the same classes: there the hand-out
-reads them without Python.  Where it is missing these classes take their place, and the global interpreter lock makes
-each access atomic.
+Each class holds a few numbers and no decision.  The compiled module ``_delivery`` has the same classes: there the
+hand-out reads them without Python.  Where it is missing these classes take their place, and the global interpreter lock
+makes each access atomic.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class LeaseState:
 
 
 class QueueState:
-    """``is_ended``: the marker behind which nothing comes is in the queue.  ``in_hand_since_ms``: when the program got the
-    record that it has not come back from; None: it has none."""
+    """``is_ended``: the marker behind which nothing comes is in the queue.  ``in_hand_since_ms``: when the program got
+    the record that it has not come back from; None: it has none."""
 
     __slots__ = ("in_hand_since_ms", "is_ended")
 
@@ -50,8 +50,8 @@ class OwnershipState:
     """One ownership of one partition: what its stream has handed out, and whether it may hand out more.
 
     ``in_hand``: the offset of the record that the program works on, or ``NOTHING_IN_HAND``.  ``is_live``: the partition
-    was not taken away.  ``on_back``: called when nothing is in hand any more; set by the thread that takes the partition
-    away.  ``resets``: how often the reset policy moved the partition.
+    was not taken away.  ``on_back``: called when nothing is in hand any more; set by the thread that takes the
+    partition away.  ``resets``: how often the reset policy moved the partition.
 
     What was consumed is written together with the number of resets that it belongs to, and counts only while that is
     the last one: a reset on a fetcher's thread cannot be undone by a program that was just coming back.

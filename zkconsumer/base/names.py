@@ -1,4 +1,6 @@
-"""Checks, before anything is connected, that the host names of a setting have addresses.
+"""Names that a person wrote: host names without an address, and names that are nearly right.
+
+``check_resolvable`` checks, before anything is connected, that the host names of a setting have addresses.
 
 A connection that is retried cannot report a wrong name at once: a name may be missing for a moment.  At the start it is
 an error at once, as in Kafka's own clients ("No resolvable bootstrap urls").
@@ -7,7 +9,8 @@ an error at once, as in Kafka's own clients ("No resolvable bootstrap urls").
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 
 from zkconsumer.errors import UnknownHostException
 
@@ -29,3 +32,9 @@ def check_resolvable(setting: str, addresses: Iterable[tuple[str, int]]) -> None
         raise UnknownHostException(
             f"no host of {setting} has an address: {names}; correct the host name, or DNS on this machine"
         )
+
+
+def near_name(name: str, known: Collection[str]) -> str:
+    """`` (did you mean NAME?)`` with the known name that is nearest to a wrong one; empty if none is near."""
+    near = get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""

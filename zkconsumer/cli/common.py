@@ -16,6 +16,7 @@ from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySes
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.console import log_to_console, printable, tell, tell_error
 from zkconsumer.cli.hints import all_completed
+from zkconsumer.cli.json_errors import json_was_shown
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, settings_of
 from zkconsumer.errors import UsageError
 
@@ -94,9 +95,10 @@ def tell_unknown(words: Iterable[str]) -> None:
         tell_error(each)
 
 
-def print_json(value: object) -> None:
-    """One JSON document; the commands in it are completed."""
-    click.echo(json.dumps(all_completed(value), indent=2))
+def print_json(value: object, *, is_line: bool = False) -> None:
+    """One JSON document, ``is_line``: in one line, as of many; the commands in it are completed."""
+    json_was_shown()
+    click.echo(json.dumps(all_completed(value), indent=None if is_line else 2))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

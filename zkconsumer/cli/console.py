@@ -11,6 +11,7 @@ import sys
 import click
 
 from zkconsumer.cli.hints import completed
+from zkconsumer.cli.json_errors import error_was_told
 
 PREFIX = "zkconsumer: "
 """In front of every error of every command, click's own among them."""
@@ -25,7 +26,9 @@ def tell(words: str) -> None:
 
 def tell_error(words: str) -> None:
     """Why the command ends with an exit code other than 0; may have several lines."""
-    click.echo(PREFIX + "\n".join(map(printable, completed(words).split("\n"))), err=True)
+    said = "\n".join(map(printable, completed(words).split("\n")))
+    error_was_told(said)
+    click.echo(PREFIX + said, err=True)
 
 
 def log_to_console(level: int = logging.WARNING) -> None:

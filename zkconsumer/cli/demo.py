@@ -76,7 +76,12 @@ class Reader:
             group_id=GROUP, consumer_id=name, auto_offset_reset="smallest", zookeeper_session_timeout_ms=2000
         )
         [stream] = self.connector.create_message_streams({TOPIC: 1})[TOPIC]
-        spawn(f"reader-{name}", lambda stop: self._read(stream, seen, stop), lambda *_: None)
+        self._thread = spawn(f"reader-{name}", lambda stop: self._read(stream, seen, stop), lambda *_: None)
+
+    def close(self) -> None:
+        """Leave the group, and wait for the thread, whose stream ends."""
+        self.connector.shutdown()
+        self._thread.join(STEP_TIMEOUT_MS)
 
     def _read(self, stream: KafkaStream[Any, Any], seen: Seen, _: StopSignal) -> None:
         for message in stream:
@@ -144,9 +149,9 @@ def _play(world: FakeWorld, brokers: Brokers) -> None:
     _show(world, f"bert goes on where anna had committed; he has read {seen.count('bert')} messages")
 
     click.echo("\n4. Bert leaves cleanly: offsets committed, owners and registration gone:")
-    bert.connector.shutdown()
+    bert.close()
     _show(world, "")
-    anna.connector.shutdown()
+    anna.close()
     twice = sum(len(names) > 1 for names in seen.by.values())
     total = 3 * PARTITIONS * MESSAGES_EACH
     click.echo(f"\n{len(seen.by)} of {total} messages were read, {total - len(seen.by)} lost, {twice} read twice.")

@@ -12,6 +12,7 @@ import click
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.describe import COLUMNS, Row, Storage, differing
+from zkconsumer.admin.group_stores import has_only_placeholder
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
 from zkconsumer.admin.look import Look, look_at, storage_of
 from zkconsumer.admin.modern import (
@@ -24,7 +25,7 @@ from zkconsumer.admin.modern import (
     modern_json,
     modern_rows,
 )
-from zkconsumer.admin.session import AdminSession, AnySession
+from zkconsumer.admin.session import AdminSession, AnySession, BrokerSession
 from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import EXIT_FAILED, open_any, print_json, print_table, tell_unknown, when
 from zkconsumer.cli.console import tell, tell_error
@@ -39,6 +40,7 @@ LATER = {"delete": "zkconsumer.cli.groups_delete:delete", "doctor": "zkconsumer.
 """Loaded when they are called."""
 
 NEAR_NAMES_MAX = 3
+LIST = "zkconsumer groups list"
 LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 
@@ -99,9 +101,22 @@ def list_(
         )
     else:
         print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
+        if not shown:
+            tell(_words_of_none(session, bool(lines), which, is_all_known=not modern.words))
     if modern.words:
         tell_unknown(modern.words)
         context.exit(EXIT_FAILED)
+
+
+def _words_of_none(session: AnySession, has_groups: bool, which: str, *, is_all_known: bool) -> str:
+    """Why the table is empty."""
+    if has_groups:
+        every = "every group has" if which == "empty" else "no group has"
+        return f"{every[0].upper()}{every[1:]} a registered member. All groups: {LIST}"
+    at_brokers = ", and the brokers coordinate none" if is_all_known else ""
+    if isinstance(session, AdminSession):
+        return f"There is no group in ZooKeeper (/consumers){at_brokers}. If you expect one, check the chroot."
+    return "The brokers coordinate no group. Groups of old members are in ZooKeeper: --zookeeper HOST:PORT[/CHROOT]"
 
 
 def _nothing_is_known(context: click.Context, words: Sequence[str], output: Output) -> NoReturn:
@@ -177,8 +192,8 @@ def describe_(
     offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration keeps old members out), persistent (a node that
     no member made, and that nobody can claim), or modern: a member of the group that brokers coordinate under this
     name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there, a ? what is not
-    known: standard error says which broker did not answer. Exit codes: 0 shown, 1 no such group, or not all of it is
-    known.
+    known: standard error says which broker did not answer, or which znode cannot be read. Exit codes: 0 shown, 1 no
+    such group, the group has nothing of a --topic, or not all of it is known.
     """
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     look = look_at(session, group, topics or None) if isinstance(session, AdminSession) else None
@@ -192,29 +207,35 @@ def describe_(
         no_such_group(context, session, group)
     storage = storage_of(session) if isinstance(session, AdminSession) else "kafka"
     rows = [] if look is None else look.rows(storage, topics)
-    not_known = list(look.words) if look is not None else []
+    not_known = [*look.words, *unreadable_words(look)] if look is not None else []
     if look is not None and trouble and (look.kafka.problem or not look.state.partitions):
         # Else its coordinator has answered, and the brokers that did not are no concern of this group.
         not_known += [f"whether modern members have joined group {group} is not known: {why}" for why in trouble]
+    control = look.state.control if look is not None else None
+    is_kept_empty = modern is not None and has_only_placeholder(modern.state, control)
     if modern is not None:
-        rows += modern_rows(modern, topics)
+        rows += [] if is_kept_empty else modern_rows(modern, topics)
         not_known += modern.words
+    absent = absent_topics(topics, rows, look)
     if look is not None:
-        say_what_is_not_there(look, topics)
         for words in remarks(look, storage):
             tell(words)
-    if modern is not None:
+    if is_kept_empty:
+        tell(f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join")
+    elif modern is not None:
         tell(f"the modern group {group} is {modern.state.state}, with {count_of(len(modern.state.members), 'member')}")
         for member in modern.state.members:
             if member.problem:
                 tell(f"{member.member_id}: {member.problem}")
     if output == "json":
         told = _describe_json(group, look, modern, storage, rows)
-        print_json(told | {"not_known": not_known, "exit_code": EXIT_FAILED if not_known else 0})
+        told |= {"topics_not_found": absent, "not_known": not_known}
+        print_json(told | {"exit_code": EXIT_FAILED if not_known or absent else 0})
     else:
         print_table(COLUMNS, (row.cells for row in rows))
-    if not_known:
-        tell_unknown(dict.fromkeys(not_known))
+    tell_unknown(dict.fromkeys(not_known))
+    tell_absent(group, absent)
+    if not_known or absent:
         context.exit(EXIT_FAILED)
 
 
@@ -249,11 +270,30 @@ def _member_json(look: Look, name: str) -> dict[str, object]:
     }
 
 
-def say_what_is_not_there(look: Look, topics: Sequence[str]) -> None:
-    """A word for each ``--topic`` that the group does not know."""
-    for topic in topics:
-        if topic not in look.state.group_topics:
-            tell(f"{look.state.group} has nothing of the topic {topic}")
+def absent_topics(topics: Sequence[str], rows: Sequence[Row], look: Look | None) -> list[str]:
+    """Each ``--topic`` of which the group has nothing: no subscription, no owner and no offset."""
+    there = {row.topic for row in rows} | set(look.state.group_topics if look is not None else ())
+    return [topic for topic in dict.fromkeys(topics) if topic not in there]
+
+
+def tell_absent(group: str, absent: Sequence[str]) -> None:
+    """An error for each of these topics: with a wrong name nothing would be shown, as if nothing were to be read."""
+    for topic in absent:
+        tell_error(
+            f"group {group} has nothing of the topic {topic}: correct the name; the topics of the group: "
+            f"zkconsumer groups describe {shlex.quote(group)}"
+        )
+
+
+def unreadable_words(look: Look) -> list[str]:
+    """Which offsets in ZooKeeper are not known, because their znodes hold no number."""
+    nodes = look.state.unreadable_offsets
+    if not nodes:
+        return []
+    return [
+        f"the offset of {count_of(len(nodes), 'partition')} in ZooKeeper is not known, {nodes[0].tp} first: "
+        f"{nodes[0].problem}; what to do: zkconsumer groups doctor {shlex.quote(look.state.group)}"
+    ]
 
 
 def remarks(look: Look, storage: Storage) -> list[str]:
@@ -298,9 +338,20 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     return [*steps, f"zkconsumer lag {group} --watch"]
 
 
-def no_such_group(context: click.Context, session: AnySession, group: str) -> NoReturn:
-    """The words of the original (0.10.2 and later), the names that come near, and exit code 1."""
-    tell_error(f"The consumer group '{group}' does not exist.")
+def no_such_group(
+    context: click.Context, session: AnySession, group: str, *, only_in_zookeeper: str | None = None
+) -> NoReturn:
+    """The words of the original (0.10.2 and later), where to look, the names that come near, and exit code 1.
+
+    ``only_in_zookeeper``: given where the command asks no broker; what to do about a group that brokers coordinate.
+    """
+    if isinstance(session, BrokerSession):
+        where = " at the brokers. A group of old members is in ZooKeeper (--zookeeper HOST:PORT[/CHROOT])"
+    elif only_in_zookeeper is not None:
+        where = f" in ZooKeeper, and this command looks only there{only_in_zookeeper}"
+    else:
+        where = ""
+    tell_error(f"The consumer group '{group}' does not exist{where}. The groups that there are: {LIST}")
     names = group_names(session) if isinstance(session, AdminSession) else list_modern_groups(session.brokers).groups
     near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:

@@ -113,7 +113,11 @@ def delete(
     session = known
     for group in groups:
         if plan_group(session, group).verdict == "missing":
-            no_such_group(context, session, group)
+            no_such_group(
+                context, session, group,
+                only_in_zookeeper="; with --bootstrap-server HOST:PORT in the place of --zookeeper it deletes a group "
+                "that brokers coordinate",
+            )  # fmt: skip
     targets = _targets(session, groups, topic, litter, span_ms(older_than or OLDER_THAN))
     if do_it:
         targets = [_execute(session, target) for target in targets]

@@ -65,7 +65,9 @@ def delete_modern(
 
 def tell_not_done(context: click.Context, groups: Sequence[str]) -> None:
     """How to keep the offsets of these groups, and how to delete them."""
-    export = hint(context, "offsets", "export", *(groups if len(groups) <= EXPORTED_MAX else ["--all"]))
+    names = groups if len(groups) <= EXPORTED_MAX else ["--all"]
+    file = f"{groups[0]}.offsets" if len(groups) == 1 else "groups.offsets"
+    export = hint(context, "offsets", "export", *names, "--file", file)
     tell(f"Nothing was changed. To keep the offsets first: {export}. Then: {again_words(context)}")
 
 

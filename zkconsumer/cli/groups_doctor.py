@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from zkconsumer import extensions
 from zkconsumer.admin.doctor import Facts, Finding, examine
 from zkconsumer.admin.doctor.collect import collect
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
@@ -14,7 +15,7 @@ from zkconsumer.admin.doctor.owners import verified
 from zkconsumer.admin.look import storage_of
 from zkconsumer.admin.words import count_of
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, only_in_zookeeper, open_any, print_json, tell_unknown
-from zkconsumer.cli.console import printable
+from zkconsumer.cli.console import printable, tell
 from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.hints import completed
 from zkconsumer.cli.lag import Total
@@ -65,7 +66,7 @@ def doctor(
         session, group, round(look_for * 1000), interval_ms, stores_in_kafka=storage_of(session) == "kafka"
     )
     if facts is None:
-        no_such_group(context, session, group)
+        no_such_group(context, session, group, only_in_zookeeper="")
     findings = examine(facts)
     code = EXIT_DIFFERS if findings else EXIT_FAILED if facts.unknown else 0
     if output == "json":
@@ -73,6 +74,11 @@ def doctor(
     else:
         _print(facts, findings)
     tell_unknown(facts.unknown)
+    if missing := [f"{name} is {state}" for name, state in extensions.status().items() if state != extensions.IN_USE]:
+        tell(
+            "Members that are started from this installation read without its compiled modules, which costs some fifty "
+            f"times the CPU a message: {'; '.join(missing)}. Install a C compiler, and the package again"
+        )
     context.exit(code)
 
 
@@ -120,5 +126,6 @@ def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:
             for finding in findings
         ],
         "not_known": list(facts.unknown),
+        "compiled_modules": extensions.status(),
         "next_steps": [step for finding in findings for step in finding.next_steps],
     }

@@ -6,10 +6,9 @@ brokers answer again.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,8 +23,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_any, print_json, table_lines, tell_unknown, when
 from zkconsumer.cli.console import tell
-from zkconsumer.cli.groups import no_such_group, say_what_is_not_there
-from zkconsumer.cli.hints import all_completed
+from zkconsumer.cli.groups import absent_topics, no_such_group, tell_absent, unreadable_words
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import WorldError
 
@@ -48,6 +46,8 @@ class Seen:
     rows: tuple[Row, ...]
     words: tuple[str, ...]
     next_step: str
+    absent: tuple[str, ...] = ()
+    """Topics that were asked for, and of which the group has nothing."""
 
 
 @click.command()
@@ -72,10 +72,11 @@ def lag(
 ) -> None:
     """Show how many records a group still has to read, for each partition and in all.
 
-    Where the lag of some partitions is not known (?), because a broker does not answer, the total says "at least".
-    With --watch and -o json every look is one line. Where ZooKeeper has no such group, and with --bootstrap-server
-    alone: of a group that brokers coordinate. Exit codes: 0 shown, 1 no such group, or not all of it is known (not
-    with --watch, which goes on).
+    Where the lag of some partitions is not known (?), because a broker does not answer or an offset in ZooKeeper is no
+    number, the total says "at least". With --watch and -o json every look is one line. Where ZooKeeper has no such
+    group, and with --bootstrap-server alone: of a group that brokers coordinate. Of a group that has moved to Kafka,
+    CONSUMER-ID is the member of the coordinator's group. Exit codes: 0 shown, 1 no such group, the group has nothing of
+    a --topic, or not all of it is known (not with --watch, which goes on).
     """
     session = open_any(context, zookeeper, config_file, bootstrap_servers)
     look, home = _modern_group(session.brokers, group, topics), "its coordinator"
@@ -90,39 +91,60 @@ def lag(
     if first is None:
         no_such_group(context, session, group)
     if not watch:
-        code = EXIT_FAILED if first.words else 0
+        code = EXIT_FAILED if first.words or first.absent else 0
         if output == "json":
             print_json(_json(first) | {"exit_code": code})
         else:
             click.echo("\n".join(_lines(first.rows)))
         tell_unknown(first.words)
+        tell_absent(group, first.absent)
         context.exit(code)
+    tell_absent(group, first.absent)
     looks = _looks(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
-            click.echo(json.dumps(all_completed(_json(each))))
+            print_json(_json(each), is_line=True)
             sys.stdout.flush()
     else:
         _watch(looks)
 
 
 def _old_group(session: AdminSession, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
-    """Looks at a group in ZooKeeper; says at the first look which topics it does not know."""
+    """Looks at a group in ZooKeeper."""
     storage = storage_of(session)
-    is_first = True
+    doctor = f"zkconsumer groups doctor {shlex.quote(group)}"
 
     def look() -> Seen | None:
-        nonlocal is_first
         found = look_at(session, group, topics or None)
         if found is None:
             return None
-        if is_first:
-            say_what_is_not_there(found, topics)
-            is_first = False
-        rows = found.rows(storage, topics)
-        return _seen(group, found.state.read_at_ms, rows, found.words, f"zkconsumer groups doctor {shlex.quote(group)}")
+        rows, words = found.rows(storage, topics), [*found.words, *unreadable_words(found)]
+        if found.state.authority == "kafka":
+            rows, more = _with_modern_members(session.brokers, group, rows, topics)
+            words += more
+        return _seen(group, found.state.read_at_ms, rows, words, doctor, absent_topics(topics, rows, found))
 
     return look
+
+
+def _with_modern_members(
+    brokers: Brokers, group: str, rows: Sequence[Row], topics: Sequence[str]
+) -> tuple[list[Row], Sequence[str]]:
+    """The rows of a group that has moved, with the members that read now; and why those are not known.
+
+    Partitions that only the coordinator's group has are added.
+    """
+    modern, trouble = look_at_modern(brokers, group)
+    if modern is None:
+        unknown = {"consumer_id"} if trouble else set()
+        return [replace(row, unknown=row.unknown | unknown) for row in rows], trouble
+    now = {(row.topic, row.partition): row for row in modern_rows(modern, topics) if row.partition is not None}
+    known = {(row.topic, row.partition) for row in rows}
+    owned = [
+        replace(row, consumer_id=now[at].consumer_id) if (at := (row.topic, row.partition)) in now else row
+        for row in rows
+    ]
+    return [*owned, *(row for at, row in now.items() if at not in known)], modern.words
 
 
 def _modern_group(brokers: Brokers, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
@@ -135,14 +157,19 @@ def _modern_group(brokers: Brokers, group: str, topics: Sequence[str]) -> Callab
                 raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
             return None
         describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
-        return _seen(group, SYSTEM_CLOCK.wall_ms(), modern_rows(found, topics), found.words, describe_it)
+        rows = modern_rows(found, topics)
+        return _seen(
+            group, SYSTEM_CLOCK.wall_ms(), rows, found.words, describe_it, absent_topics(topics, rows, None)
+        )
 
     return look
 
 
-def _seen(group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_step: str) -> Seen:
+def _seen(
+    group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_step: str, absent: Sequence[str]
+) -> Seen:
     partitions = tuple(row for row in rows if row.partition is not None)
-    return Seen(group, at_ms, partitions, tuple(words), next_step)
+    return Seen(group, at_ms, partitions, tuple(dict.fromkeys(words)), next_step, tuple(absent))
 
 
 def _looks(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms: int) -> Iterator[Seen]:
@@ -206,14 +233,15 @@ def _say(words: Sequence[str]) -> None:
 class Total:
     """The lag of all partitions together.
 
-    ``known``: of those whose lag is known.  ``unknown``: partitions of which a server did not tell it.  ``without``:
-    partitions that have no offset or no log, and so no lag.
+    ``known``: of those whose lag is known.  ``unknown``: partitions whose lag is not known.  ``without_offset`` and
+    ``without_log``: partitions that have no offset, or that do not exist, and so no lag.
     """
 
     partitions: int
     known: int
     unknown: int
-    without: int
+    without_offset: int
+    without_log: int
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Total:
@@ -221,15 +249,25 @@ class Total:
         all_rows = list(rows)
         known = [row.lag for row in all_rows if row.lag is not None]
         unknown = sum(row.is_lag_unknown for row in all_rows)
-        return cls(len(all_rows), sum(max(0, each) for each in known), unknown, len(all_rows) - len(known) - unknown)
+        without_log = sum(
+            row.lag is None and not row.is_lag_unknown and row.current_offset is not None for row in all_rows
+        )
+        without_offset = len(all_rows) - len(known) - unknown - without_log
+        return cls(len(all_rows), sum(max(0, each) for each in known), unknown, without_offset, without_log)
+
+    @property
+    def has_known(self) -> bool:
+        """Whether the lag of a partition is known: else ``known`` says nothing."""
+        return self.partitions > self.unknown + self.without_offset + self.without_log
 
     def __str__(self) -> str:
-        has_known = self.partitions > self.unknown + self.without
-        records = str(self.known) if has_known else UNKNOWN if self.unknown else NOTHING
-        at_least = "at least " if self.unknown and has_known else ""
+        records = str(self.known) if self.has_known else UNKNOWN if self.unknown else NOTHING
+        at_least = "at least " if self.unknown and self.has_known else ""
         of_all = f"of {count_of(self.partitions, 'partition')}"
-        beside = [f"{self.unknown} {of_all} not known"] if self.unknown else []
-        beside += [f"{self.without} {of_all} without an offset"] if self.without else []
+        counts = (
+            (self.unknown, "not known"), (self.without_offset, "without an offset"), (self.without_log, "without a log")
+        )  # fmt: skip
+        beside = [f"{count} {of_all} {words}" for count, words in counts if count]
         return f"{at_least}{records}" + (f"  ({', '.join(beside)})" if beside else "")
 
 
@@ -246,11 +284,13 @@ def _json(look: Seen) -> dict[str, object]:
         "schema": SCHEMA,
         "group": look.group,
         "at_ms": look.at_ms,
-        "total": None if total.unknown else total.known,
+        "total": None if total.unknown or not total.has_known else total.known,
         "total_known": total.known,
         "partitions_not_known": total.unknown,
-        "partitions_without_offset": total.without,
+        "partitions_without_offset": total.without_offset,
+        "partitions_without_log": total.without_log,
         "partitions": [row.to_json() for row in look.rows],
+        "topics_not_found": list(look.absent),
         "not_known": list(look.words),
         "next_steps": [look.next_step] if total.known or total.unknown else [],
     }

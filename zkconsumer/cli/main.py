@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.json_errors import show_error
 from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
@@ -89,7 +90,17 @@ class Commands(LazyGroup):
             _refuse(error)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; errors become words and an exit code."""
+        """Run the command; errors become words and an exit code, and a document where the command is to print one."""
+        try:
+            return self._invoke(ctx)
+        except click.exceptions.Exit as end:
+            try:
+                show_error(ctx, end.exit_code)
+            except OSError:  # the words are on standard error
+                _forget_output()
+            raise
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -152,9 +163,25 @@ def _forget_output() -> None:
 
 @click.command(
     cls=Commands,
+    invoke_without_command=True,
+    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something is wrong, 2 the call is wrong; a command may have more.",
 )
-@click.version_option(__version__, message="zkconsumer %(version)s")
-def main() -> None:
+@click.option("--version", "is_version", is_flag=True, help="Show the version and exit.")
+@click.option("-v", "is_verbose", is_flag=True, help="With --version: also show what of the installation is in use.")
+@click.pass_context
+def main(context: click.Context, is_version: bool, is_verbose: bool) -> None:
     """Kafka's ZooKeeper-based consumer, in one group with the original Scala members."""
+    if is_version:
+        click.echo(f"zkconsumer {__version__}")
+        if is_verbose:
+            from zkconsumer.cli.installation import describe
+
+            for line in describe():
+                click.echo(line)
+        context.exit()
+    if is_verbose:
+        raise click.UsageError("-v belongs to --version: zkconsumer --version -v", context)
+    if context.invoked_subcommand is None:
+        raise click.UsageError("Missing command.", context)

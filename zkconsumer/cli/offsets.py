@@ -10,6 +10,7 @@ from typing import Literal
 
 import click
 
+from zkconsumer.admin.describe import UNKNOWN
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.listing import group_names
 from zkconsumer.admin.modern import list_modern_groups
@@ -218,7 +219,8 @@ def diff(
                 "compared": names,
                 "equal": len(partitions) - len(rows),
                 "rows": [
-                    {"topic": tp.topic, "partition": tp.partition, names[0]: one, names[1]: other}
+                    {"topic": tp.topic, "partition": tp.partition, names[0]: one, names[1]: other,
+                     "unknown": ["zookeeper"] if tp in unreadable else []}
                     for tp, one, other in rows
                 ],
             }
@@ -227,7 +229,10 @@ def diff(
         heads = {"zookeeper": "ZK-OFFSET", "kafka": "KAFKA-OFFSET", "file": "FILE-OFFSET"}
         print_table(
             ("GROUP", "TOPIC", "PARTITION", heads[names[0]], heads[names[1]], "DIFFERENCE"),
-            ((group, tp.topic, tp.partition, one, other, _difference(one, other)) for tp, one, other in rows),
+            (
+                (group, tp.topic, tp.partition, UNKNOWN if tp in unreadable else one, other, _difference(one, other))
+                for tp, one, other in rows
+            ),
         )
     if not partitions:
         where = f"{names[0]} or {names[1]}"

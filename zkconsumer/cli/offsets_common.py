@@ -167,6 +167,13 @@ def _tell_about(job: Job, wanted: Sequence[Store]) -> None:
         tell(f"the znode of {node.tp} holds no offset: {node.problem}")
     if job.seen.may_have_unseen_members:
         tell(unseen_members(job.plan.group))
+    control = job.seen.control
+    if control is not None and job.seen.is_moving:
+        tell(
+            f"Group {job.plan.group} is on the move (phase {control.phase}, authority {control.authority}): its "
+            "migration compares the offsets, and stops where they change. Where it stands: zkconsumer migrate status "
+            f"{shlex.quote(job.plan.group)}"
+        )
     if len(wanted) > 1:
         return
     other: Store = "kafka" if wanted[0] == "zookeeper" else "zookeeper"

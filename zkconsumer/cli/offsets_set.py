@@ -56,12 +56,12 @@ _Choose: TypeAlias = "Callable[[int], Target]"
 @click.option("--all-topics", is_flag=True, help="Every partition that has an offset in the store.")
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
-@click.option("--to-current", is_flag=True, help="To where it stands; to the end where it stands nowhere.")
+@click.option("--to-current", is_flag=True, help="Keep each offset; where there is none, the end of the log.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many on, or back.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward by N records, or back where N is negative.")
 @click.option("--to-datetime", metavar="TIME", help="To the first record at or after YYYY-MM-DDTHH:mm:SS.sss (UTC).")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
-@click.option("--from-file", metavar="FILE", help="To what stands in a file: csv, zk or json.")
+@click.option("--from-file", metavar="FILE", help="To the offsets of a file: csv, zk or json.")
 @click.option("--export", "as_csv", is_flag=True, help="Print the plan as csv, as --from-file takes it.")
 @store_option("Where the offsets are set; both: for groups with dual commit.")
 @execute_option
@@ -91,9 +91,9 @@ def set_(
 ) -> None:
     """Set the offsets of a group in which nobody is registered.
 
-    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log is drawn to its
-    nearer end, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0 done
-    or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
+    Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log becomes the nearer
+    end of the log, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0
+    done or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
     """
     _check_scope(topics, all_topics, bool(from_file))
     scope = parse_scope(topics) if topics else None
@@ -129,6 +129,8 @@ def set_(
     if gone:
         delete_it = hint(context, "offsets", "delete", group, "--topic", gone[0])
         advice = f"Name other topics, or delete what is left of this: {delete_it}"
+    if seen.is_new:
+        tell(f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list")
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
     run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
 
@@ -237,12 +239,16 @@ def delete(
     current = {
         each: {tp: offset for tp, offset in seen.current(each).items() if in_scope(scope, tp)} for each in in_stores
     }
+    same = [word for topic in topics for word in ("--topic", topic)] or ["--all-topics"]
     if current.get("kafka") and not stores.can_delete_in_kafka():
         raise PreconditionFailed(
             "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
-            f"be set: zkconsumer offsets set {shlex.quote(group)} --all-topics --to-earliest --store kafka"
+            f"be set: {hint(context, 'offsets', 'set', group, *same, '--to-earliest', '--store', 'kafka')}"
         )
+    if not any(current.values()):
+        of = f" of {', '.join(topics)}" if topics else ""
+        tell(f"Group {group} has no offsets{of} in {' or '.join(in_stores)}. The groups: zkconsumer groups list")
     plan = plan_delete(group, in_stores, current)
     if output == "table":
         show_table(plan, changes_only=False)

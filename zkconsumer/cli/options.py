@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from zkconsumer.cli.hints import completed
+from zkconsumer.cli.json_errors import json_is_wanted
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
 
@@ -135,9 +136,15 @@ def group_arguments(command: F) -> F:
 # --- the output -------------------------------------------------------------------------------------------------
 
 
+def _output(context: click.Context, _: click.Parameter, value: str) -> str:
+    if value == "json":
+        json_is_wanted(context)
+    return value
+
+
 def output_option(command: F) -> F:
     """``-o table|json``."""
     return click.option(
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-        help="A table for people, or JSON for programs.",
+        help="A table for people, or JSON for programs.", callback=_output,
     )(command)  # fmt: skip

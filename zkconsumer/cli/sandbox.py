@@ -10,6 +10,7 @@ import click
 from zkconsumer.cli.common import EXIT_FAILED, print_table
 from zkconsumer.cli.console import tell_error
 from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.errors import SandboxError
 
 if TYPE_CHECKING:
     from zkconsumer.testing.sandbox.background import BackgroundCluster
@@ -49,7 +50,8 @@ def sandbox() -> None:
 
 
 @sandbox.command("up")
-@click.option("--kafka", default="1.1.1", show_default=True, metavar="RELEASE", help="Release of the brokers.")
+@click.option("--kafka", default="1.1.1", show_default=True, metavar="RELEASE",
+              help="Release of the brokers, 0.8.1.1 to 4.1.1; another one is an error that names those that there are.")
 @click.option("--zookeeper", default="3.8", show_default=True, metavar="VERSION", help="3.8 or 3.4.6.")
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(1, BROKERS_MAX))
 @click.option("--chroot", default="", metavar="/PATH", help="Keep the cluster below this node.")
@@ -57,11 +59,21 @@ def sandbox() -> None:
     "--topic", "topics", multiple=True, callback=_topics, metavar="NAME:PARTITIONS", help="May be given repeatedly."
 )
 def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, int]) -> None:
-    """Start a cluster in the background and print its addresses."""
-    from zkconsumer.testing.sandbox import background
+    """Start a cluster in the background and print its addresses.
 
+    The first start of a release fetches it with Maven, which can take minutes.
+    """
+    from zkconsumer.testing.sandbox import artifacts, background, cache
+
+    try:
+        artifacts.artifact_set(kafka)
+        releases = (kafka, artifacts.zookeeper_release(zookeeper))
+    except SandboxError as error:
+        raise click.UsageError(str(error)) from error
     if chroot and not re.fullmatch(r"(/[a-zA-Z0-9._-]+)+", chroot):
         raise click.BadParameter(f"'{chroot}' is not a path like /kafka", param_hint="--chroot")
+    if not artifacts.are_in_cache(releases):
+        click.echo(f"Maven fetches what is not in {cache.root()} yet; this can take minutes ...", err=True)
     click.echo(f"starting ZooKeeper {zookeeper} and Kafka {kafka} ...", err=True)
     cluster = background.up(kafka, zookeeper, brokers, topics, chroot)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}")

@@ -141,7 +141,7 @@ class OriginalSettings(SettingsTable):
         "auto.offset.reset", ("largest", "smallest"),
         "Where to begin when there is no offset, or none that the broker still has: `largest` is the end, "
         "`smallest` the beginning.",
-        {"latest": "largest", "earliest": "smallest", "none": "nothing: largest or smallest must be chosen"},
+        {"latest": "largest", "earliest": "smallest", "none": "an error, which is not raised here"},
     )
     consumer_timeout_ms = integer(
         "consumer.timeout.ms", -1,

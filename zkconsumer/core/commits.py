@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.partition import Partition
     from zkconsumer.types import TopicPartition
 
-NOT_OURS = NotWritten("the partition is not ours any more")
+NOT_OURS = NotWritten("this member does not own the partition (any more)")
 CONTROL_CHANGED = "the control znode of the group changed"
 """Why nothing was written: the group moves, and what was decided by the znode of before is not carried out."""
 

@@ -38,6 +38,7 @@ from zkconsumer.core.releases import Releases
 from zkconsumer.core.reminders import REPEAT_MS, Reminders
 from zkconsumer.core.session import Session
 from zkconsumer.core.stores import Stores
+from zkconsumer.core.topic_words import missing_in_words, taken_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +57,6 @@ LOOK_CLOSELY_FROM_TRY = 2
 KAFKA_RETRY_MAX_MS = 5_000
 """The longest pause when all that is missing is Kafka's word on where to begin."""
 
-TOPICS_TOLD_MAX = 5
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationAnswer: TypeAlias = ev.Registered | ev.RegistrationHeld | ev.RegistrationFailed | ev.Deregistered
@@ -174,6 +174,10 @@ class Group:
         self.given: Mapping[TopicPartition, str] | None = None
         """The share that somebody else gives us; None: it is computed."""
         self.own_topics: frozenset[str] = frozenset()
+        self._is_silent = False
+        """Whether it was logged that the lease is over."""
+        self._said_topics: frozenset[str] | None = None
+        """The topics of a filter that were logged last; None: none were."""
         self.assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self.refused: dict[TopicPartition, str] = {}
         self.is_leaving = False
@@ -210,8 +214,11 @@ class Group:
         match event:
             case ev.SessionConnected():
                 self._session_connected(event)
-            case ev.SessionSuspended() | ev.SessionAnswered():
+            case ev.SessionSuspended():
                 self._say(*self.session.handle(event))
+            case ev.SessionAnswered():
+                self._say(*self.session.handle(event))
+                self._tell_silence()
             case ev.SessionLost():
                 self._session_lost(event)
             case ev.SessionClosed():
@@ -374,7 +381,10 @@ class Group:
         if live is None or live.session_id != event.session_id:
             return
         self._say(*self.session.handle(event))
-        self._tell("WARNING", "session-lost", f"session={event.session_id:#x} partitions={len(self.partitions)}")
+        self._is_silent = False
+        lost = f"session={event.session_id:#x} partitions={len(self.partitions)}"
+        why = "ZooKeeper heard nothing of this member for the session time-out"
+        self._tell("WARNING", "session-lost", f"{lost}: {why}; what was read since the last commit comes again")
         self._forget_everything("the ZooKeeper session expired")
 
     def _forget_everything(self, why: str) -> None:
@@ -408,6 +418,21 @@ class Group:
         self.partitions.clear()
         if gone:
             self._say(do.Drop(tuple(sorted(gone)), why), *self.listener.lost(gone))
+
+    def _tell_silence(self) -> None:
+        """Say that the lease is over while partitions are held, and that it runs again: streams stand still between."""
+        is_over = 0 < self.session.lease_until_ms <= self._now_ms
+        if is_over and self.partitions and not self._is_silent:
+            self._is_silent = True
+            self._tell(
+                "WARNING",
+                "zookeeper-silent",
+                f"partitions={len(self.partitions)}: ZooKeeper has not answered for two thirds of the session "
+                "time-out, or this process was paused; nothing is handed out until it answers",
+            )
+        elif self._is_silent and not is_over:
+            self._is_silent = False
+            self._tell("INFO", "zookeeper-answers", f"partitions={len(self.partitions)}: they are handed out again")
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -606,8 +631,7 @@ class Group:
     def _tell_missing(self) -> None:
         """Say which topics are missing, and say it again while they are."""
         for topic in self._missing_due.due(self._missing, self._now_ms):
-            why = "it was deleted, or is not created yet, or the brokers' ACLs hide it"
-            self._tell("WARNING", "topic-missing", f"topic={topic}: {why}; it is read as soon as it is there")
+            self._tell("WARNING", "topic-missing", missing_in_words(topic))
         if self._missing:
             self._say(do.StartTimer(Timer.MISSING, REPEAT_MS))
 
@@ -677,12 +701,15 @@ class Group:
             )
 
     def _tell_topics(self, topics: frozenset[str]) -> None:
-        """Of a filter, which topics it takes, when that has changed."""
+        """Of a filter, which topics it takes: of the first view, and when that has changed."""
         assert self.subscription is not None, "only a member with a subscription has a view"
-        came, gone = sorted(topics - self.own_topics), sorted(self.own_topics - topics)
-        if self.subscription.is_filter and (came or gone):
-            words = f"topics={len(topics)} came={len(came)} {came[:TOPICS_TOLD_MAX]} gone={len(gone)}"
-            self._tell("INFO", "topics-taken", f"{words} {gone[:TOPICS_TOLD_MAX]}")
+        if self.subscription.is_filter and topics != self._said_topics:
+            words = taken_in_words(self._said_topics or frozenset(), topics)
+            if topics:
+                self._tell("INFO", "topics-taken", words)
+            else:
+                self._tell("WARNING", "topics-taken", words)
+            self._said_topics = topics
 
     def _withdraw(self, why: str) -> None:
         """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
@@ -925,6 +952,7 @@ class Group:
         match timer:
             case Timer.PROBE if self.session.live is not None:
                 self._say(do.Probe(self._session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+                self._tell_silence()
             case Timer.DEBOUNCE:
                 self._debouncing = False
                 if self.membership.state is MembershipState.WITHDRAWN and self._changed_since_read:

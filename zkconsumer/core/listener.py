@@ -41,8 +41,10 @@ class ConsumerRebalanceListener(Protocol):
     """What a program gives to ``set_consumer_rebalance_listener`` (Kafka 0.9 and later).
 
     The two calls take turns, on a thread of their own and never at the same time.  ``commit_offsets``, ``close`` and
-    ``assignment`` of the connector may be used in them.  An exception fails the attempt, which is made again after a
-    pause; a call that takes longer than ``rebalance.listener.timeout.ms`` is not waited for.
+    ``assignment`` of the connector may be used in them.  A call that takes longer than
+    ``rebalance.listener.timeout.ms`` is not waited for.  In a group in ZooKeeper an exception fails the attempt, which
+    is made again after a pause; in a coordinator's group it is logged, and the rebalance goes on.  ``close`` makes no
+    call.
     """
 
     def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
@@ -54,7 +56,8 @@ class ConsumerRebalanceListener(Protocol):
     def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, ConsumerThreadId]]) -> None:
         """The claims are made, and nothing new is fetched yet.
 
-        Topic -> partition -> thread, of the whole group; under range of the topics to which this member subscribes.
+        Topic -> partition -> thread, of the whole group; under range of the topics to which this member subscribes; in
+        a coordinator's group of this member alone.
         """
 
 

@@ -23,7 +23,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import (

@@ -35,17 +35,20 @@ A ``for`` statement and the method ``iterator.next()`` have no such place.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from zkconsumer.base.lease import Lease
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER, TWO_THREADS, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.record_batch import RecordBatch, RecordFields
 from zkconsumer.wire.records import Record, iter_records
 
 NO_THREAD = 0
@@ -77,6 +80,9 @@ class RecordDelivery(ChunkReader[Record]):
 
     ``make(topic, partition, record, key_decoder, value_decoder)`` makes the message.
 
+    ``_next``     the record that comes next.  Of a batch, None: it is read again if it was not delivered.
+    ``_offered``  the record in ``outbox``, or in the program's hands; of a batch, its last record.
+    ``_done``     the last record of a batch, and the offset up to which the program is done with it.
     ``_inside``   the number of the thread whose call is running.  An exception at the end of a call may leave it set,
                   so ``_check_thread`` looks for the running call before it refuses another one.
     """
@@ -99,6 +105,7 @@ class RecordDelivery(ChunkReader[Record]):
         self._value_decoder = value_decoder
         self._next: tuple[FetchedDataChunk, Record] | None = None
         self._offered: tuple[FetchedDataChunk, Record] | None = None
+        self._done: tuple[Record | None, int] = (None, 0)
         self._inside = NO_THREAD
 
     # --- the three calls that wait for a record -----------------------------------------------------------------
@@ -106,8 +113,15 @@ class RecordDelivery(ChunkReader[Record]):
     def __iter__(self) -> RecordDelivery:
         return self
 
-    def offer(self, wrap: Callable[[Any], Any] | None = None) -> int:
-        """Put the next message, or what ``wrap`` makes of it, into ``outbox``; gives ``LAST``, its index."""
+    def offer(
+        self,
+        wrap: Callable[[Any], Any] | None = None,
+        gather: Callable[[FetchedDataChunk, Record], tuple[RecordBatch, Record]] | None = None,
+    ) -> int:
+        """Put the next message, or what ``wrap`` makes of it, into ``outbox``; gives ``LAST``, its index.
+
+        ``gather`` makes a batch that begins with the record, and gives its last record as well.
+        """
         number = _here.number
         if self._inside:
             self._check_thread(number)
@@ -122,9 +136,14 @@ class RecordDelivery(ChunkReader[Record]):
                 if ready is None:
                     continue  # a signal handler closed the connector just now
                 chunk, record = ready
-                message = self._message(chunk.info, record)
-                self.outbox.append(message if wrap is None else wrap(message))
-                self._offered = ready
+                if gather is None:
+                    message = self._message(chunk.info, record)
+                    self.outbox.append(message if wrap is None else wrap(message))
+                    self._offered = ready
+                else:
+                    batch, last = gather(chunk, record)
+                    self.outbox.append(batch)
+                    self._offered = (chunk, last)
                 if not self.outbox:  # a signal handler closed the connector just now, which emptied it
                     self._offered = None
                     continue
@@ -149,6 +168,38 @@ class RecordDelivery(ChunkReader[Record]):
 
     __next__ = offer
 
+    def gather(
+        self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any],
+        chunk: FetchedDataChunk, record: Record,
+    ) -> tuple[RecordBatch, Record]:  # fmt: skip
+        """A batch that begins with this record, and its last record."""
+        records = self._more(chunk, record, max_records, max_bytes)
+        info, last, resets = chunk.info, records[-1], chunk.resets
+
+        def done_through(offset: int) -> None:
+            is_in_hand = self._offered is not None and self._offered[1] is last
+            if is_in_hand and info.resets == resets and offset >= info.consumed_offset:
+                info.move_past(offset + 1, resets)
+                self._done = last, offset + 1
+
+        fields = RecordFields(records)
+        return RecordBatch(info.tp.topic, info.tp.partition, fields, info, make_message, done_through), last
+
+    def _more(self, chunk: FetchedDataChunk, first: Record, max_records: int, max_bytes: int) -> list[Record]:
+        """The records of a batch.  The chunk is opened again for the next batch, so that an interruption loses none."""
+        found, self._open, self._next, self._placed = self._open, None, None, None
+        records, size = [first], _size_of(first)
+        if found is None:
+            return records
+        with contextlib.suppress(InvalidMessageException, UnsupportedCodec):  # the next call meets it again
+            for record in itertools.islice(found[1], max_records - 1):
+                size += _size_of(record)
+                if size > max_bytes:
+                    chunk.info.tally.count -= 1  # it will be read again
+                    break
+                records.append(record)
+        return records
+
     def peek(self, is_wanted: bool) -> Any:
         """The message that ``offer`` would give (True, unless it is wanted); None: the stream has ended."""
         number = _here.number
@@ -168,6 +219,12 @@ class RecordDelivery(ChunkReader[Record]):
     def _message(self, info: PartitionTopicInfo, record: Record) -> Any:
         """What a program gets of this record."""
         return self._make(info.tp.topic, info.tp.partition, record, self._key_decoder, self._value_decoder)
+
+    def batches(
+        self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any]
+    ) -> Iterator[RecordBatch]:
+        """An iterator over batches; it and the iterator over messages go on where the other one is."""
+        return map(self.outbox.pop, _Batches(self, max_records, max_bytes, make_message))
 
     # --- the record in hand -------------------------------------------------------------------------------------
 
@@ -200,7 +257,8 @@ class RecordDelivery(ChunkReader[Record]):
         found = self.delivered
         if found is None or found[0].resets != found[0].info.resets:
             return None
-        return found[0].info, found[1].offset + 1
+        record, done = self._done
+        return found[0].info, done if record is found[1] else found[1].offset + 1
 
     def _withdraw(self) -> None:
         """Undo an offer that was not taken out of ``outbox``.  The order matters: see the head of this file."""
@@ -275,6 +333,26 @@ class _Offers:
 
     def __next__(self) -> int:
         return self._delivery.offer(self._wrap)
+
+
+class _Batches:
+    """Has the delivery put one batch after the other into its outbox."""
+
+    def __init__(
+        self, delivery: RecordDelivery, max_records: int, max_bytes: int, make: Callable[[str, int, Record], Any]
+    ) -> None:
+        self._delivery = delivery
+        self._gather = partial(delivery.gather, max_records, max_bytes, make)
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> int:
+        return self._delivery.offer(None, self._gather)
+
+
+def _size_of(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 class RecordIterator(MapOf[M]):

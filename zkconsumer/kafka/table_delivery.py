@@ -15,13 +15,16 @@ part runs no Python code between the moment in which a record counts as delivere
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from zkconsumer.base.handout_state import DELIVERY
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER, TWO_THREADS, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.record_batch import RecordBatch, TableFields
 from zkconsumer.wire import compiled
+from zkconsumer.wire.entries import Record
 from zkconsumer.wire.tables import ROW, Table, read_tables
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ AVAILABLE = DELIVERY is not None and compiled.RECORDS is not None
 
 TABLE_ROWS = 1024
 """Rows of one table: 48 KB, which stay in a core's cache with the bytes of small records."""
+
+BATCH_ROWS_MAX = 16 * 1024
+"""Rows of one table for batches."""
 
 M = TypeVar("M")
 
@@ -62,6 +68,23 @@ if AVAILABLE:
         def fail(self, error: BaseException) -> None:
             super().fail(error)
             self.is_failed = True
+
+        def batches(
+            self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any]
+        ) -> Iterator[RecordBatch]:
+            """An iterator over batches; it and the iterator over messages go on where the other one is."""
+            rows = min(max_records, BATCH_ROWS_MAX)
+            if rows * ROW.size > len(self._rows):
+                self._rows = bytearray(rows * ROW.size)  # from the next chunk on
+
+            def make(data: Any, table: bytes, count: int, topic: str, partition: int, delivery: int) -> RecordBatch:
+                assert self._chunk is not None, "a table is loaded"
+                done_through = partial(self.done_through, delivery)
+                fields = TableFields(data, table, count)
+                return RecordBatch(topic, partition, fields, self._chunk.info, make_message, done_through)
+
+            found: Iterator[RecordBatch] = _delivery.BatchIterator(self, max_records, max_bytes, make)
+            return found
 
         def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
             found = self.given
@@ -96,7 +119,7 @@ if AVAILABLE:
         def _keep(self, chunk: FetchedDataChunk, table: Table) -> None:
             self._chunk = chunk
             info, tp = chunk.info, chunk.info.tp
-            self.load(info, chunk.resets, tp.topic, tp.partition, table.data, table.rows, table.count)
+            self.load(info, chunk.resets, tp.topic, tp.partition, table.data, table.rows, table.size)
 
         def _has_kept(self) -> bool:
             if self.is_ready:

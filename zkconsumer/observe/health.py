@@ -108,7 +108,10 @@ class MemberHealth:
         """What is worth knowing, and makes nobody unhealthy."""
         if self.look is None:
             return []
-        found = [f"the topic {topic} does not exist" for topic in self.look.missing_topics]
+        found = [
+            f"the topic {topic} does not exist: create it, or correct its name or the chroot"
+            for topic in self.look.missing_topics
+        ]
         found += self.look.failures
         if self.look.missing:
             named = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.look.missing.items())[:NAMED_MAX])

@@ -34,6 +34,15 @@ SUM_DIGITS = 3
 """Sums are made of means: what is behind these digits is dust."""
 
 
+COUNTED_FROM_THE_START = (
+    "commits_failed", "drain_timeouts", "hooks_dropped", "hooks_failed", "kafka_commits_failed",
+    "kafka_release_timeouts", "listener_calls_skipped", "listener_failures", "listener_timeouts",
+    "offsets_passed_over", "offsets_reasserted", "offsets_reset", "registrations_left_out",
+)  # fmt: skip
+"""Counters that are shown as 0 until they count, since alerts watch them: ``increase`` of Prometheus finds nothing in a
+series that begins with its first event."""
+
+
 class Connector(Protocol):
     """What is asked of a ``ZookeeperConsumerConnector``."""
 
@@ -70,7 +79,7 @@ class ConnectorCollector:
             for sample in connector.metric_samples():
                 if sample.row in families:
                     _add(families[sample.row], sample, own)
-            for name, count in whole["counters"].items():
+            for name, count in {**dict.fromkeys(COUNTED_FROM_THE_START, 0), **whole["counters"]}.items():
                 if name not in counted:
                     counted[name] = CounterMetricFamily(
                         f"zkconsumer_count_{name}", "See the page counters.", labels=OWN_LABELS

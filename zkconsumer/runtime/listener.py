@@ -41,7 +41,7 @@ class ListenerCalls:
 
     def __init__(self, member: str, control: Posts, on_death: OnDeath) -> None:
         self.listener: ConsumerRebalanceListener | None = None
-        self._member = member
+        self.member = member
         self._control = control
         self._thread = CallbackThread(f"{member}-listener", CALLS_MAX, on_death)
         self._running: ev.ListenerReturned | None = None
@@ -64,7 +64,7 @@ class ListenerCalls:
         for (topic, number), thread in command.assignment.items():
             assignment.setdefault(topic, {})[number] = thread
         assert self.listener is not None, "the core knows of a listener only when there is one"
-        call = partial(self.listener.before_starting_fetchers, self._member, assignment)
+        call = partial(self.listener.before_starting_fetchers, self.member, assignment)
         self._put(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
 
     def lost(self, command: do.CallLost) -> None:
@@ -104,7 +104,7 @@ class ListenerCalls:
         try:
             call()
         except BaseException as error:
-            log.error("listener-raised member=%s call=%s", self._member, returned.call, exc_info=error)
+            log.error("listener-raised member=%s call=%s", self.member, returned.call, exc_info=error)
             returned = ev.ListenerReturned(returned.ticket, returned.call, f"{type(error).__name__}: {error}")
         running, self._running = self._running, None
         if running is not None:
@@ -116,7 +116,7 @@ class ListenerCalls:
         try:
             listener.on_partitions_lost(_by_topic(lost))
         except BaseException as error:
-            log.error("listener-raised member=%s call=on_partitions_lost", self._member, exc_info=error)
+            log.error("listener-raised member=%s call=on_partitions_lost", self.member, exc_info=error)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, set[int]]:

@@ -105,8 +105,8 @@ def iter_records(
     ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.  Nothing at or after
     ``end_offset`` is looked at, beyond the checksum of the batch that holds it.
 
-    ``left_out``: positions of batches whose records are left out (``transactions.aborted_batches``); their checksums are
-    verified.
+    ``left_out``: positions of batches whose records are left out (``transactions.aborted_batches``); their checksums
+    are verified.
 
     ``allowance``: what compressed batches (format 2) are charged to, for a caller that bounds several record sets
     together; ``ExpandsTooFar``, a kind of ``InvalidMessageException``, when it does not suffice.
@@ -129,13 +129,11 @@ def iter_records(
             return
         if entry.magic == 2:
             start = entry.last_offset + 1 if entry.position in left_out else start_offset
-            yield from read_batch(
-                flat, entry, start, check_crcs, decompressed_bytes_max, tally, allowance, end_offset=end_offset
-            )
+            limits = start, check_crcs, decompressed_bytes_max, tally, allowance
+            yield from read_batch(flat, entry, *limits, end_offset=end_offset)
         else:
-            yield from read_entry(
-                flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max, tally, end_offset=end_offset
-            )
+            rules = start_offset, check_crcs, decompressed_bytes_max, tally
+            yield from read_entry(flat, entry, offset_before, *rules, end_offset=end_offset)
         offset_before = entry.last_offset
         if offset_before >= end_offset - 1:
             return

@@ -16,7 +16,7 @@ reader.  Varints are zigzag: an odd first bit means negative, and a negative len
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
+from struct import Struct, error
 
 import google_crc32c
 
@@ -39,6 +39,7 @@ _CRC = Struct(">I")
 _CRC_POSITION = 17
 _COVERED_POSITION = 21
 _COVERED_HEADER = Struct(">hiqqqhii")
+_CONTROL_KEY = Struct(">hh")
 _TIMESTAMP_MIN = -(2**63)
 _TIMESTAMP_MAX = 2**63 - 1
 
@@ -85,6 +86,24 @@ def read_batch(
     append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
     span = range(start_offset, end_offset)
     yield from _records(body, position, count, entry, base_timestamp, append_time, span, tally, allowance)
+
+
+def read_control_type(record_set: bytes | memoryview, entry: Entry) -> int | None:
+    """The type of the control record in a control batch (KIP-98): 0 ends an aborted transaction, 1 a committed one.
+
+    None when the batch holds no such record; the record reader says why when it reads the batch.
+    """
+    body = bytes(record_set[entry.position + _COVERED_POSITION + _COVERED_HEADER.size : entry.end])
+    try:
+        position = _more(body, 1, body[0])[1] + 1  # behind the size and the attributes
+        for _ in range(2):  # timestamp delta, offset delta
+            position = _more(body, position + 1, body[position])[1]
+        size, position = _more(body, position + 1, body[position])
+        key = body[position : position + (size >> 1)]
+        kind: int = _CONTROL_KEY.unpack_from(key)[1]
+        return kind
+    except (IndexError, error):
+        return None
 
 
 def _refuse_above(allowance: Allowance, entry: Entry) -> None:

@@ -40,14 +40,14 @@ REFERENCE_BYTES_MAX = 1 << 26
 
 
 class Table(NamedTuple):
-    """Records of one partition, in order of offset: ``count`` rows in ``rows``, whose positions are bytes of ``data``.
+    """Records of one partition, in order of offset: ``size`` rows in ``rows``, whose positions are bytes of ``data``.
 
     Valid until the next table is asked for: the buffer ``rows`` is used again, ``data`` is not.
     """
 
     data: Data
     rows: bytearray
-    count: int
+    size: int
 
 
 def read_tables(

@@ -222,7 +222,9 @@ class KazooStore:
             self._open()
             return
         if error == CODE_NO_NODE:
-            self._refusal = ChrootMissing(f"the chroot of {self._servers} does not exist: create it, or correct it")
+            self._refusal = ChrootMissing(
+                f"the chroot of {self._servers} does not exist: correct it (zookeeper.connect), or create it"
+            )
         else:
             self._refusal = WorldError(f"ZooKeeper refused to look at the chroot: {error_of(error, '/')}")
         self._settled.set()

@@ -26,6 +26,9 @@ BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 CLUSTER_ID = "/cluster/id"
 CONTROL_GROUPS = "/zkconsumer/groups"
+CONTROL_MEMBERS = "members"
+"""The child of a control znode below which the members of a group that moves with them (``dual``) acknowledge."""
+
 SPARK_CLAIMS = "/zkconsumer/spark"
 
 TOPIC_CHARS_MAX = 249

@@ -1,5 +1,7 @@
 """``ZookeeperTopicEventWatcher``: calls a handler whenever topics come or go.
 
+    from zkconsumer import ZookeeperTopicEventWatcher
+
     class Printer:
         def handle_topic_event(self, all_topics):
             print(len(all_topics), "topics")

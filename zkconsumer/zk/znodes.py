@@ -108,10 +108,10 @@ def parse_offset(data: bytes) -> int:
     text = to_text_like_java(data) if len(data) <= BYTES_MAX else ""
     found = _LONG.fullmatch(text)
     if found is None or len(found[2]) > _LONG_DIGITS_MAX:
-        raise MalformedZnode(f"no offset: {data[:40]!r} ({len(data)} bytes)")
+        raise MalformedZnode(f"{data[:40]!r} ({len(data)} bytes) is no number")
     offset = int(found[1] + found[2])
     if not INT64_MIN <= offset <= INT64_MAX:
-        raise MalformedZnode(f"no offset: {offset} is no int64")
+        raise MalformedZnode(f"{offset} is no int64")
     return offset
 
 
@@ -144,6 +144,11 @@ class Control:
     def is_over(self) -> bool:
         """Whether the migration has ended.  A phase that is not known here counts as under way."""
         return self.phase in ENDED_PHASES
+
+
+def placeholder_of(migration_id: str) -> str:
+    """The client id and protocol of the member that keeps the coordinator's group empty while a group is copied."""
+    return f"zkconsumer-{migration_id}"
 
 
 def format_control(control: Control) -> bytes:

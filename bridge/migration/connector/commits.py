@@ -34,6 +34,7 @@ class _Call:
 
     number: int
     positions: Offsets
+    is_of_listener: bool = False
     order: Order = Order.ZOOKEEPER
     metadata: Mapping[TopicPartition, str] | None = None
     ours: frozenset[TopicPartition] = frozenset()
@@ -57,12 +58,14 @@ class CommitDesk:
         until_ms = member.clock.now_ms() + timeout_ms
         with self._lock:
             self._made += 1
-            call = self._open[self._made] = _Call(self._made, dict(positions))
+            # The listener is called before what an ended member has is given back, and may commit it.
+            is_of_listener = member.listener.is_waited_for_here
+            call = self._open[self._made] = _Call(self._made, dict(positions), is_of_listener)
         member.zookeeper.control.call(lambda: self._begin(call))
         if not call.begun.wait(timeout_ms / 1000):
             with self._lock:
                 call.is_given_up = not call.begun.is_set()
-        if call.is_given_up or member.failure is not None:
+        if call.is_given_up or not self._is_accepted(call):
             self._open.pop(call.number, None)
             return dict.fromkeys(positions, NotWritten(f"the control thread did not answer within {timeout_ms} ms"))
         try:
@@ -74,17 +77,21 @@ class CommitDesk:
         finally:
             member.zookeeper.control.call(lambda: self._end(call))
 
+    def _is_accepted(self, call: _Call) -> bool:
+        return self._member.failure is None or call.is_of_listener
+
     def end(self) -> None:
         """Let everybody go who waits: an error ended the member."""
         for call in list(self._open.values()):
-            call.begun.set()
+            if not call.is_of_listener:
+                call.begun.set()
 
     # --- on ZooKeeper's control thread ----------------------------------------------------------------------------
 
     def _begin(self, call: _Call) -> None:
         member, machine = self._member, self._member.machine
         with self._lock:
-            if call.is_given_up or member.failure is not None:
+            if call.is_given_up or not self._is_accepted(call):
                 return
             call.order = machine.duty.order
             call.ours = frozenset(machine.works.running)

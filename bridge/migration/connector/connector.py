@@ -24,8 +24,9 @@ from bridge.client.from_config import membership_settings_of, spread_of
 from bridge.migration.connector.membership import MigratingMembership
 from bridge.migration.member.duty import Side
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import COMMIT_TIMEOUT_MS
-from zkconsumer.connector_base import ConsumerConnector, fetch_settings_of
+from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.observe.health import Look
 from zkconsumer.runtime.brokers import BrokerAccess
@@ -37,7 +38,6 @@ from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.security import security_of
 
 if TYPE_CHECKING:
-    from zkconsumer.config import ConsumerConfig
     from zkconsumer.kafka.connection import Connect
     from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
@@ -80,6 +80,7 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        check_config(config, type(self), ConsumerConfig)
         _check(config)
         self.group_config = group_config_of(config, group or {})
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
@@ -134,7 +135,7 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         holds_here = machine.duty.holds is Side.ZOOKEEPER
         if not holds_here and membership.coordinator is not None:
             return replace(
-                membership.coordinator.look(fetching),
+                membership.coordinator.look(fetching, member.fetchers.failures()),
                 lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
                 partitions_owned=len(machine.given),
             )
@@ -147,6 +148,8 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
             partitions_owned=len(machine.locked if holds_here else machine.given),
             partitions_fetching=fetching,
             missing={str(tp): why for tp, why in group.refused.items()},
+            missing_topics=tuple(sorted(group.missing_topics)),
+            failures=tuple(member.fetchers.failures()),
         )
 
 

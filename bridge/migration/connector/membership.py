@@ -189,12 +189,14 @@ class MigratingMembership:
 
         Raises the error that ended the member, if one did.
         """
-        if self._failure is not None:
-            raise self._failure
+        self._check_alive()
         refused = self.commits.commit(positions, timeout_ms)
-        if self._failure is not None:
-            raise self._failure
+        self._check_alive()
         return refused
+
+    def _check_alive(self) -> None:
+        if self._failure is not None and not self.listener.is_waited_for_here:
+            raise self._failure
 
     def leave(self) -> bool:
         """Give everything back and leave both worlds, that which holds first; False: that could not be done in time."""

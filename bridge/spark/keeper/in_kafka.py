@@ -37,6 +37,8 @@ and may take 5 s to come to rest."""
 class KafkaSide(Side):
     """A member of a coordinator's group.  ``control_version``: that of the control znode, for every write."""
 
+    authority = "the coordinator"
+
     def __init__(
         self,
         settings: KeeperSettings,

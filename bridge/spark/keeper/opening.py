@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from functools import partial
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from bridge.spark.keeper.takeover import others_in, threads_for, wait_alone
 from bridge.spark.membership import CommitMode
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.lease import Lease
+from zkconsumer.base.spelling import near_name
 from zkconsumer.core.subscription import allowed_topics
 from zkconsumer.core.view import STATIC
 from zkconsumer.errors import UsageError, WorldError, ZkConsumerError
@@ -172,11 +172,10 @@ class Opened:
         missing = [topic for topic in self.settings.topics if topic not in known]
         if not missing:
             return
-        near = get_close_matches(missing[0], known, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(
-            f"there is no topic {missing[0]!r} in ZooKeeper {self.config.zookeeper_connect}{hint}: create it, or "
-            "correct the topics that are subscribed to, or the chroot of zookeeper.connect"
+            f"there is no topic {missing[0]!r} in ZooKeeper {self.config.zookeeper_connect}"
+            f"{near_name(missing[0], known)}: correct the topics that are subscribed to, or the chroot of "
+            "zookeeper.connect, or create the topic"
         )
 
 

@@ -46,6 +46,8 @@ log = logging.getLogger("zkconsumer.keeper")
 class Service(Side):
     """A member of a group that is kept in ZooKeeper."""
 
+    authority = "ZooKeeper"
+
     def __init__(
         self,
         settings: KeeperSettings,

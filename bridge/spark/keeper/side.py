@@ -57,7 +57,13 @@ class Opening(OpenedGroup, Protocol):
 
 
 class Side(ABC):
-    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
+    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them.
+
+    ``_is_confirmed``: whether ``authority`` confirmed the membership when the last batch began; None before it did.
+    """
+
+    authority: str
+    """What confirms the membership, for a log line."""
 
     def __init__(self, settings: KeeperSettings, opened: Opening, clock: Clock) -> None:
         self._settings = settings
@@ -70,6 +76,7 @@ class Side(ABC):
         self._meters = opened.meters
         self._counters = opened.counters
         self._is_closed = False
+        self._is_confirmed: bool | None = None
         self.is_wanted: Callable[[], bool] = lambda: True
         """Whether a share is worth waiting for: not when the group moves."""
 
@@ -105,6 +112,7 @@ class Side(ABC):
         self.finish(ended, until_ms)
         self._wait_for_share(min(wait_ms, self._turns.left_ms(until_ms)))
         self._check()
+        self._tell_confirmation()
         holding = self._turns.on_group(self._lend, until_ms)
         self._check_holding(holding)
         return holding
@@ -210,6 +218,19 @@ class Side(ABC):
             if left_ms <= 0 or self._holder.is_over or not self.is_wanted():
                 return
             self._holder.wait(self._is_whole, min(left_ms, POLL_MS))
+
+    def _tell_confirmation(self) -> None:
+        """Without a confirmation nothing is planned, however long it takes; the log says so once, and when it ends."""
+        holds = self._opening.lease.holds
+        if holds and self._is_confirmed is False:
+            log.info("membership-confirmed group=%s by=%s", self._group_name, self.authority)
+        elif self._is_confirmed and not holds:
+            log.warning(
+                "membership-unconfirmed group=%s by=%s: it does not answer, so the query reads nothing until it does",
+                self._group_name, self.authority,
+            )  # fmt: skip
+        if holds or self._is_confirmed is not None:
+            self._is_confirmed = holds
 
     def _write(self, ended: Mapping[TopicPartition, int], until_ms: int) -> None:
         """What cannot be written now is written with the next commit, while the partition is ours."""

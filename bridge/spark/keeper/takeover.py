@@ -20,7 +20,7 @@ LOOK_MS = 200
 
 NAMED_MAX = 5
 
-WHAT_TO_DO = "stop them and start the query again, or join them: consumer.threads = a number of threads"
+WHAT_TO_DO = "stop them and start the query again, or share the partitions with them: set consumer.threads to a number"
 
 
 def others_in(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[str]:
@@ -39,7 +39,8 @@ def not_alone(group: str, others: Iterable[str], waited_ms: int | None = None) -
     some = ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
     waited = "" if waited_ms is None else f" after {waited_ms} ms"
     return GroupNotExclusive(
-        f"group {group} is owned by others in a takeover (consumer.threads=all){waited}: {some}; {WHAT_TO_DO}"
+        f"consumer.threads=all needs group {group} for this query alone, but others are in it{waited}: {some}; "
+        f"{WHAT_TO_DO}"
     )
 
 

@@ -81,12 +81,23 @@ class Facts:
         return self.state.group
 
     @property
+    def old_members(self) -> list[str]:
+        """Registered members that do not move with the group (strategy ``dual``), in ZooKeeper's order.
+
+        The others are in the group of the coordinator as well, by design, and their shares come from there.
+        """
+        return [name for name in self.state.members if name not in self.state.moving_members]
+
+    @property
     def looked_for_ms(self) -> int:
         """How far apart the looks are."""
         return self.second.state.read_at_ms - self.first.state.read_at_ms
 
     def is_kept_in_kafka(self, tp: TopicPartition) -> bool:
-        """Whether the partition's offset that counts is Kafka's: the file says so, or Kafka's is ahead."""
+        """Whether the partition's offset that counts is Kafka's: the control znode or the file says so, or Kafka's is
+        ahead."""
+        if self.state.authority == "kafka":
+            return True
         node, in_kafka = self.state.offsets.get(tp), self.second.kafka.offsets.get(tp)
         in_zookeeper = node.offset if node is not None else None
         return self.stores_in_kafka or (in_kafka is not None and (in_zookeeper is None or in_kafka > in_zookeeper))

@@ -48,13 +48,18 @@ def find(facts: Facts) -> Iterator[Finding]:
 def _unreadable(facts: Facts) -> Iterator[Finding]:
     found = [node for node in facts.state.offsets.values() if node.problem]
     if found:
-        path = paths.offset(facts.group, found[0].tp)
+        tp = found[0].tp
+        path = paths.offset(facts.group, tp)
         yield Finding(
             "offset-unreadable",
             f"{count_of(len(found), 'offset node')} that no release reads as a number: the original member that should "
             "take the partition fails in every rebalance; one of ours holds it and does not read it",
             _shown(facts, found),
-            (f"set {path} to a number with zkCli.sh, or delete it",),
+            (
+                f"set {path} to a number with zkCli.sh, or delete it; or:",
+                f"zkconsumer offsets set {facts.group} --topic {tp.topic}:{tp.partition} --to-earliest   "
+                "# members stopped",
+            ),
         )
 
 
@@ -73,7 +78,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
             + (f" ({some(topics)})" if topics else "")
             + ": when a topic of that name is made again, members begin at these offsets",
             _shown(facts, gone),
-            tuple(f"zkconsumer groups delete {facts.group} --topic {topic}" for topic in topics[:SHOWN_MAX]),
+            _delete_topics(facts, topics),
         )
 
 
@@ -95,7 +100,7 @@ def _former(facts: Facts) -> Iterator[Finding]:
                 *_shown(facts, found),
                 *(f"{paths.topic(topic)} was made {ago} ago" for topic, ago in made.items()),
             ),
-            tuple(f"zkconsumer groups delete {facts.group} --topic {topic}" for topic in topics[:SHOWN_MAX]),
+            _delete_topics(facts, topics),
         )
 
 
@@ -142,8 +147,14 @@ def _convention(facts: Facts) -> Iterator[Finding]:
             "stores the last offset read, not the next one to read (go_kafka_client and Spark's old receiver do). A "
             "member of the original's kind repeats one record of each partition",
             tuple(shown[:SHOWN_MAX]),
-            ("say --offset-convention last wherever a tool asks, or offsets go to another client",),
+            ("give --offset-convention last to each tool that takes it, before the offsets go to another client",),
         )
+
+
+def _delete_topics(facts: Facts, topics: list[str]) -> tuple[str, ...]:
+    """The commands that delete what is stored of each topic; they are refused while a member is registered."""
+    first = "   # members stopped" if facts.state.is_active else ""
+    return tuple(f"zkconsumer groups delete {facts.group} --topic {topic}{first}" for topic in topics[:SHOWN_MAX])
 
 
 def _shown(facts: Facts, found: list[OffsetNode]) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def _zstd(facts: Facts) -> Iterator[Finding]:
 
 def _modern(facts: Facts) -> Iterator[Finding]:
     modern = facts.modern
-    if modern is None or not modern.is_alive or not facts.state.is_active:
+    if modern is None or not modern.is_alive or not facts.old_members:
         return
     members = [f"{each.client_id or each.member_id} on {each.host}" for each in modern.members]
     yield Finding(
@@ -64,7 +64,7 @@ def _modern(facts: Facts) -> Iterator[Finding]:
         (f"the coordinator says: {modern.state}, {count_of(len(modern.members), 'member')}", *members[:5]),
         (
             "stop one kind, or give it another group id; commits go on by themselves when the last modern one has gone",
-            f"kafka-consumer-groups.sh --bootstrap-server HOST:9092 --describe --group {facts.group}",
+            f"zkconsumer groups describe {facts.group}",
         ),
     )
 
@@ -108,14 +108,14 @@ def _moving(facts: Facts) -> Iterator[Finding]:
             (f"{paths.control(facts.group)}: {state.control_problem}",),
             (f"get {paths.control(facts.group)} with zkCli.sh; repair or delete it",),
         )
-    elif state.control is not None and state.control.authority != "zookeeper" and state.is_active:
+    elif state.control is not None and state.control.authority != "zookeeper" and facts.old_members:
         yield Finding(
             "group-on-the-move",
             f"the group's offsets are kept in {state.control.authority} now, and members are registered in ZooKeeper: "
             "original members among them read what the others read as well",
             (
                 f"{paths.control(facts.group)}: phase {state.control.phase}, epoch {state.control.epoch}",
-                f"registered: {some(state.members)}",
+                f"registered: {some(facts.old_members)}",
             ),
-            ("stop the members that are registered in ZooKeeper",),
+            (f"stop {some(facts.old_members)}",),
         )

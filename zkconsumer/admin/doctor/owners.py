@@ -166,7 +166,8 @@ def _idle(facts: Facts) -> Iterator[Finding]:
     if share is None or not facts.is_at_rest:
         return
     state = facts.state
-    for name, member in state.members.items():
+    for name in facts.old_members:
+        member = state.members[name]
         computed = share.of(name)
         lacking = [tp for tp in computed if tp not in state.owners or state.owners[tp].consumer_id != name]
         since_ms = facts.now_ms - member.stat.ctime_ms

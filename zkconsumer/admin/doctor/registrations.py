@@ -35,7 +35,7 @@ def find(facts: Facts) -> Iterator[Finding]:
                 f"the registration of {name} is a persistent node: it does not go when a session ends, and no consumer "
                 "makes such a one. All members give it a share that nobody reads",
                 _evidence(facts, name, member),
-                (f"delete {paths.registration(facts.group, name)} with zkCli.sh",),
+                (_stop(facts, name, member),),
             )
         if member.registration is not None and not member.problem:
             yield from _of_some(facts, name, member)
@@ -110,6 +110,9 @@ def _to_nothing(facts: Facts, name: str, member: MemberState) -> Iterator[Findin
 
 
 def _stop(facts: Facts, name: str, member: MemberState) -> str:
+    """What makes the registration go; a persistent node is held by no process that could be stopped."""
+    if not member.session_id:
+        return f"delete {paths.registration(facts.group, name)} with zkCli.sh"
     session = f"that has session 0x{member.session_id:x} (cons of the ZooKeeper servers names its address)"
     where = f"on {member.host}" if member.host else session
     return f"stop the process {where}; its registration is {paths.registration(facts.group, name)}"
@@ -120,5 +123,6 @@ def _evidence(facts: Facts, name: str, member: MemberState) -> tuple[str, ...]:
     more = "…" if len(member.data) > DATA_SHOWN_MAX else ""
     return (
         f"{paths.registration(facts.group, name)} = {data.decode('utf-8', 'backslashreplace')}{more}",
-        f"session 0x{member.session_id:x}, registered {age(facts.now_ms - member.stat.ctime_ms)} ago",
+        f"{f'session 0x{member.session_id:x}' if member.session_id else 'no session'}, "
+        f"registered {age(facts.now_ms - member.stat.ctime_ms)} ago",
     )

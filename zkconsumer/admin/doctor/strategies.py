@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Finding]:
     context = facts.context
     if context is None:
         return
-    if facts.claims and not facts.forms and facts.is_at_rest:
+    if facts.claims and not facts.forms and facts.is_at_rest and not facts.state.moving_members:
         yield _differ(facts, context)
     ties = topics_with_equal_hash(context.partitions_for_topic)
     if ties and facts.forms and Form.RANGE not in facts.forms:

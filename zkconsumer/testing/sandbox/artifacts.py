@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -181,6 +182,11 @@ def is_complete(wanted: Wanted, target: Path) -> bool:
     return bool(marker == {"pom": wanted.digest(), "jars": sizes} and len(sizes) == wanted.jars)
 
 
+def are_in_cache(releases: Iterable[str]) -> bool:
+    """Whether nothing of these releases has to be fetched; downloads nothing.  Raises what ``artifact_set`` raises."""
+    return all(is_complete(artifact_set(release), cache.root() / "kafka" / release) for release in releases)
+
+
 def missing_for(*releases: str) -> str | None:
     """Why these releases cannot be started here, as a sentence, or None; downloads nothing.
 
@@ -188,7 +194,7 @@ def missing_for(*releases: str) -> str | None:
     """
     try:
         find_jdk()
-        if not all(is_complete(artifact_set(release), cache.root() / "kafka" / release) for release in releases):
+        if not are_in_cache(releases):
             find_maven()
     except SandboxError as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""Java and Maven: finding them, refusing what is too old, compiling the programs of ``zkconsumer/testing/java``."""
+"""Java and Maven: finding them, refusing what is too old, compiling programs (those of ``zkconsumer/testing/java``)."""
 
 from __future__ import annotations
 
@@ -61,13 +61,15 @@ def find_maven() -> str:
     return mvn
 
 
-def compiled(programs: tuple[str, ...], jars: Path | None) -> Path:
+def compiled(programs: tuple[str, ...], jars: Path | None, sources_in: Path = SOURCES) -> Path:
     """A folder with the class files of ``programs`` (names without ``.java``), compiled against ``jars``.
+
+    ``sources_in`` is the folder of their sources.
 
     Cached under a hash of the sources, of the jars' folder name and of Java's version.
     """
     jdk = find_jdk()
-    sources = [SOURCES / f"{program}.java" for program in programs]
+    sources = [sources_in / f"{program}.java" for program in programs]
     digest = hashlib.sha256(f"{jdk.major} {jars and jars.parent.name}".encode())
     for source in sources:
         digest.update(source.read_bytes())

@@ -1,0 +1,425 @@
+"""The peers of ``bench/streams.py``: how each is started, with which settings, and why it cannot be.
+
+Settings are data; ``ADDED`` of a peer says what it needs to reach the cluster.  A peer whose programs or packages are
+not here raises ``NotRun`` with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_process import Command
+from stream_results import AS_OURS, BEST
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import cache, ensure_set
+from zkconsumer.testing.sandbox.certificates import PASSWORD, Certificates
+from zkconsumer.testing.sandbox.java import compiled, find_jdk
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ROOT / "bench" / "peers"
+SCALA, JAVA = "1.1.1", "3.9.1"
+GO_BUILD_S = 600
+GO_SOURCES = ("go.mod", "go.sum", "main.go")
+NO_EXTENSIONS = "ZKCONSUMER_NO_EXTENSIONS"
+FAST_CODECS = ("isal", "zstandard")
+"""Packages of the extra ``[fast]``; without it the product decompresses with cramjam."""
+
+MB = str(1 << 20)
+LOG4J = """\
+log4j.rootLogger=WARN, err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m%n
+"""
+
+
+class NotRun(Exception):
+    """Why a peer is not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A checkout of this project, and the Python that runs it."""
+
+    root: Path
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the topics are.  ``certificates``: the cell is over TLS, and ``bootstrap`` is that listener."""
+
+    bootstrap: str
+    zookeeper: str
+    certificates: Certificates | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All that the command of a peer may need."""
+
+    settings_file: Path
+    folder: Path
+    before: Checkout | None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One peer.  ``columns``: a column of settings to those settings.  ``jvm_s``: it is judged when it is warm."""
+
+    title: str
+    difference: str
+    columns: Mapping[str, Mapping[str, str]]
+    reach: Callable[[Cluster], dict[str, str]]
+    command: Callable[[Start], Command]
+    is_jvm: bool = False
+    is_slow: bool = False
+    checkout: Callable[[Start], Checkout] | None = None
+
+
+# --- ours -----------------------------------------------------------------------------------------------------------
+
+
+def _reach_ours(cluster: Cluster) -> dict[str, str]:
+    settings = {"zookeeper.connect": cluster.zookeeper}
+    if cluster.certificates is not None:
+        settings |= {"security.protocol": "SSL", "ssl.truststore.location": str(cluster.certificates.ca)}
+    return settings
+
+
+def _here(_: Start) -> Checkout:
+    return Checkout(ROOT, sys.executable)
+
+
+def _before(start: Start) -> Checkout:
+    if start.before is None:
+        raise NotRun("give --before PATH, a second checkout")
+    return start.before
+
+
+def _ours(
+    kind: str, checkout: Callable[[Start], Checkout], *, has_extensions: bool = True, blocked: tuple[str, ...] = ()
+) -> Callable[[Start], Command]:
+    def command(start: Start) -> Command:
+        where = checkout(start)
+        missing = [name for name in FAST_CODECS if not blocked and not _has_package(where.python, name)]
+        if missing:
+            raise NotRun(f"{' and '.join(missing)} not installed (extra [fast])")
+        words = (where.python, str(PEERS / "ours.py"), str(start.settings_file), kind, *blocked)
+        return Command(words, {"PYTHONPATH": str(where.root), NO_EXTENSIONS: "" if has_extensions else "1"})
+
+    return command
+
+
+def _has_package(python: str, name: str) -> bool:
+    if python == sys.executable:
+        return importlib.util.find_spec(name) is not None
+    return subprocess.run([python, "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
+
+
+OURS_BEST = {"fetch.message.max.bytes": str(4 << 20), "socket.receive.buffer.bytes": MB}
+
+
+def _peer_of_ours(
+    title: str,
+    difference: str,
+    command: Callable[[Start], Command],
+    *,
+    checkout: Callable[[Start], Checkout] = _here,
+    is_slow: bool = False,
+) -> Peer:
+    return Peer(
+        title, difference, {BEST: OURS_BEST, AS_OURS: {}}, _reach_ours, command, is_slow=is_slow, checkout=checkout
+    )
+
+
+# --- JVMs -----------------------------------------------------------------------------------------------------------
+
+
+def _reach_scala(cluster: Cluster) -> dict[str, str]:
+    return {"zookeeper.connect": cluster.zookeeper}
+
+
+def _reach_java(cluster: Cluster) -> dict[str, str]:
+    settings = {"bootstrap.servers": cluster.bootstrap}
+    if cluster.certificates is not None:
+        settings |= {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": str(cluster.certificates.truststore),
+            "ssl.truststore.password": PASSWORD,
+            "ssl.truststore.type": "PKCS12",
+        }
+    return settings
+
+
+def _java(release: str, program: str) -> Callable[[Start], Command]:
+    def command(start: Start) -> Command:
+        try:
+            jars = ensure_set(release)
+            classes = compiled((program, "BenchPeer"), jars, PEERS)
+            java = find_jdk().java
+        except SandboxError as error:
+            raise NotRun(str(error)) from error
+        log = start.folder / "log4j.properties"
+        log.write_text(LOG4J)
+        words = (java, *JVM_OPTIONS, f"-Dlog4j.configuration=file:{log}", "-cp", f"{classes}:{jars}/*", program)
+        return Command((*words, str(start.settings_file)))
+
+    return command
+
+
+JVM_OPTIONS = ("-Xms512m", "-Xmx512m", "-XX:+UseParallelGC")
+"""Fewest CPU seconds a message of the three collectors that suit two cores (Serial, Parallel, G1)."""
+
+
+# --- others ---------------------------------------------------------------------------------------------------------
+
+
+def _reach_confluent(cluster: Cluster) -> dict[str, str]:
+    settings = {"bootstrap.servers": cluster.bootstrap}
+    if cluster.certificates is not None:
+        settings |= {"security.protocol": "SSL", "ssl.ca.location": str(cluster.certificates.ca)}
+    return settings
+
+
+def _confluent(start: Start) -> Command:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise NotRun("the package confluent-kafka is not installed: pip install '.[bench]' in a clone")
+    return Command((sys.executable, str(PEERS / "confluent.py"), str(start.settings_file)))
+
+
+def _reach_franz(cluster: Cluster) -> dict[str, str]:
+    settings = {"bootstrap.servers": cluster.bootstrap}
+    if cluster.certificates is not None:
+        settings["ssl.ca.location"] = str(cluster.certificates.ca)
+    return settings
+
+
+def _franz(start: Start) -> Command:
+    return Command((str(franz_program()), str(start.settings_file)))
+
+
+def franz_program() -> Path:
+    """The compiled peer of franz-go, from the cache or built.  ``NotRun``: there is no Go, or the build fails."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if go is None:
+        raise NotRun("there is no 'go' in PATH: install Go (the version is in bench/peers/franz/go.mod)")
+    digest = hashlib.sha256()
+    for name in GO_SOURCES:
+        digest.update((PEERS / "franz" / name).read_bytes())
+    target = cache.folder("programs") / f"franz-{digest.hexdigest()[:16]}"
+    if not target.is_dir():
+        with cache.building(target) as building:
+            words = [go, "build", "-o", str(building / "franz"), "."]
+            try:
+                done = subprocess.run(
+                    words, cwd=PEERS / "franz", capture_output=True, text=True, timeout=GO_BUILD_S, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise NotRun(f"Go did not build the peer: {error}") from error
+            if done.returncode != 0:
+                last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+                raise NotRun(f"Go did not build the peer: {last}")
+    return target / "franz"
+
+
+def _reach_kafka_python(cluster: Cluster) -> dict[str, str]:
+    settings = {"bootstrap_servers": cluster.bootstrap}
+    if cluster.certificates is not None:
+        settings |= {"security_protocol": "SSL", "ssl_cafile": str(cluster.certificates.ca)}
+    return settings
+
+
+def _kafka_python(blocked: tuple[str, ...]) -> Callable[[Start], Command]:
+    def command(start: Start) -> Command:
+        if importlib.util.find_spec("kafka") is None:
+            raise NotRun("the package kafka-python is not installed: pip install '.[bench]' in a clone")
+        return Command((sys.executable, str(PEERS / "kafka_python.py"), str(start.settings_file), *blocked))
+
+    return command
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+# What our consumer does without any setting, in the words of each peer: 1 MiB of a partition at a time, answers after
+# at most 100 ms, a receive buffer of 64 KiB, two chunks queued, a commit a minute.
+JAVA_AS_OURS = {
+    "max.partition.fetch.bytes": MB,
+    "fetch.max.wait.ms": "100",
+    "receive.buffer.bytes": "65536",
+    "auto.commit.interval.ms": "60000",
+}
+CONFLUENT_AS_OURS = {
+    "fetch.message.max.bytes": MB,
+    "fetch.wait.max.ms": "100",
+    "socket.receive.buffer.bytes": "65536",
+    "auto.commit.interval.ms": "60000",
+    "queued.max.messages.kbytes": "8192",
+}
+CONFLUENT_BEST = {
+    "fetch.message.max.bytes": str(4 << 20),
+    "queued.min.messages": "20000",
+    "auto.commit.interval.ms": "60000",
+}
+FRANZ_AS_OURS = {"max.partition.fetch.bytes": MB, "fetch.max.wait.ms": "100", "auto.commit.interval.ms": "60000"}
+FRANZ_BEST = {"pools": "records", "gogc": "400", "auto.commit.interval.ms": "60000"}
+KAFKA_PYTHON_AS_OURS = {
+    "max_partition_fetch_bytes": MB,
+    "fetch_max_wait_ms": "100",
+    "receive_buffer_bytes": "65536",
+    "auto_commit_interval_ms": "60000",
+}
+KAFKA_PYTHON_BEST = {"max_partition_fetch_bytes": str(4 << 20), "max_poll_records": "5000"}
+
+TRIED = """\
+- Scala: 1, 4 and 8 MiB of a partition; receive buffers of 64 KiB and 1 MiB; 2, 4 and 10 chunks; the collectors Serial
+  and Parallel.
+- Java: 1, 4 and 16 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's; 500, 5,000 and 20,000 records
+  a poll; the collectors Serial, Parallel and G1.
+- confluent-kafka: 1 and 4 MiB of a partition; 20,000, 100,000 and 200,000 messages queued; receive buffers of 1 MiB and
+  the system's.
+- franz-go: 1 and 4 MiB of a partition; with and without `pools`; `GOGC` 100 and 400.
+- kafka-python: 1 and 4 MiB of a partition; receive buffers of 64 KiB and the system's; 500 and 5,000 records a poll.
+- zkconsumer: 1 and 4 MiB of a partition; receive buffers of 64 KiB and 1 MiB.
+"""
+"""What the best settings were chosen from: the least CPU a message at 100 B, v2."""
+
+_CONFLUENT = "librdkafka decodes on threads of its own and queues each message; lists of 500 messages are made in C"
+_KAFKA_PYTHON = "all in Python; reads a topic of a tenth of the messages"
+
+PEER_TABLE: Mapping[str, Peer] = {
+    "ours": _peer_of_ours(
+        "zkconsumer",
+        "a whole member of a ZooKeeper group: lease and ownership are looked at before each message",
+        _ours("messages", _here, blocked=FAST_CODECS),
+    ),
+    "ours-batches": _peer_of_ours(
+        "zkconsumer `batches()`",
+        "the same, but offsets and values are summed as buffers; no object for a message",
+        _ours("batches", _here, blocked=FAST_CODECS),
+    ),
+    "ours-fast": _peer_of_ours(
+        "zkconsumer with `[fast]`",
+        "the same as the first, with the packages isal and zstandard",
+        _ours("messages", _here),
+    ),
+    "ours-python": _peer_of_ours(
+        "zkconsumer without extensions",
+        "the same as the first with `ZKCONSUMER_NO_EXTENSIONS=1`; reads a topic of a tenth of the messages",
+        _ours("messages", _here, has_extensions=False, blocked=FAST_CODECS),
+        is_slow=True,
+    ),
+    "before": _peer_of_ours(
+        "zkconsumer before",
+        "the second checkout, with its extensions",
+        _ours("messages", _before, blocked=FAST_CODECS),
+        checkout=_before,
+    ),
+    "before-python": _peer_of_ours(
+        "zkconsumer before, without extensions",
+        "the second checkout with `ZKCONSUMER_NO_EXTENSIONS=1`; reads a topic of a tenth of the messages",
+        _ours("messages", _before, has_extensions=False, blocked=FAST_CODECS),
+        checkout=_before,
+        is_slow=True,
+    ),
+    "scala": Peer(
+        f"Scala consumer {SCALA}",
+        "speaks Fetch v3, so the broker converts format 2 down to format 1 for it, at the broker's cost; offsets in "
+        "ZooKeeper",
+        {
+            BEST: {"queued.max.message.chunks": "10", "socket.receive.buffer.bytes": MB},
+            AS_OURS: {},
+        },
+        _reach_scala,
+        _java(SCALA, "ScalaPeer"),
+        is_jvm=True,
+    ),
+    "java": Peer(
+        f"Java KafkaConsumer {JAVA}",
+        "decodes on the program's thread, a list of records at a time; offsets in Kafka",
+        {
+            BEST: {
+                "max.partition.fetch.bytes": str(4 << 20),
+                "receive.buffer.bytes": MB,
+                "max.poll.records": "5000",
+                "auto.commit.interval.ms": "60000",
+            },
+            AS_OURS: JAVA_AS_OURS,
+        },
+        _reach_java,
+        _java(JAVA, "JavaPeer"),
+        is_jvm=True,
+    ),
+    "confluent-crc": Peer(
+        "confluent-kafka, `check.crcs`",
+        f"{_CONFLUENT}; checksums are verified",
+        {column: {**each, "check.crcs": "true"} for column, each in
+         ((BEST, CONFLUENT_BEST), (AS_OURS, CONFLUENT_AS_OURS))},
+        _reach_confluent,
+        _confluent,
+    ),
+    "confluent": Peer(
+        "confluent-kafka",
+        f"{_CONFLUENT}; checksums are *not* verified, its default",
+        {column: {**each, "check.crcs": "false"} for column, each in
+         ((BEST, CONFLUENT_BEST), (AS_OURS, CONFLUENT_AS_OURS))},
+        _reach_confluent,
+        _confluent,
+    ),
+    "franz-go": Peer(
+        "franz-go",
+        "in Go; keys and values are slices of what was received; the receive buffer is the system's; with its best "
+        "settings slices of records are used again (`pools`), and the garbage collector waits for 400 % (`gogc`)",
+        {BEST: FRANZ_BEST, AS_OURS: FRANZ_AS_OURS},
+        _reach_franz,
+        _franz,
+    ),
+    "kafka-python": Peer(
+        "kafka-python",
+        f"{_KAFKA_PYTHON}; checksums of format 2 in Python",
+        {BEST: KAFKA_PYTHON_BEST, AS_OURS: KAFKA_PYTHON_AS_OURS},
+        _reach_kafka_python,
+        _kafka_python(("crc32c",)),
+        is_slow=True,
+    ),
+    "kafka-python-crc32c": Peer(
+        "kafka-python with `crc32c`",
+        f"{_KAFKA_PYTHON}; checksums of format 2 by the package crc32c",
+        {BEST: KAFKA_PYTHON_BEST, AS_OURS: KAFKA_PYTHON_AS_OURS},
+        _reach_kafka_python,
+        _kafka_python(()),
+        is_slow=True,
+    ),
+}  # fmt: skip
+
+
+def checkout_of(path: Path) -> Checkout:
+    """The second checkout.  ``SystemExit``: it is none, or has no Python of its own."""
+    root = path.resolve()
+    if not (root / "zkconsumer" / "__init__.py").is_file():
+        raise SystemExit(f"--before {path}: there is no zkconsumer in it; give a checkout of this project")
+    for place in (root / ".venv", root / "venv", root.parent / "venv"):
+        python = place / "bin" / "python"
+        if os.access(python, os.X_OK):
+            return Checkout(root, str(python))
+    raise SystemExit(
+        f"--before {path}: it has no virtual environment of its own; make one there: python3 -m venv .venv, "
+        "then .venv/bin/pip install -e '.[test]'"
+    )
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a checkout, with + behind it where files were changed."""
+    words = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

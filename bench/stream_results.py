@@ -1,0 +1,314 @@
+"""The figures of ``bench/streams.py``: what one reading gave, ratios of readings, and the JSON file.
+
+``FIELDS`` is the schema of the file; the page prints it, and ``problems`` holds a file against it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+SCHEMA = 1
+BEST, AS_OURS = "best", "ours"
+"""The two columns of settings: the best of a peer, and those of our consumer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One reading that counts.
+
+    ``cpu_s`` is without ``start_s``, the CPU of joining and leaving the group, and ``messages`` without those that were
+    read in finding it.  ``wall_s`` is of the whole reading; at the tail it is the window.  ``latencies_ms``: p50 and
+    p99 at the tail; None where a topic is read to its end.
+    """
+
+    peer: str
+    settings: str
+    round: int
+    messages: int
+    cpu_s: float
+    wall_s: float
+    start_s: float = 0.0
+    latencies_ms: tuple[float, float] | None = None
+
+    @property
+    def us(self) -> float:
+        """µs of CPU a message."""
+        return self.cpu_s / self.messages * 1e6
+
+    @property
+    def ms_a_second(self) -> float:
+        """ms of CPU a second."""
+        return self.cpu_s / self.wall_s * 1e3
+
+
+@dataclass(slots=True)
+class CellResult:
+    """All readings of one cell.  ``not_run``: "peer settings" -> why."""
+
+    name: str
+    title: str
+    shape: str
+    value_bytes: int
+    partitions: int
+    messages: int
+    tenth: int
+    rate: int
+    on_disk: dict[str, Any]
+    runs: list[Run] = field(default_factory=list)
+    not_run: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_tail(self) -> bool:
+        return self.rate > 0
+
+    def of(self, peer: str, settings: str) -> list[Run]:
+        """The readings of one peer, in the order of the rounds."""
+        return [run for run in self.runs if (run.peer, run.settings) == (peer, settings)]
+
+    def why_not(self, peer: str, settings: str) -> str:
+        """Why there is no figure; empty where there is one."""
+        if self.of(peer, settings):
+            return ""
+        return self.not_run.get(f"{peer} {settings}", "not part of this cell")
+
+    def cost(self, run: Run) -> float:
+        """What is compared: µs a message, at the tail ms of CPU a second."""
+        return run.ms_a_second if self.is_tail else run.us
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The ratio of two medians, and the least and the greatest ratio of one round."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def ratio(upper: Mapping[int, float], lower: Mapping[int, float]) -> Ratio | None:
+    """Of two peers' figures by round; only rounds that both have count.  None: there is none."""
+    rounds = sorted(upper.keys() & lower.keys())
+    if not rounds:
+        return None
+    each = [upper[number] / lower[number] for number in rounds]
+    medians = [statistics.median(side[number] for number in rounds) for side in (upper, lower)]
+    return Ratio(medians[0] / medians[1], min(each), max(each))
+
+
+def difference(upper: Mapping[int, float], lower: Mapping[int, float]) -> Ratio | None:
+    """As ``ratio``, with differences."""
+    rounds = sorted(upper.keys() & lower.keys())
+    if not rounds:
+        return None
+    each = [upper[number] - lower[number] for number in rounds]
+    medians = [statistics.median(side[number] for number in rounds) for side in (upper, lower)]
+    return Ratio(medians[0] - medians[1], min(each), max(each))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest rank: the smallest value that at least this share of all values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+@dataclass(slots=True)
+class Results:
+    """A whole run of the bench."""
+
+    started: str
+    command: str
+    machine: dict[str, Any]
+    load_at_start: float
+    rounds: int
+    scale: float
+    is_quick: bool
+    broker: str
+    commit: str
+    before: str
+    peers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cells: list[CellResult] = field(default_factory=list)
+    spark: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def cell(self, name: str) -> CellResult | None:
+        return next((cell for cell in self.cells if cell.name == name), None)
+
+    def to_json(self, gates: Sequence[Mapping[str, Any]]) -> str:
+        return json.dumps({"schema": SCHEMA, **asdict(self), "gates": list(gates)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises ``ValueError`` with all that is wrong; gates are computed anew."""
+        data = json.loads(text)
+        wrong = problems(data)
+        if wrong:
+            raise ValueError("; ".join(wrong[:10]))
+        del data["schema"], data["gates"]
+        cells = [
+            CellResult(**{**cell, "runs": [_run(each) for each in cell["runs"]]})  # in the order of the file
+            for cell in data.pop("cells")
+        ]
+        return cls(**data, cells=cells)
+
+
+def _run(data: Mapping[str, Any]) -> Run:
+    latencies = data["latencies_ms"]
+    return Run(**{**data, "latencies_ms": None if latencies is None else tuple(latencies)})
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One path of the JSON file.  ``[]``: each element of a list; ``{}``: each value of an object."""
+
+    path: str
+    kind: str
+    meaning: str
+
+
+FIELDS = (
+    Field("schema", "integer", f"{SCHEMA}; another number means other fields"),
+    Field("started", "text", "when the run began, ISO 8601 in UTC"),
+    Field("command", "text", "the command line"),
+    Field("machine", "object", "processor, cores, memory, system, Python; names to texts or numbers"),
+    Field("load_at_start", "number", "the load average of the last minute before anything was started"),
+    Field("rounds", "integer", "how many rounds count"),
+    Field("scale", "number", "the factor on the numbers of messages"),
+    Field("is_quick", "boolean", "whether it was only a look"),
+    Field("broker", "text", "the release of the broker"),
+    Field("commit", "text", "the commit of ours; `+` behind it: with changes"),
+    Field("before", "text", "the commit of the second checkout; empty without one"),
+    Field("peers{}", "object", "one for each peer"),
+    Field("peers{}.title", "text", "its name on the page"),
+    Field("peers{}.difference", "text", "what it does that others do not"),
+    Field("peers{}.versions", "object", "what the peer says of its versions; names to texts or booleans"),
+    Field("peers{}.settings", "object", "`best` and `ours`: the settings of each column, names to texts"),
+    Field("cells[].name", "text", "the word for `--cells`"),
+    Field("cells[].title", "text", "its name on the page"),
+    Field("cells[].shape", "text", "sizes, record format, codec, batches, headers"),
+    Field("cells[].value_bytes", "integer", "the mean length of a value"),
+    Field("cells[].partitions", "integer", "of the topic"),
+    Field("cells[].messages", "integer", "in the topic; 0 at the tail"),
+    Field("cells[].tenth", "integer", "in the topic of a tenth, for slow peers; 0 where none of them reads"),
+    Field("cells[].rate", "integer", "records a second at the tail, else 0"),
+    Field("cells[].on_disk", "object", "record format, codec and mean batch in the first megabyte of a segment"),
+    Field("cells[].runs[].peer", "text", "a key of `peers`"),
+    Field("cells[].runs[].settings", "text", "`best` or `ours`"),
+    Field("cells[].runs[].round", "integer", "from 1"),
+    Field("cells[].runs[].messages", "integer", "that `cpu_s` is for"),
+    Field("cells[].runs[].cpu_s", "number", "user and system time of the peer's process, without `start_s`, seconds"),
+    Field("cells[].runs[].wall_s", "number", "how long the reading took, at the tail the window, seconds"),
+    Field("cells[].runs[].start_s", "number", "CPU of joining and leaving, 0 at the tail, seconds"),
+    Field("cells[].runs[].latencies_ms", "list or null", "p50 and p99 at the tail, from sending to the program"),
+    Field("cells[].not_run", "object", "peer and settings to the reason why there is no figure"),
+    Field("spark[]", "object", "the gates of `bench/spark.py --before`, from `--spark`, with the fields of `gates`"),
+    Field("spark[].what", "text", "as in `gates`"),
+    Field("spark[].value", "number or null", "as in `gates`"),
+    Field("spark[].gate", "number or null", "as in `gates`"),
+    Field("spark[].goal", "number or null", "as in `gates`"),
+    Field("spark[].unit", "text", "as in `gates`"),
+    Field("spark[].at_least", "boolean", "as in `gates`"),
+    Field("spark[].note", "text", "as in `gates`"),
+    Field("seconds", "number", "how long all took"),
+    Field("gates[].what", "text", "what is compared"),
+    Field("gates[].value", "number or null", "the ratio of medians, or the difference; null: not run"),
+    Field("gates[].gate", "number or null", "what it must be; null: it is only shown"),
+    Field("gates[].goal", "number or null", "what is wanted"),
+    Field("gates[].unit", "text", "`x` for a ratio, `ms`"),
+    Field("gates[].at_least", "boolean", "false: the value must be at most that"),
+    Field("gates[].note", "text", "the spread over the rounds, or why it was not run"),
+    Field("gates[].verdict", "text", "`goal`, `gate`, `MISSED`, `not run`, or `-` without a gate"),
+)
+
+OBJECTS_OF_ANYTHING = frozenset(
+    row.path for row in FIELDS if row.kind == "object" and not row.path.endswith(("{}", "[]"))
+)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "text": (str,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "list": (list,),
+    "null": (type(None),),
+}
+
+
+def problems(data: Any) -> list[str]:
+    """What keeps a file from being one of this schema: fields that lack, are of another kind, or are not known."""
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        return [f"this is no file of schema {SCHEMA} of bench/streams.py"]
+    known = {row.path: row for row in FIELDS}
+    found: list[str] = []
+    for path, value in _walk(data, ""):
+        row = known.get(path)
+        if row is None:
+            found.append(f"{path} is not known")
+        elif not _is_of(value, row.kind):
+            found.append(f"{path} is {type(value).__name__}, not {row.kind}")
+    found += _missing(data, "", known)
+    return found
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    kinds = [each for word in kind.split(" or ") for each in _KINDS[word]]
+    return type(value) in kinds
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Each path with each of its values; containers that have paths below are not given themselves."""
+    if path in OBJECTS_OF_ANYTHING:
+        yield path, value
+    elif isinstance(value, dict) and path == "peers":
+        for each in value.values():
+            yield "peers{}", each
+            yield from _walk(each, "peers{}")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _walk(each, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, list) and any(row.path.startswith(f"{path}[]") for row in FIELDS):
+        for each in value:
+            if f"{path}[]" in {row.path for row in FIELDS}:
+                yield f"{path}[]", each
+            yield from _walk(each, f"{path}[]")
+    else:
+        yield path, value
+
+
+def _missing(data: Mapping[str, Any], path: str, known: Mapping[str, Field]) -> list[str]:
+    found = []
+    for name in _names_below(path, known):
+        whole = f"{path}.{name}".removeprefix(".")
+        bare = whole.removesuffix("[]").removesuffix("{}")
+        key = bare.rpartition(".")[2]
+        if key not in data:
+            found.append(f"{bare} is missing")
+        elif whole.endswith("[]") and isinstance(data[key], list):
+            for each in data[key]:
+                found += _missing(each, whole, known) if isinstance(each, dict) else []
+        elif whole.endswith("{}") and isinstance(data[key], dict):
+            for each in data[key].values():
+                found += _missing(each, whole, known) if isinstance(each, dict) else []
+    return found
+
+
+def _names_below(path: str, known: Mapping[str, Field]) -> list[str]:
+    head = f"{path}." if path else ""
+    names = [each.removeprefix(head).split(".")[0] for each in known if each.startswith(head)]
+    return list(dict.fromkeys(names))
+
+
+def load(path: Path) -> Results:
+    """Raises ``SystemExit`` for a file that cannot be read or is of another schema."""
+    try:
+        return Results.from_json(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{path}: {error}") from None

@@ -1,0 +1,129 @@
+"""Topics for these benches: filled with our own wire code, batches of a known size and shape, in seconds.
+
+Some hundreds of batches are built once and sent again and again; the broker gives them their offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+from shapes import Batch, Shape
+
+from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.versions import negotiate
+from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.wire import compression
+from zkconsumer.wire.schemas import PRODUCE
+from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+IN_FLIGHT = 8
+REQUEST_BYTES = 500_000
+"""About how large a request is at most: small batches go into it for many partitions, large ones for few."""
+TIMEOUT_MS = 60_000
+PRODUCE_OF_FORMAT = {0: 1, 1: 2}
+"""The last version of Produce that may carry record formats 0 and 1."""
+LOOKED_AT_BYTES = 1 << 20
+_HEAD = struct.Struct(">qi")
+_FORMAT_2 = struct.Struct(">hi")
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What a topic holds; each partition holds the same.  ``offsets``: the sum of the offsets of all records."""
+
+    topic: str
+    partitions: int
+    rows: int
+    offsets: int
+    value_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """What the first megabyte of a log segment holds.  ``records_a_batch``: None where format 1 does not say it."""
+
+    magic: int
+    codec: str
+    batch_bytes: float
+    records_a_batch: float | None
+
+
+def fill(
+    sandbox: Sandbox, topic: str, shape: Shape, rows: int, partitions: int, config: Mapping[str, str] | None = None
+) -> Filled:
+    """Create the topic and write about so many records in all, never fewer.
+
+    Raises ``SystemExit`` when the broker refuses a batch.
+    """
+    sandbox.create_topic(topic, partitions, config=config)
+    host, port = sandbox.bootstrap.split(",")[0].split(":")
+    connection = BlockingConnection(host, int(port), client_id="bench", receive_buffer_bytes=-1)
+    version = negotiate(connection, TIMEOUT_MS).pick(PRODUCE, PRODUCE_OF_FORMAT.get(shape.magic))
+    pending: deque[object] = deque()
+    written = value_bytes = 0
+    try:
+        for batch in cycle(shape.batches()):
+            if written * partitions >= rows:
+                break
+            at_once = max(1, min(partitions, REQUEST_BYTES // len(batch.data)))
+            for first in range(0, partitions, at_once):
+                numbers = range(first, min(first + at_once, partitions))
+                pending.append(connection.send(PRODUCE, version, _request(topic, batch, numbers), TIMEOUT_MS))
+                if len(pending) >= IN_FLIGHT:
+                    _check(connection.receive(pending.popleft(), TIMEOUT_MS))  # type: ignore[arg-type]
+            written += batch.records
+            value_bytes += batch.value_bytes
+        while pending:
+            _check(connection.receive(pending.popleft(), TIMEOUT_MS))  # type: ignore[arg-type]
+    finally:
+        connection.close()
+    offsets = written * (written - 1) // 2
+    return Filled(topic, partitions, written * partitions, offsets * partitions, value_bytes * partitions)
+
+
+def delete(sandbox: Sandbox, topic: str) -> None:
+    """Ask the cluster's controller to delete the topic; its files go a little later."""
+    sandbox.admin.put(f"/admin/delete_topics/{topic}", b"")
+
+
+def on_disk(folder: Path) -> OnDisk:
+    """What the broker really wrote into the first segment of a partition; ``folder`` is the partition's.
+
+    Raises ``SystemExit`` for a segment without a whole batch.
+    """
+    segment = min(folder.glob("*.log"), default=None)
+    data = segment.open("rb").read(LOOKED_AT_BYTES) if segment is not None else b""
+    sizes, records, at = [], [], 0
+    magic = attributes = -1
+    while at + _HEAD.size <= len(data):
+        size = _HEAD.size + _HEAD.unpack_from(data, at)[1]
+        if size == _HEAD.size or at + size > len(data):
+            break
+        magic = data[at + 16]
+        if magic == 2:
+            attributes, last = _FORMAT_2.unpack_from(data, at + 21)
+            records.append(last + 1)
+        else:
+            attributes = data[at + 17]
+        sizes.append(size)
+        at += size
+    if not sizes:
+        raise SystemExit(f"{folder} has no whole batch in its first segment")
+    mean = sum(records) / len(records) if records else None
+    return OnDisk(magic, compression.NAMES[attributes & 7], sum(sizes) / len(sizes), mean)
+
+
+def _request(topic: str, batch: Batch, numbers: range) -> ProduceRequest:
+    asked = [ProducePartition(index=number, records=batch.data) for number in numbers]
+    return ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[ProduceTopic(name=topic, partition_data=asked)])
+
+
+def _check(answer: object) -> None:
+    errors = {row.error_code for topic in answer.responses for row in topic.partition_responses}  # type: ignore[attr-defined]
+    if errors != {0}:
+        raise SystemExit(f"the broker refused a batch: error codes {sorted(errors)}")

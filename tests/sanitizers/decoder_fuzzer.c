@@ -1,0 +1,122 @@
+/* A fuzz target for the record decoder (libFuzzer's interface).
+ *
+ * The first bytes choose the options, the rest is the record set.  Besides what the sanitizers find, it checks what
+ * callers rely on: rows lie inside of their buffer, offsets increase, every call makes progress, and a table of another
+ * size gives the same rows.  The payload of a compressed entry is entered as if it had been decompressed. */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../zkconsumer/wire/records_core.h"
+
+#define CHECK(condition)                                                     \
+    do {                                                                     \
+        if (!(condition)) {                                                  \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            abort();                                                         \
+        }                                                                    \
+    } while (0)
+
+#define TABLE_ROWS 64
+
+typedef struct {
+    int64_t rows;
+    uint64_t hash;
+} outcome;
+
+static uint64_t mixed(uint64_t hash, int64_t number) {
+    return (hash ^ (uint64_t)number) * 0x9E3779B97F4A7C15ull + (hash >> 29);
+}
+
+static outcome read_all(const uint8_t *set, size_t bytes, const uint8_t *options, const zk_crc *crc, int64_t table_rows) {
+    zk_row rows[TABLE_ROWS];
+    zk_cursor cursor = {
+        .set = set,
+        .set_bytes = (int64_t)bytes,
+        .start_offset = options[0] & 1 ? options[1] : 0,
+        .end_offset = options[0] & 2 ? options[2] : ZK_NO_END,
+        .check_crcs = (options[0] & 4) != 0,
+        .crc = crc,
+        .offset_before = -1,
+    };
+    outcome found = {0};
+    int64_t offset_before = -1, calls = 0;
+    for (;;) {
+        /* As `Cursor.read` of _records.c: the rows belong to what was entered, or to the set. */
+        bool is_expanded = (cursor.inside == ZK_BATCH || cursor.inside == ZK_WRAPPER) && cursor.body != set;
+        int64_t total = is_expanded ? cursor.body_end : (int64_t)bytes, count = 0;
+        int64_t before = cursor.position + cursor.at;
+        zk_stop stop = zk_read(&cursor, rows, table_rows, options[3] ? options[3] * 8 : INT64_MAX, &count);
+        CHECK(count >= 0 && count <= table_rows);
+        for (int64_t index = 0; index < count; index++) {
+            const zk_row *row = rows + index;
+            CHECK(row->offset > offset_before);
+            CHECK(row->offset >= cursor.start_offset && row->offset < cursor.end_offset);
+            offset_before = row->offset;
+            CHECK(row->key_start >= 0 && row->value_start >= 0);
+            CHECK(row->key_length >= -1 && row->key_start + (row->key_length > 0 ? row->key_length : 0) <= total);
+            CHECK(row->value_length >= -1 && row->value_start + (row->value_length > 0 ? row->value_length : 0) <= total);
+            CHECK(0 <= row->headers_start && row->headers_start <= row->headers_end && row->headers_end <= total);
+            CHECK(row->header_count >= 0 && row->header_count <= ZK_HEADERS_MAX);
+            found.hash = mixed(mixed(found.hash, row->offset), row->timestamp);
+            found.hash = mixed(mixed(found.hash, row->key_length), row->value_length);
+            found.hash = mixed(mixed(found.hash, row->header_count), row->timestamp_type);
+        }
+        found.rows += count;
+        CHECK(calls++ < 4 * (int64_t)bytes + 16);
+        if (stop == ZK_END) break;
+        if (stop == ZK_ODD) {
+            /* The header of the entry may be what is odd: then nothing can be skipped. */
+            if (cursor.inside == ZK_NO_ENTRY || cursor.end <= cursor.position) break;
+            zk_skip(&cursor);
+        } else if (stop == ZK_PACKED) {
+            CHECK(cursor.payload_start >= 0 && cursor.payload_start <= cursor.payload_end);
+            CHECK(cursor.payload_end <= (int64_t)bytes);
+            if (!zk_enter(&cursor, set + cursor.payload_start, cursor.payload_end - cursor.payload_start))
+                zk_skip(&cursor);
+        } else if (stop == ZK_FULL) {
+            CHECK(count || cursor.position + cursor.at != before || options[3]);
+        }
+    }
+    return found;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static zk_crc with, without;
+    static bool is_made;
+    if (!is_made) {
+        zk_crc_init(&with, true);
+        zk_crc_init(&without, false);
+        is_made = true;
+    }
+    if (size < 4) return 0;
+    const uint8_t *options = data, *set = data + 4;
+    size_t bytes = size - 4;
+    /* In memory of exactly this size, so that a byte behind it is noticed. */
+    uint8_t *copy = malloc(bytes ? bytes : 1);
+    memcpy(copy, set, bytes);
+    CHECK(with.crc32(&with, copy, bytes) == without.crc32(&without, copy, bytes));
+    CHECK(with.crc32c(&with, copy, bytes) == without.crc32c(&without, copy, bytes));
+    zk_scan_result scanned = zk_scan(copy, (int64_t)bytes, ZK_NO_END);
+    CHECK(scanned.complete_bytes <= (int64_t)bytes);
+    outcome whole = read_all(copy, bytes, options, &with, TABLE_ROWS);
+    outcome single = read_all(copy, bytes, options, &without, 1);
+    CHECK(whole.rows == single.rows && whole.hash == single.hash);
+    free(copy);
+    return 0;
+}
+
+#ifdef WITHOUT_LIBFUZZER
+/* Runs files, for a compiler that has no libFuzzer: the corpus, and inputs that failed. */
+int main(int count, char **names) {
+    for (int each = 1; each < count; each++) {
+        FILE *file = fopen(names[each], "rb");
+        if (!file) return 2;
+        static uint8_t data[1 << 20];
+        size_t bytes = fread(data, 1, sizeof data, file);
+        fclose(file);
+        LLVMFuzzerTestOneInput(data, bytes);
+    }
+    return 0;
+}
+#endif

@@ -1,0 +1,24 @@
+"""What of an installation is in use: Python, compiled modules, checksums, codecs."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from zkconsumer import extensions
+from zkconsumer.wire import compiled
+
+
+def describe() -> list[str]:
+    """One line a fact, for ``zkconsumer --version -v``."""
+    build = f"{platform.python_implementation()}, {sys.platform}, {sys.executable}"
+    python = f"Python: {platform.python_version()} ({build})"
+    modules = [f"compiled module {name}: {state}" for name, state in extensions.status().items()]
+    return [python, *modules, f"checksums: {_checksums()}"]
+
+
+def _checksums() -> str:
+    if compiled.RECORDS is None:
+        return "zlib (CRC-32), google-crc32c (CRC-32C)"
+    crc32, crc32c = compiled.RECORDS.CHECKSUMS_BY
+    return f"by {crc32} (CRC-32), by {crc32c} (CRC-32C)"

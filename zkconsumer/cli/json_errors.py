@@ -1,0 +1,49 @@
+"""What a command prints that was called with ``-o json`` and ends with an error before it has shown anything.
+
+A program that reads standard output gets a document in every case: the one of the command, or this one.
+
+    {"schema": "zkconsumer/error/1", "error": sentences, "exit_code": code, "next_steps": commands}
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from zkconsumer.cli.hints import commands_in
+
+SCHEMA = "zkconsumer/error/1"
+
+_WANTED = "zkconsumer.cli.json_is_wanted"
+_SHOWN = "zkconsumer.cli.json_was_shown"
+_ERRORS = "zkconsumer.cli.errors"
+
+
+def json_is_wanted(context: click.Context) -> None:
+    """The command was called with ``-o json``."""
+    context.meta[_WANTED] = True
+
+
+def json_was_shown() -> None:
+    """The command has printed a document."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_SHOWN] = True
+
+
+def error_was_told(words: str) -> None:
+    """An error went to standard error."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta.setdefault(_ERRORS, []).append(words)
+
+
+def show_error(context: click.Context, exit_code: int) -> None:
+    """Print the document, if one is wanted and none was shown; a command without an error has none."""
+    errors: list[str] = context.meta.get(_ERRORS, [])
+    if not errors or not context.meta.get(_WANTED) or context.meta.get(_SHOWN):
+        return
+    steps = [command for words in errors for command in commands_in(context, words)]
+    told = {"schema": SCHEMA, "error": "\n".join(errors), "exit_code": exit_code, "next_steps": steps}
+    click.echo(json.dumps(told, indent=2))

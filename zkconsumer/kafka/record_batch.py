@@ -1,0 +1,388 @@
+"""``RecordBatch``: many records of one partition as one object, with their fields in buffers.
+
+    table --fields, numbers, headers--> buffers --__arrow_c_array__--> pyarrow, polars, DuckDB ...
+    records, without the compiled modules ----'
+
+Nothing is made before it is asked for.  The buffers have the layout of Arrow's binary arrays: all values one after the
+other, and where each ends.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+
+from zkconsumer import extensions
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compiled
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.tables import ROW
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.chunks import PartitionTopicInfo
+
+ARROW = extensions.load("zkconsumer.base._arrow")
+
+MAX_RECORDS = 10_000
+"""Records of a batch at most, unless the program says otherwise."""
+
+MAX_BYTES = 1024 * 1024
+"""Bytes of the keys and values of a batch at most, unless the program says otherwise; one record may be larger."""
+
+
+class Gathered(NamedTuple):
+    """Byte fields one after the other: where each ends behind a 0 (int32), the bytes, one bit for each that is not null
+    (None: none is null), and how many are null."""
+
+    ends: bytes
+    data: bytes
+    valid: bytes | None
+    nulls: int
+
+
+class Fields(Protocol):
+    """Where the columns of a batch come from."""
+
+    def __len__(self) -> int: ...
+
+    def numbers(self) -> tuple[bytes, bytes, bytes]:
+        """Offsets, timestamps in ms (both int64) and types of timestamps (int32)."""
+
+    def keys(self) -> Gathered: ...
+
+    def values(self) -> Gathered: ...
+
+    def headers(self) -> tuple[bytes, Gathered, Gathered]:
+        """Where the headers of each record end behind a 0 (int32); names; values."""
+
+    def records(self, low: int, high: int) -> list[Record]:
+        """Some of the records as objects."""
+
+
+class TableFields:
+    """The rows of a table (``wire.tables``)."""
+
+    def __init__(self, data: Any, rows: bytes, count: int) -> None:
+        self._data, self._rows, self._count = data, rows, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def numbers(self) -> tuple[bytes, bytes, bytes]:
+        assert compiled.RECORDS is not None, "tables are made by it"
+        found: tuple[bytes, bytes, bytes] = compiled.RECORDS.numbers(self._rows, 0, self._count, False)
+        return found
+
+    def keys(self) -> Gathered:
+        return self._gathered(True)
+
+    def values(self) -> Gathered:
+        return self._gathered(False)
+
+    def _gathered(self, is_key: bool) -> Gathered:
+        assert compiled.RECORDS is not None, "tables are made by it"
+        return Gathered(*compiled.RECORDS.fields(self._data, self._rows, 0, self._count, is_key))
+
+    def headers(self) -> tuple[bytes, Gathered, Gathered]:
+        assert compiled.RECORDS is not None, "tables are made by it"
+        ends, _, _, _, names, values = compiled.RECORDS.headers(self._data, self._rows, 0, self._count)
+        return ends, Gathered(*names), Gathered(*values)
+
+    def records(self, low: int, high: int) -> list[Record]:
+        assert compiled.RECORDS is not None, "tables are made by it"
+        ends, _, _, _, names, values = compiled.RECORDS.headers(self._data, self._rows, low, high)
+        of_each = _headers_of(ends, names, values)
+        found = []
+        for index in range(low, high):
+            row = ROW.unpack_from(self._rows, index * ROW.size)
+            offset, timestamp, key, key_bytes, value, value_bytes, _, _, _, timestamp_type = row
+            fields = self._field(key, key_bytes), self._field(value, value_bytes), of_each[index - low]
+            found.append(Record(offset, timestamp, timestamp_type, *fields))
+        return found
+
+    def _field(self, start: int, size: int) -> bytes | None:
+        return None if size < 0 else bytes(self._data[start : start + size])
+
+
+class RecordFields:
+    """Records that were read one by one."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def numbers(self) -> tuple[bytes, bytes, bytes]:
+        return (
+            array("q", [record.offset for record in self._records]).tobytes(),
+            array("q", [record.timestamp for record in self._records]).tobytes(),
+            array("i", [record.timestamp_type for record in self._records]).tobytes(),
+        )
+
+    def keys(self) -> Gathered:
+        return _gathered([record.key for record in self._records])
+
+    def values(self) -> Gathered:
+        return _gathered([record.value for record in self._records])
+
+    def headers(self) -> tuple[bytes, Gathered, Gathered]:
+        ends = array("i", accumulate((len(record.headers) for record in self._records), initial=0)).tobytes()
+        pairs = [header for record in self._records for header in record.headers]
+        return ends, _gathered([name.encode() for name, _ in pairs]), _gathered([value for _, value in pairs])
+
+    def records(self, low: int, high: int) -> list[Record]:
+        return self._records[low:high]
+
+
+def _gathered(fields: Sequence[bytes | None]) -> Gathered:
+    ends = array("i", accumulate((0 if field is None else len(field) for field in fields), initial=0)).tobytes()
+    nulls = sum(field is None for field in fields)
+    valid = None
+    if nulls:
+        bits = bytearray((len(fields) + 7) // 8)
+        for index, field in enumerate(fields):
+            bits[index // 8] |= (field is not None) << index % 8
+        valid = bytes(bits)
+    return Gathered(ends, b"".join(field for field in fields if field is not None), valid, nulls)
+
+
+def _headers_of(ends: bytes, names: Any, values: Any) -> list[tuple[tuple[str, bytes | None], ...]]:
+    bounds = memoryview(ends).cast("i")
+    name_of, value_of = ByteColumn(Gathered(*names)), ByteColumn(Gathered(*values))
+    return [
+        tuple(((name_of[each] or b"").decode("utf-8", "replace"), value_of[each]) for each in range(first, behind))
+        for first, behind in pairwise(bounds)
+    ]
+
+
+class ByteColumn(Sequence["bytes | None"]):
+    """Byte fields of many records: ``column[i]`` is bytes, or None for null.
+
+    ``data`` has the bytes of all fields one after the other (null fields have none), ``bounds`` one int32 more than
+    there are fields: field ``i`` is ``data[bounds[i]:bounds[i + 1]]``.  ``null_count``: how many are null.
+    """
+
+    def __init__(self, gathered: Gathered) -> None:
+        self.data = memoryview(gathered.data)
+        self.bounds = memoryview(gathered.ends).cast("i")
+        self.null_count = gathered.nulls
+        self._valid = gathered.valid
+
+    def is_null(self, index: int) -> bool:
+        """Whether this field is null."""
+        index = range(len(self))[index]
+        return self._valid is not None and not self._valid[index // 8] >> index % 8 & 1
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> bytes | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes | None]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes | None] | None:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        index = range(len(self))[index]
+        if self.is_null(index):
+            return None
+        return bytes(self.data[self.bounds[index] : self.bounds[index + 1]])
+
+
+class RecordBatch(Sequence[Any]):
+    """Records of one partition, in order of offset; at least one.  ``batch[i]`` is a ``MessageAndMetadata``.
+
+    A batch is handed out as a whole.  It counts as consumed when the program asks the stream for more, and
+    ``done_through`` says before that how far the program is: a commit covers as much, and a partition that is taken
+    away waits for the rest as it waits for one message (``rebalance.drain.timeout.ms``).
+
+    ``topic``, ``partition``; ``first_offset``, ``last_offset``.  ``offsets``, ``timestamps`` (ms since 1970, -1 in
+    message format 0): int64 buffers.  ``timestamp_types``: int32 (0 producer, 1 log append, -1 none).  ``keys``,
+    ``values``: ``ByteColumn``; they are the raw bytes, no decoder is called for them.
+
+    Arrow: ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and others take it without a copy, by
+    ``__arrow_c_array__``: key, value (binary), offset (int64), timestamp (ms, UTC; null in format 0), timestamp_type
+    (int32), headers (a list of name and value).
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        fields: Fields,
+        info: PartitionTopicInfo,
+        make: Callable[[str, int, Record], Any],
+        done_through: Callable[[int], None],
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._fields = fields
+        self._info = info
+        self._resets = info.resets
+        self._make = make
+        self._done_through = done_through
+
+    def __repr__(self) -> str:
+        tp = TopicPartition(self.topic, self.partition)
+        return f"RecordBatch({tp} offsets {self.first_offset} to {self.last_offset}, {len(self)} records)"
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        index = range(len(self))[index]
+        [record] = self._fields.records(index, index + 1)
+        return self._make(self.topic, self.partition, record)
+
+    def __iter__(self) -> Iterator[Any]:
+        for record in self._fields.records(0, len(self)):
+            yield self._make(self.topic, self.partition, record)
+
+    @property
+    def first_offset(self) -> int:
+        return self.offsets[0]
+
+    @property
+    def last_offset(self) -> int:
+        return self.offsets[-1]
+
+    @cached_property
+    def _numbers(self) -> tuple[bytes, bytes, bytes]:
+        return self._fields.numbers()
+
+    @property
+    def offsets(self) -> memoryview[int]:
+        return memoryview(self._numbers[0]).cast("q")
+
+    @property
+    def timestamps(self) -> memoryview[int]:
+        return memoryview(self._numbers[1]).cast("q")
+
+    @property
+    def timestamp_types(self) -> memoryview[int]:
+        return memoryview(self._numbers[2]).cast("i")
+
+    @cached_property
+    def _keys(self) -> Gathered:
+        return self._fields.keys()
+
+    @cached_property
+    def _values(self) -> Gathered:
+        return self._fields.values()
+
+    @property
+    def keys(self) -> ByteColumn:
+        return ByteColumn(self._keys)
+
+    @property
+    def values(self) -> ByteColumn:
+        return ByteColumn(self._values)
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether the partition still belongs to this stream.  If not, another member reads these records too, unless
+        the program goes on with them before ``rebalance.drain.timeout.ms`` has passed."""
+        return self._info.is_live and self._info.resets == self._resets
+
+    def done_through(self, offset: int) -> None:
+        """The program is done with the records up to this offset; a commit covers them from now on.
+
+        Has no effect once the program has asked the stream for more.  Raises ``ValueError`` for an offset outside of
+        the batch.
+        """
+        if not self.first_offset <= offset <= self.last_offset:
+            raise ValueError(f"offset {offset} is outside of {self!r}")
+        self._done_through(offset)
+
+    # --- Arrow ------------------------------------------------------------------------------------------------------
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
+        """Arrow's PyCapsule interface; ``requested_schema`` is not looked at, as the interface allows."""
+        if ARROW is None:
+            return self._by_pyarrow()
+        found: tuple[Any, Any] = ARROW.capsules(self._node())
+        return found
+
+    def _node(self) -> tuple[Any, ...]:
+        count = len(self)
+        offsets, timestamps, types = self._numbers
+        times_valid, without_time = _times_valid(memoryview(types).cast("i"))
+        header_ends, raw_names, header_values = self._fields.headers()
+        names = _texts(raw_names)
+        headers = memoryview(header_ends).cast("i")[-1]
+        of_one = _binary("key", names, "u"), _binary("value", header_values)
+        header = ("+s", "item", False, headers, 0, (None,), of_one)
+        columns = (
+            _binary("key", self._keys),
+            _binary("value", self._values),
+            ("l", "offset", False, count, 0, (None, offsets), ()),
+            ("tsm:UTC", "timestamp", True, count, without_time, (times_valid, timestamps), ()),
+            ("i", "timestamp_type", False, count, 0, (None, types), ()),
+            ("+l", "headers", False, count, 0, (None, header_ends), (header,)),
+        )
+        return ("+s", "", False, count, 0, (None,), columns)
+
+    def _by_pyarrow(self) -> tuple[Any, Any]:
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise ImportError(
+                "a batch becomes an Arrow array by a compiled module of zkconsumer, which is missing here "
+                f"({extensions.status()['zkconsumer.base._arrow']}), or by pyarrow, which is missing too: "
+                "install pyarrow, or zkconsumer with a C compiler"
+            ) from error
+        found: tuple[Any, Any] = _pyarrow_array(pa, self._node()).__arrow_c_array__()
+        return found
+
+
+def _texts(names: Gathered) -> Gathered:
+    """The same as UTF-8, with what is none replaced, as the Java client reads it."""
+    if names.data.isascii():
+        return names
+    column = ByteColumn(names)
+    return _gathered([(name or b"").decode("utf-8", "replace").encode() for name in column])
+
+
+def _binary(name: str, fields: Gathered, kind: str = "z") -> tuple[Any, ...]:
+    buffers = fields.valid, fields.ends, fields.data
+    return (kind, name, kind == "z", len(fields.ends) // 4 - 1, fields.nulls, buffers, ())
+
+
+def _times_valid(types: memoryview[int]) -> tuple[bytes | None, int]:
+    """One bit for each record that has a timestamp (None: all have one), and how many have none."""
+    if b"\xff" not in types.tobytes():
+        return None, 0
+    without = sum(each < 0 for each in types)
+    bits = bytearray((len(types) + 7) // 8)
+    for index, each in enumerate(types):
+        bits[index // 8] |= (each >= 0) << index % 8
+    return bytes(bits), without
+
+
+def _pyarrow_array(pa: Any, node: tuple[Any, ...]) -> Any:
+    """The same array by pyarrow."""
+    form, _, _, length, nulls, buffers, children = node
+    made = [None if each is None else pa.py_buffer(each) for each in buffers]
+    inside = [_pyarrow_array(pa, child) for child in children]
+    kinds = {"z": pa.binary(), "u": pa.string(), "l": pa.int64(), "i": pa.int32(), "tsm:UTC": pa.timestamp("ms", "UTC")}
+    if form == "+s":
+        fields = [pa.field(child[1], array.type, child[2]) for child, array in zip(children, inside, strict=True)]
+        return pa.Array.from_buffers(pa.struct(fields), length, made, nulls, children=inside)
+    if form == "+l":
+        kind = pa.list_(pa.field("item", inside[0].type, False))
+        return pa.Array.from_buffers(kind, length, made, nulls, children=inside)
+    return pa.Array.from_buffers(kinds[form], length, made, nulls)

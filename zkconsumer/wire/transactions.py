@@ -1,0 +1,56 @@
+"""Which batches of a record set belong to aborted transactions.  Pure.
+
+A broker answers a Fetch with isolation level ``read_committed`` (0.11 and later, KIP-98) with the record set as it is,
+aborted records included, and with a list of the aborted transactions in it: the producer's id and the offset of its
+first record.  The reader leaves out the transactional batches of such a producer, from that offset on up to the
+control batch that marks the end of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from zkconsumer.wire.entries import Entry, walk
+from zkconsumer.wire.records_v2 import read_control_type
+from zkconsumer.wire.schemas.fetch import AbortedTransaction
+
+ABORT = 0
+"""The type of a control record that ends an aborted transaction; 1 ends a committed one."""
+
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_ATTRIBUTES_POSITION = 21
+_PRODUCER_ID_POSITION = 43
+_ATTRIBUTES = Struct(">h")
+_PRODUCER_ID = Struct(">q")
+
+
+def aborted_batches(record_set: bytes | memoryview, aborted: Sequence[AbortedTransaction]) -> list[int]:
+    """The positions of the batches that belong to these transactions; for ``left_out`` of ``iter_records``.
+
+    ``aborted``: as the broker sent it, in any order.  Raises as ``entries.walk`` does for what stands before the end of
+    the record set; checksums are not looked at, the record reader does that.
+    """
+    waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    running: set[int] = set()
+    found: list[int] = []
+    if not waiting:
+        return found
+    for entry in walk(record_set):
+        if entry.magic < 2:
+            continue
+        while waiting and waiting[-1].first_offset <= entry.last_offset:
+            running.add(waiting.pop().producer_id)
+        (attributes,) = _ATTRIBUTES.unpack_from(record_set, entry.position + _ATTRIBUTES_POSITION)
+        (producer_id,) = _PRODUCER_ID.unpack_from(record_set, entry.position + _PRODUCER_ID_POSITION)
+        if attributes & _CONTROL:
+            if _is_abort(record_set, entry):
+                running.discard(producer_id)
+        elif attributes & _TRANSACTIONAL and producer_id in running:
+            found.append(entry.position)
+    return found
+
+
+def _is_abort(record_set: bytes | memoryview, entry: Entry) -> bool:
+    return read_control_type(record_set, entry) == ABORT
