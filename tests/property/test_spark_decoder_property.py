@@ -103,6 +103,7 @@ def test_whatever_is_damaged_ends_in_the_same_error_behind_the_same_records(
     assert outcome(rows(record_set, 0, end_offset)) == outcome(expected(record_set, 0, end_offset))
 
 
+@RUNS
 @given(batches(2, 0), st.integers(0, 3))
 def test_control_batches_give_nothing(batch: list[Record], codec: int) -> None:
     assert list(rows(build_record_set(batch, 2, codec, control=True))) == []
