@@ -453,7 +453,7 @@ def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: Ground) -
         assert not moving.authority.is_aborted()
     log_in(ground, None, ground.folder)
     with ground.process() as session:
-        with pytest.raises(PreconditionFailed, match="nobody runs"):
+        with pytest.raises(PreconditionFailed, match="no run is at work on group"):
             request_abort(session, GROUP, "anybody")
         assert look_at_status(session, GROUP).keeps_plan, "anybody may look at the status"
 

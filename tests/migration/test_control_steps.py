@@ -342,7 +342,7 @@ def test_an_abort_stops_the_run_before_its_next_step_and_not_the_run_after_that(
 
 def test_without_a_run_there_is_nothing_to_abort() -> None:
     group = begun()
-    with group.process() as authority, pytest.raises(PreconditionFailed, match="nobody runs"):
+    with group.process() as authority, pytest.raises(PreconditionFailed, match="no run is at work on group"):
         request_abort(authority.session, GROUP, "bob")
     assert group.zookeeper.data(paths.control_child(GROUP, ctl.ABORT)) is None
 
