@@ -94,7 +94,7 @@ def test_a_checkpoint_that_is_given_up_gives_back_its_last_batch_and_the_next_on
     words = ("reconcile", "--group", group, "--checkpoint", checkpoint_of(first))
     assert run(shared_cluster, *words, "--rewind").stderr == "There is nothing to change.\n"
     unfinished(checkpoint_of(first))
-    assert run(shared_cluster, *words).stdout.count("claimed and not done: start the query again") == 2
+    assert run(shared_cluster, *words).stdout.count("claimed, not done: start again") == 2
     assert run(shared_cluster, *words, "--rewind", "--execute").exit_code == 0
     back = {row["partition"]: row["first"] for row in claims}
     assert shared_cluster.admin.offsets(group, topic) == back
