@@ -10,6 +10,8 @@ HERE = Path(__file__).parent
 
 VERSION = re.findall(r'(?m)^__version__ = "(.+)"$', (HERE / "zkconsumer" / "version.py").read_text("utf-8"))[0]
 
+FAST = ["isal>=1.6", "zstandard>=0.22"]
+
 METRICS = ["prometheus-client>=0.14"]
 
 SPARK = ["pyarrow>=18", "pyspark>=4.2"]
@@ -83,11 +85,12 @@ setup(
         "six>=1.16",
     ],
     extras_require={
-        "bench": [*SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"],
+        "bench": [*FAST, *SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"],
+        "fast": FAST,
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
         "spark": SPARK,
-        "test": [*METRICS, *SPARK, *TEST],
+        "test": [*FAST, *METRICS, *SPARK, *TEST],
         "watch": ["rich>=13"],
         "zookeeper-kerberos": ["gssapi>=1.8"],
     },

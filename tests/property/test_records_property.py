@@ -7,10 +7,12 @@ import zlib
 from contextlib import suppress
 from itertools import pairwise
 
+import cramjam
 import google_crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.fix_codecs import INSTALLED, decoding_with
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.compression import compress, decompress
@@ -18,6 +20,8 @@ from zkconsumer.wire.records import Record, iter_records, scan
 
 DECLARED = InvalidMessageException, UnsupportedCodec
 DECOMPRESSED_BYTES_MAX = 1 << 20
+PACKAGES = ((None, None), INSTALLED)
+"""The default, and what the extra ``[fast]`` installs (where it is not installed, the default once more)."""
 
 RUNS = settings(deadline=None, max_examples=150)
 
@@ -194,11 +198,13 @@ def test_a_wrapper_around_random_messages_gives_declared_errors_or_well_formed_r
 @given(st.integers(1, 4), st.binary(max_size=3000), st.integers(0, 3000))
 def test_decompression_is_exact_at_every_limit(codec: int, data: bytes, limit: int) -> None:
     packed = compress(codec, data, 2)
-    try:
-        assert decompress(codec, packed, 2, limit) == data
-        assert len(data) <= limit
-    except InvalidMessageException:
-        assert len(data) > limit
+    for packages in PACKAGES:
+        with decoding_with(*packages):
+            try:
+                assert decompress(codec, packed, 2, limit) == data
+                assert len(data) <= limit
+            except InvalidMessageException:
+                assert len(data) > limit
 
 
 @RUNS
@@ -208,10 +214,46 @@ def test_no_payload_makes_a_codec_raise_anything_else_or_exceed_its_limit(
 ) -> None:
     starts = {1: b"\x1f\x8b\x08\0\0\0\0\0\0\0", 2: b"\x82SNAPPY\0" + bytes(8), 3: b"\x04\x22\x4d\x18"}
     for start in (b"", starts.get(codec, b"\x28\xb5\x2f\xfd")):
-        try:
-            assert len(decompress(codec, start + payload, magic, limit)) <= limit
-        except DECLARED:
-            continue
+        for packages in PACKAGES:
+            with suppress(*DECLARED), decoding_with(*packages):
+                assert len(decompress(codec, start + payload, magic, limit)) <= limit
+
+
+def streamed(data: bytes) -> bytes:
+    """A zstd frame without a content size."""
+    writer = cramjam.zstd.Compressor()
+    writer.compress(data)
+    return bytes(writer.finish())
+
+
+@RUNS
+@given(
+    codec=st.sampled_from([1, 2, 3, 4, 4]),
+    data=st.binary(max_size=300) | st.integers(1, 600).map(lambda size: b"word " * size),
+    frames=st.integers(1, 2),
+    is_streamed=st.booleans(),
+    place=st.floats(0, 1) | st.integers(0, 12),
+    byte=st.integers(0, 255) | st.none(),
+    cut=st.integers(0, 12) | st.just(0),
+)
+def test_the_packages_of_the_extra_change_nothing_for_any_damage(
+    codec: int, data: bytes, frames: int, is_streamed: bool, place: float, byte: int | None, cut: int
+) -> None:
+    made = streamed(data) if codec == 4 and is_streamed else compress(codec, data, 2)
+    damaged = bytearray(made * frames)
+    if byte is not None and damaged:
+        damaged[min(int(place * len(damaged)) if isinstance(place, float) else place, len(damaged) - 1)] = byte
+    packed = bytes(damaged[: len(damaged) - cut])
+    seen: list[bytes | type[Exception]] = []
+    for packages in PACKAGES:
+        with decoding_with(*packages):
+            try:
+                seen.append(bytes(decompress(codec, packed, 2, DECOMPRESSED_BYTES_MAX)))
+            except DECLARED as error:
+                seen.append(type(error))
+    default, fast = seen
+    # The head of ``compression`` says where the fast packages are less strict: what comes out is right even so.
+    assert fast == default or (default is InvalidMessageException and fast == data * frames)
 
 
 @RUNS

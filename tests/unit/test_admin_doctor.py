@@ -696,6 +696,7 @@ def test_the_command_says_which_compiled_modules_are_in_use(
     healthy(world)
     assert json.loads(run(world, "-o", "json").stdout)["compiled_modules"] == extensions.status()
     monkeypatch.setattr(extensions, "status", lambda: {"zkconsumer.wire._records": "not in use: it cannot be loaded"})
+    assert json.loads(run(world, "-o", "json").stdout)["codecs"] == compression.implementations()
     missing = run(world)
     assert missing.exit_code == 0
     assert "zkconsumer.wire._records is not in use: it cannot be loaded" in missing.stderr

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 import zkconsumer
 from zkconsumer.cli import main
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, InvalidConfigException
+from zkconsumer.wire.compression import implementations
 
 # The module, which the function of the same name hides in its package.
 cli = sys.modules["zkconsumer.cli.main"]
@@ -231,6 +232,11 @@ def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").stdout == f"zkconsumer {zkconsumer.__version__}\n"
     [line] = [line for line in SETUP.read_text("utf-8").splitlines() if "version=" in line]
     assert line.strip() == "version=VERSION,", "what is installed has the version of the package too"
+
+
+def test_the_version_shows_the_packages_that_decode_when_asked_for_more() -> None:
+    [line] = [line for line in run("--version", "-v").stdout.splitlines() if line.startswith("codecs: ")]
+    assert line == "codecs: " + ", ".join(f"{codec} by {package}" for codec, package in implementations().items())
 
 
 def test_an_unknown_command_names_the_nearest() -> None:

@@ -20,6 +20,7 @@ from zkconsumer.cli.groups import no_such_group
 from zkconsumer.cli.hints import completed
 from zkconsumer.cli.lag import Total
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.wire import compression
 
 SCHEMA = "zkconsumer/groups-doctor/1"
 LOOK_FOR_S = 5.0
@@ -127,5 +128,6 @@ def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:
         ],
         "not_known": list(facts.unknown),
         "compiled_modules": extensions.status(),
+        "codecs": compression.implementations(),
         "next_steps": [step for finding in findings for step in finding.next_steps],
     }

@@ -6,7 +6,7 @@ import platform
 import sys
 
 from zkconsumer import extensions
-from zkconsumer.wire import compiled
+from zkconsumer.wire import compiled, compression
 
 
 def describe() -> list[str]:
@@ -14,7 +14,8 @@ def describe() -> list[str]:
     build = f"{platform.python_implementation()}, {sys.platform}, {sys.executable}"
     python = f"Python: {platform.python_version()} ({build})"
     modules = [f"compiled module {name}: {state}" for name, state in extensions.status().items()]
-    return [python, *modules, f"checksums: {_checksums()}"]
+    codecs = ", ".join(f"{codec} by {package}" for codec, package in compression.implementations().items())
+    return [python, *modules, f"checksums: {_checksums()}", f"codecs: {codecs}"]
 
 
 def _checksums() -> str:

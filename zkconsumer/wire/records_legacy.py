@@ -132,7 +132,7 @@ def _decompress(codec: int, value: bytes | None, entry: Entry, decompressed_byte
     if value is None:
         raise corrupt(entry, "a compressed message without a value")
     try:
-        return compression.decompress(codec, value, entry.magic, decompressed_bytes_max)
+        return bytes(compression.decompress(codec, value, entry.magic, decompressed_bytes_max))
     except (InvalidMessageException, UnsupportedCodec) as error:
         raise bad_entry(type(error), entry, str(error)) from error
 

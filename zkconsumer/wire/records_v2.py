@@ -113,7 +113,8 @@ def _refuse_above(allowance: Allowance, entry: Entry) -> None:
 
 def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max: int) -> bytes:
     try:
-        return compression.decompress(codec, memoryview(covered)[_COVERED_HEADER.size :], 2, decompressed_bytes_max)
+        payload = memoryview(covered)[_COVERED_HEADER.size :]
+        return bytes(compression.decompress(codec, payload, 2, decompressed_bytes_max))
     except (InvalidMessageException, UnsupportedCodec) as error:
         raise bad_entry(type(error), entry, str(error)) from error
 
