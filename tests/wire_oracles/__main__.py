@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.wire_oracles import frames, layouts, traffic
+from tests.wire_oracles import compressed, frames, layouts, traffic
 
 
 def main() -> None:
@@ -17,6 +17,11 @@ def main() -> None:
         kept = frames.examples(recorded)
         frames.write(pair.path, kept, f"client {pair.client or 'ours'}, broker {pair.broker}")
         print(f"{pair}: {len(recorded.frames)} frames, {len(recorded.records)} records; kept {len(kept.frames)}")
+    for release in compressed.CODECS:
+        if not releases or release in releases:
+            made = compressed.record(release)
+            compressed.write(release, made)
+            print(f"broker {release}: {len(made)} compressed record sets")
 
 
 main()
