@@ -27,10 +27,10 @@ from bridge.migration.fences.mark import parse_mark
 from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
 from bridge.migration.step import Done, Standing, Todo
 from bridge.migration.whole_file import write_whole
-from zkconsumer.admin.session import expect, words_of
+from zkconsumer.admin.session import may_not_read, words_of
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import Acl, Create, GetAcl, NodeExists, NoNode, StoreError
+from zkconsumer.zk.requests import Acl, Create, NodeExists, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,10 +75,15 @@ def read_nodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
     while level:
         nodes = session.get_many(level)
         there = [path for path in level if path in nodes]
-        for path, answer in zip(there, session.ask([GetAcl(path) for path in there]), strict=True):
-            if not isinstance(answer, NoNode):
-                stat = nodes[path].stat
-                found.append(ArchivedNode(path, nodes[path].data, expect(answer, tuple, path), stat.ephemeral_owner))
+        lists = session.access_lists(there)
+        found += [
+            ArchivedNode(path, nodes[path].data, acl, nodes[path].stat.ephemeral_owner)
+            for path, acl in lists.items()
+            if acl is not None
+        ]
+        refused = [path for path, acl in lists.items() if acl is None]
+        if refused:
+            raise may_not_read(refused)
         if len(found) > NODES_MAX:
             raise WorldError(f"{paths.group_root(group)} has more than {NODES_MAX} nodes: this is no consumer group")
         below = session.children_of_many(path for path in there if nodes[path].stat.num_children)

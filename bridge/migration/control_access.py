@@ -20,7 +20,7 @@ from bridge.migration.access import (
     words_of_logins,
     wrong_lists,
 )
-from bridge.migration.fences.lists import is_fence, marked_by, read_lists
+from bridge.migration.fences.lists import is_fence, marked_by
 from bridge.migration.fences.owner_nodes import is_topic
 from bridge.migration.step import Done, Refused, Standing
 from zkconsumer.admin.session import untold
@@ -56,7 +56,7 @@ def check_control_lists(session: AdminSession, group: str) -> None:
     access = access_of(session)
     control = paths.control(group)
     parents = paths.parents(control)
-    lists = read_lists(session, [*parents, control])
+    lists = session.access_lists([*parents, control])
     found = Found(_told({path: lists[path] for path in parents if path in lists}), _told(lists).get(control), {})
     if lists.get(control, ()) is None or is_of_other_login(found, access):
         raise PreconditionFailed(
@@ -69,7 +69,7 @@ def check_control_lists(session: AdminSession, group: str) -> None:
     if found.control is not None:
         listed = session.children(control)
         names = sorted(listed.names) if listed else []
-        of_children = read_lists(session, [paths.control_child(group, name) for name in names])
+        of_children = session.access_lists([paths.control_child(group, name) for name in names])
         found = replace(
             found, children=_told({path.rpartition("/")[2]: acl for path, acl in of_children.items()})
         )
@@ -137,7 +137,7 @@ def read_group_lists(session: AdminSession, group: str) -> dict[str, tuple[Acl, 
     roots = [paths.owners(group), paths.offsets(group)]
     listed = session.children_of_many(roots)
     topics = [f"{root}/{name}" for root, some in listed.items() for name in some.names if is_topic(name)]
-    return _told(read_lists(session, [paths.ids(group), *roots, *sorted(topics)]))
+    return _told(session.access_lists([paths.ids(group), *roots, *sorted(topics)]))
 
 
 def logins_of_group(session: AdminSession, group: str) -> set[tuple[str, str]]:
@@ -147,7 +147,7 @@ def logins_of_group(session: AdminSession, group: str) -> set[tuple[str, str]]:
     """
     lists = {path: acl for path, acl in read_group_lists(session, group).items() if path != paths.ids(group)}
     if not lists:
-        lists = _told(read_lists(session, [paths.group_root(group)]))
+        lists = _told(session.access_lists([paths.group_root(group)]))
     fenced = [[one for one in acl if not marked_by(one)] for acl in lists.values() if is_fence(acl)]
     found = group_logins([acl for acl in lists.values() if not is_fence(acl)], fenced)
     hidden = [path for path, acl in lists.items() if not is_whole([one for one in acl if not marked_by(one)])]

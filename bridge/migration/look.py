@@ -52,7 +52,7 @@ def look_at_group(
 ) -> Seen | None:
     """The group now; None when ``/consumers`` does not have it.
 
-    ``with_acls``: the access lists too, a question a node.  ``with_rights``: also what we lack of the rights that a
+    ``with_acls``: the access lists too, a packet a node.  ``with_rights``: also what we lack of the rights that a
     move needs, with the fence of those lists or without it.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
     does not answer or does not tell.
     """

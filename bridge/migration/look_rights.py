@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.migration.fences.lists import is_fence, read_lists
+from bridge.migration.fences.lists import is_fence
 from bridge.migration.needed_rights import RIGHT_WORDS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ADMIN, Acl
@@ -35,9 +35,9 @@ def access_lists(
 ) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
     """Path → list of the nodes that are there, and the paths whose list we may not change.
 
-    A question a node.  Raises ``WorldError`` when ZooKeeper does not tell.
+    Raises ``WorldError`` when ZooKeeper does not tell.
     """
-    lists = read_lists(session, _fenced(state))
+    lists = session.access_lists(_fenced(state))
     login = login_of(session.config)
     found = {path: acl for path, acl in lists.items() if acl is not None}
     ours = {acl: may(acl, login, PERM_ADMIN) for acl in set(found.values())}
@@ -53,7 +53,7 @@ def lacking_rights(
     ``before``: lists that come back before the rights are needed, of nodes that have a fence's list now.
     Raises ``WorldError`` when ZooKeeper does not tell.
     """
-    lists = read_lists(session, nodes.all)
+    lists = session.access_lists(nodes.all)
     login = login_of(session.config)
     found = []
     known: dict[tuple[object, int], bool] = {}

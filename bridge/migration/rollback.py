@@ -32,7 +32,7 @@ from bridge.migration.fences.acls import AclFence, RestoreLists
 from bridge.migration.fences.late_lists import lists_before
 from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.fences.list_of_made import list_of_offsets
-from bridge.migration.fences.lists import is_fence, read_lists
+from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.fences.nudge import Nudge, OffsetsMove
 from bridge.migration.fences.owner_nodes import read_owner_nodes
@@ -196,7 +196,7 @@ class NothingIsFenced:
         session, group = self.authority.session, self.authority.group
         marks = [tp for tp, node in read_owner_nodes(session, group).items() if parse_mark(node.data) is not None]
         paths_ = [path for level in fenced_levels(session, group, []) for path in level]
-        lists = [path for path, acl in read_lists(session, paths_).items() if acl is not None and is_fence(acl)]
+        lists = [path for path, acl in session.access_lists(paths_).items() if acl is not None and is_fence(acl)]
         if not marks and not lists:
             return Done()
         return Refused(

@@ -14,7 +14,9 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, wait_until
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import (
+    OPEN_ACL,
     Acl,
+    AclsRead,
     BadVersion,
     CheckOp,
     Children,
@@ -27,6 +29,7 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
+    GetAcls,
     GetMany,
     Multi,
     MultiFailed,
@@ -324,7 +327,8 @@ def test_a_list_is_changed_by_whoever_may_administer(world: World, member: Membe
     before, changed, after = alice.ask(
         Get("/l"), SetAcl("/l", (Acl(31, "auth", ""), READ_AND_ADMIN)), Get("/l")
     )
-    assert (changed, after) == (before.stat, before), "a list is no part of what a stat tells here"
+    assert changed == before.stat._replace(aversion=before.stat.aversion + 1)
+    assert (after.data, after.stat) == (before.data, changed)
     assert set(alice.ask(GetAcl("/l"))[0]) == {Acl(31, "digest", ALICE_HASHED), READ_AND_ADMIN}
     assert member.ask(SetData("/l", b"2"), Create("/l/y"), Delete("/l/x")) == [
         NoAuth("/l"), NoAuth("/l/y"), NoAuth("/l/x")
@@ -357,6 +361,38 @@ def test_a_list_that_nobody_could_mean_is_refused_first(member: Member) -> None:
     """Auth without a login stands for nobody."""
     invalid = OtherError("/none", "InvalidAcl", -114)
     assert member.ask(SetAcl("/none", (Acl(31, "auth", ""),)), SetAcl("/none", ())) == [invalid, invalid]
+
+
+def test_a_stat_counts_the_changes_of_the_list_and_a_new_node_begins_anew(member: Member) -> None:
+    """So an unchanged ``aversion`` of an unchanged ``czxid`` says that the list is the one that was read."""
+    member.ask(Create("/l", b"1"))
+    [[first]] = [read.found for read in member.ask(GetAcls(("/l",)))]
+    assert (first.acl, first.stat.aversion) == (OPEN_ACL, 0)
+    for number in range(1, 4):
+        member.ask(SetAcl("/l", (READ_AND_ADMIN,)))
+        [read], [node] = member.ask(GetAcls(("/l",)))[0].found, member.ask(GetMany(("/l",)))[0]
+        assert (read.acl, read.stat) == ((READ_AND_ADMIN,), node.stat)
+        assert (node.stat.aversion, node.stat.czxid) == (number, first.stat.czxid)
+    member.ask(SetAcl("/l", OPEN_ACL), SetData("/l", b"2"))
+    [changed] = member.ask(Get("/l"))
+    assert changed.stat.aversion == 4, "data has a version of its own"
+    assert isinstance(member.ask(Multi((DeleteOp("/l"), CreateOp("/l", b"1"))))[0], MultiOk)
+    [anew] = member.ask(Get("/l"))
+    assert anew.stat.aversion == 0
+    assert anew.stat.czxid > first.stat.czxid
+
+
+def test_many_lists_are_read_one_behind_the_other(world: World, member: Member) -> None:
+    alice = Member(world.store(login=ALICE))
+    names = tuple(f"/l{number}" for number in range(500))
+    member.ask(*map(Create, names))
+    alice.ask(Create("/h", acl=(Acl(31, "auth", ""),)))
+    [read] = member.ask(GetAcls((*names, "/none", "/h")))
+    assert [one.acl for one in read.found[:500]] == [OPEN_ACL] * 500
+    assert read.found[500] == NoNode("/none")
+    if not world.is_lenient:
+        assert read.found[501] == NoAuth("/h")
+    assert member.ask(GetAcls(())) == [AclsRead([])]
 
 
 def test_many_lists_are_changed_one_behind_the_other(member: Member) -> None:

@@ -159,7 +159,7 @@ def test_the_fence_gives_no_login_more_than_before_and_the_world_never_the_right
         if path not in before or path == ROOT:
             continue
         assert acl == {
-            all_of(OPERATOR), mark, *(replace(one, perms=PERM_READ) for one in before[path]),
+            all_of(OPERATOR), mark, *(one._replace(perms=PERM_READ) for one in before[path]),
         }, path  # fmt: skip
         for login in OTHERS:
             assert not may(ground, login, SetAcl(path, OPEN_ACL)), path
@@ -405,7 +405,7 @@ def test_groups_of_two_logins_share_the_parents_that_an_administrator_opened_to_
     other = paths.control("h")
     groups = other.rpartition("/")[0]
     assert ask(ground, MALLORY, Create(other)) == [NoAuth(other)]
-    may_begin = replace(all_of(MALLORY), perms=PERM_CREATE | PERM_DELETE)
+    may_begin = all_of(MALLORY)._replace(perms=PERM_CREATE | PERM_DELETE)
     for path in paths.parents(other):
         assert may(ground, OPERATOR, SetAcl(path, (*SECURE_ACL, may_begin)))
     assert may(ground, MALLORY, Create(other, acl=SECURE_ACL))
@@ -424,7 +424,7 @@ def test_the_login_of_the_group_asks_a_run_to_stop_and_acknowledges_and_writes_n
     begun(ground, Phase.FENCED)
     for path, perms in ((MEMBERS, PERM_READ | PERM_CREATE | PERM_DELETE), (ABORT, PERM_READ | PERM_WRITE)):
         assert acl_of(ground, f"{CONTROL}/{path}") == {
-            all_of(OPERATOR), WORLD_READS, replace(all_of(ALICE), perms=perms), replace(all_of(OPERATOR), perms=perms),
+            all_of(OPERATOR), WORLD_READS, all_of(ALICE)._replace(perms=perms), all_of(OPERATOR)._replace(perms=perms),
         }  # fmt: skip
     for login, is_member in ((ALICE, True), (None, False), (MALLORY, False)):
         member = f"{CONTROL}/{MEMBERS}/c1"
@@ -558,7 +558,7 @@ def test_the_world_is_a_member_only_where_every_node_lets_it() -> None:
     his = (all_of(ALICE), WORLD_READS)
     assert group_logins([OPEN_ACL, OPEN_ACL], []) == {("world", "anyone")}
     assert group_logins([his, OPEN_ACL], []) == {("digest", hash_of(ALICE))}
-    assert group_logins([], [(replace(all_of(ALICE), perms=PERM_READ), WORLD_READS)]) == {("digest", hash_of(ALICE))}
+    assert group_logins([], [(all_of(ALICE)._replace(perms=PERM_READ), WORLD_READS)]) == {("digest", hash_of(ALICE))}
 
 
 def test_words_of_lists_and_logins_hold_no_hash() -> None:

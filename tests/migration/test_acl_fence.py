@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from bridge.migration.fences import late_lists
 from bridge.migration.fences.acls import AclFence, RestoreLists
 from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
 from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, is_fence
-from bridge.migration.fences.rights import MayChangeLists
+from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, AccessList, is_fence
+from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, lacking_admin
 from bridge.migration.login import RANDOM_USER, open_session, security_for
+from bridge.migration.needed_rights import Nodes
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import pack
 from bridge.migration.step import Done, Todo, Waiting
@@ -37,7 +39,7 @@ from tests.migration.fix_fences import (
 )
 from zkconsumer.admin.session import Doors, tools_config
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import InvalidConfigException, PreconditionFailed, UsageError
+from zkconsumer.errors import InvalidConfigException, PreconditionFailed, UsageError, ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -46,11 +48,13 @@ from zkconsumer.zk.requests import (
     PERM_ALL,
     PERM_READ,
     Acl,
+    ConnectionLost,
     Create,
     Delete,
     Exists,
     GetAcl,
     NoAuth,
+    NoNode,
     Request,
     SetAcl,
     SetData,
@@ -219,6 +223,81 @@ def test_nodes_of_our_own_login_may_be_changed_whatever_the_list_calls_us() -> N
         assert step.check() == Done()
         assert step.describe()
         step.do()
+
+
+def with_lists(group: Group, lists: dict[str, AccessList]) -> tuple[list[str], int]:
+    """The nodes of these lists on which we lack the right to administer, and how often the server was asked."""
+    for path, acl in lists.items():
+        group.zookeeper.ensure(path)
+        group.zookeeper.set_acl(path, acl)
+    with group.process() as authority:
+        found = authority.session.access_lists(lists)
+        store = group.stores[-1]
+        sent = store.packets_sent
+        lacking = lacking_admin(authority.session, found)
+        asked = store.packets_sent - sent
+    assert all(node.aversion <= 1 for node in group.zookeeper.tree._nodes.values()), "asked without a change"
+    return lacking, asked
+
+
+def test_the_server_is_asked_for_the_right_to_administer_once_for_each_list() -> None:
+    """It decides by the list and our login alone."""
+    group = Group()
+    group.login = SaslDigestMd5("alice", "secret")
+    ours, theirs = (Acl(PERM_ALL, "sasl", "alice"), READABLE), (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)
+    lists = {f"/x/{number}": (ours, theirs, OPEN_ACL)[number % 3] for number in range(300)}
+    lacking, asked = with_lists(group, lists)
+    assert lacking == sorted(path for path, acl in lists.items() if acl == theirs)
+    assert asked == 2
+
+
+def test_where_a_scheme_may_look_at_the_path_the_server_is_asked_for_each_node() -> None:
+    lists = {f"/x/{number}": (Acl(PERM_ALL, "x509", "CN=a"), READABLE) for number in range(5)}
+    assert with_lists(Group(), lists) == (sorted(lists), 5)
+
+
+def test_a_node_that_went_tells_nothing_of_those_with_the_same_list() -> None:
+    group = Group()
+    locked = (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)
+    lists = {f"/x/{number}": locked for number in range(4)}
+    group.zookeeper.refuse_next(lambda request: isinstance(request, SetAcl) and request.path == "/x/0", NoNode)
+    assert with_lists(group, lists) == (["/x/1", "/x/2", "/x/3"], 3)
+
+
+def test_a_right_that_the_server_does_not_tell_of_is_no_right() -> None:
+    group = Group()
+    group.zookeeper.refuse_next(lambda request: isinstance(request, SetAcl), ConnectionLost)
+    with pytest.raises(ZkTimeoutException, match="did not tell whether we may change the list of /x"):
+        with_lists(group, {"/x": (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)})
+
+
+@pytest.mark.parametrize("has_multi_read", [True, False])
+def test_a_look_at_the_rights_of_many_nodes_is_a_packet_a_node_and_the_next_look_is_few(has_multi_read: bool) -> None:
+    """A server that cannot read many nodes at once is asked about each again."""
+    group = stood()
+    group.zookeeper.has_multi_read = has_multi_read
+    partitions = [TopicPartition("clicks", number) for number in range(1_000)]
+    for tp in partitions:
+        group.offset(tp.topic, tp.partition)
+    nodes = Nodes(GROUP, TOPICS, partitions, acl_fence=False)
+    with group.process() as authority:
+        store, session = group.stores[-1], authority.session
+        sent = [store.packets_sent]
+        for look in (MayCarryOut(session, nodes), MayCarryOut(session, nodes), MayChangeLists(session, GROUP, TOPICS)):
+            assert look.check() == Done()
+            sent.append(store.packets_sent)
+        group.zookeeper.set_acl(OFFSET_0, (READABLE,))
+        named = rf"1 node: {OFFSET_0} \(write\)"
+        with pytest.raises(PreconditionFailed, match=named):
+            carry_out(authority, [MayCarryOut(session, nodes)])
+        sent.append(store.packets_sent)
+    first, again, other, changed = (then - before for before, then in pairwise(sent))
+    missing = len([path for path in nodes.all if not group.zookeeper.tree.holds(path)])
+    assert first == len(nodes.all)
+    few = 1 if has_multi_read else len(nodes.all) - missing
+    assert again == few + missing, "what is not there may be made at any moment"
+    assert other <= few + 10, "the names below the group, and topics that are in no plan"
+    assert changed == few + missing + 1
 
 
 def test_rights_that_are_lost_after_the_look_are_named() -> None:

@@ -9,12 +9,39 @@ import pytest
 
 from tests.fix_admin import doors
 from tests.fix_world import MakeWorld
-from zkconsumer.admin.session import READ_TRIES_MAX, ROUND_READS_MAX, AdminSession, Doors
+from zkconsumer.admin.session import (
+    KNOWN_DATA_BYTES_MAX,
+    READ_TRIES_MAX,
+    ROUND_READS_MAX,
+    AdminSession,
+    Doors,
+)
 from zkconsumer.base.garbage import NEW_OBJECTS, seldom_searched
 from zkconsumer.errors import MayNotRead, ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
-from zkconsumer.zk.requests import PERM_ALL, Acl, Create, Exists, GetAcl, NoNode, Request, Result, SessionGone
+from zkconsumer.zk.requests import (
+    OPEN_ACL,
+    PERM_ADMIN,
+    PERM_ALL,
+    PERM_READ,
+    Acl,
+    Create,
+    CreateOp,
+    DeleteOp,
+    Exists,
+    GetAcl,
+    GetAcls,
+    GetMany,
+    Multi,
+    MultiOk,
+    NoNode,
+    Request,
+    Result,
+    SessionGone,
+    SetAcl,
+    Stat,
+)
 from zkconsumer.zk.store import ZkStore
 
 
@@ -78,6 +105,119 @@ def test_many_nodes_are_read_in_one_round_of_packets(world: FakeWorld, admin: Ad
     world.zookeeper.ensure("/a/1")
     assert list(admin.get_many(f"/a/{number}" for number in range(ROUND_READS_MAX + 1))) == ["/a/1"]
     assert rounds == [1, 1]
+
+
+def answered(world: FakeWorld) -> Callable[[], list[tuple[type[Request], int]]]:
+    """What the tool's session was asked since the last call: kinds of requests, and how many packets they were."""
+    store = world.stores[-1]
+    asked: list[tuple[type[Request], int]] = []
+    answer = store._answer
+
+    def counted(request: Request) -> Result:
+        asked.append((type(request), store._packets(request)))
+        return answer(request)
+
+    store._answer = counted  # type: ignore[method-assign]
+
+    def since() -> list[tuple[type[Request], int]]:
+        found = asked.copy()
+        asked.clear()
+        return found
+
+    return since
+
+
+THEIRS = (Acl(PERM_ALL, "digest", "theirs:x"), Acl(PERM_READ, "world", "anyone"))
+
+
+def test_a_list_that_was_not_changed_is_not_asked_for_again(world: FakeWorld, admin: AdminSession) -> None:
+    paths = [f"/a/{number}" for number in range(5)]
+    for path in paths:
+        world.zookeeper.ensure(path, b"1")
+    since = answered(world)
+    assert admin.access_lists([*paths, "/a/none"]) == dict.fromkeys(paths, OPEN_ACL)
+    assert since() == [(GetAcls, 6)]
+    world.zookeeper.ensure("/a/0", b"other data")
+    world.zookeeper.set_acl("/a/1", THEIRS)
+    world.zookeeper.remove("/a/2")
+    world.zookeeper.remove("/a/3")
+    world.zookeeper.ensure("/a/3", b"1")
+    world.zookeeper.set_acl("/a/3", THEIRS)
+    expected = {"/a/0": OPEN_ACL, "/a/1": THEIRS, "/a/3": THEIRS, "/a/4": OPEN_ACL}
+    found = admin.access_lists([*paths, "/a/none"])
+    assert (found, list(found)) == (expected, list(expected))
+    assert since() == [(GetMany, 1), (GetAcls, 4)], "whatever is changed, gone or new"
+    assert admin.access_lists(paths) == expected
+    assert since() == [(GetMany, 1), (GetAcls, 1)]
+
+
+def test_a_node_of_the_same_version_of_its_list_that_was_made_anew_is_asked_for(
+    world: FakeWorld, admin: AdminSession
+) -> None:
+    world.zookeeper.ensure("/a", b"1")
+    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    [made] = admin.ask([Multi((DeleteOp("/a"), CreateOp("/a", b"1", acl=THEIRS)))])
+    assert isinstance(made, MultiOk)
+    assert admin.access_lists(["/a"]) == {"/a": THEIRS}
+
+
+def test_the_list_of_a_node_that_may_not_be_read_any_more_is_asked_for(world: FakeWorld, admin: AdminSession) -> None:
+    world.zookeeper.ensure("/a", b"1")
+    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    world.zookeeper.set_acl("/a", (Acl(PERM_ALL, "digest", "theirs:x"),))
+    assert admin.access_lists(["/a"]) == {"/a": None}
+    may_administer = (Acl(PERM_ADMIN, "world", "anyone"),)
+    world.zookeeper.set_acl("/a", may_administer)
+    assert admin.access_lists(["/a"]) == {"/a": may_administer}
+    world.zookeeper.set_acl("/a", OPEN_ACL)
+    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+
+
+def test_a_list_that_we_changed_is_asked_for_at_once(world: FakeWorld, admin: AdminSession) -> None:
+    world.zookeeper.ensure("/a", b"1")
+    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    since = answered(world)
+    assert isinstance(admin.ask([SetAcl("/a", THEIRS)])[0], Stat)
+    assert admin.access_lists(["/a"]) == {"/a": THEIRS}
+    assert since() == [(SetAcl, 1), (GetAcls, 1)]
+
+
+def test_the_data_of_a_node_is_not_read_for_its_list_when_it_is_long(world: FakeWorld, admin: AdminSession) -> None:
+    """A plan is many nodes of half a megabyte."""
+    world.zookeeper.ensure("/a", b"x" * (KNOWN_DATA_BYTES_MAX + 1))
+    since = answered(world)
+    for _ in range(2):
+        assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert since() == [(GetAcls, 1)] * 2
+
+
+def test_another_session_of_the_tool_asks_for_every_list(world: FakeWorld, admin: AdminSession) -> None:
+    """It may be somebody else's, and see other parts of a list."""
+    world.zookeeper.ensure("/a", b"1")
+    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    admin.reopen(30_000)
+    since = answered(world)
+    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert since() == [(GetAcls, 1)]
+
+
+@pytest.mark.parametrize("lost", [GetAcls, GetMany])
+def test_lists_are_asked_for_again_when_the_connection_broke(
+    world: FakeWorld, admin: AdminSession, lost: type[Request]
+) -> None:
+    world.zookeeper.ensure("/a", b"1")
+    world.zookeeper.lose_next(lambda request: isinstance(request, lost), is_done=False)
+    for _ in range(2):
+        assert admin.access_lists(["/a", "/none"]) == {"/a": OPEN_ACL}
+    assert not world.zookeeper._faults
+
+
+def test_lists_that_stay_unknown_are_no_rights(world: FakeWorld, admin: AdminSession) -> None:
+    world.zookeeper.ensure("/a", b"1")
+    for _ in range(READ_TRIES_MAX):
+        world.zookeeper.lose_next(lambda request: isinstance(request, GetAcls), is_done=False)
+    with pytest.raises(ZkTimeoutException, match="did not tell about /a"):
+        admin.access_lists(["/a"])
 
 
 def test_every_node_that_may_not_be_read_is_named(world: FakeWorld, admin: AdminSession) -> None:

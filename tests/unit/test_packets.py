@@ -12,6 +12,7 @@ from zkconsumer.zk.frames import FRAME_BYTES_MAX, Frames
 from zkconsumer.zk.packets import MalformedAnswer, Opcode, decode, decode_event, encode, error_of
 from zkconsumer.zk.requests import (
     Acl,
+    AclsRead,
     BadVersion,
     CheckOp,
     Children,
@@ -23,12 +24,15 @@ from zkconsumer.zk.requests import (
     DeleteOp,
     Exists,
     Get,
+    GetAcl,
+    GetAcls,
     GetMany,
     Multi,
     MultiFailed,
     MultiOk,
     NoAuth,
     Node,
+    NodeAcl,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -53,6 +57,7 @@ STAT = Stat(
     data_length=9,
     ctime_ms=3,
     mtime_ms=4,
+    aversion=7,
 )
 STAT_BYTES = struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 
@@ -67,6 +72,11 @@ def header(kind: int, is_end: bool = False, error: int = 0) -> bytes:
 
 END = header(-1, True, -1)
 OPEN = struct.pack("!ii", 1, 31) + string("world") + string("anyone")
+ALICE, WORLD = Acl(31, "digest", "alice:hash"), Acl(1, "world", "anyone")
+LISTED = b"".join(
+    [struct.pack("!i", 2), struct.pack("!i", 31), string("digest"), string("alice:hash"),
+     struct.pack("!i", 1), string("world"), string("anyone")]
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -91,6 +101,8 @@ OPEN = struct.pack("!ii", 1, 31) + string("world") + string("anyone")
         ),
         (SetData("/a", b"x", 3), 5, string("/k/a") + string("x") + struct.pack("!i", 3)),
         (Delete("/a"), 2, string("/k/a") + struct.pack("!i", -1)),
+        (GetAcl("/a"), 6, string("/k/a")),
+        (GetAcls(("/a",)), 6, string("/k/a")),
         (
             GetMany(("/a", "/b")),
             22,
@@ -145,6 +157,9 @@ def test_a_member_of_a_multi_is_written_as_when_it_stands_alone() -> None:
             [Node(b"x", STAT), NoNode("/b"), Node(b"", STAT)],
         ),
         (GetMany(()), END, []),
+        (GetAcl("/a"), LISTED + STAT_BYTES, (ALICE, WORLD)),
+        (GetAcls(("/a",)), LISTED + STAT_BYTES, AclsRead([NodeAcl((ALICE, WORLD), STAT)])),
+        (GetAcls(("/a",)), struct.pack("!i", -1) + STAT_BYTES, AclsRead([NodeAcl((), STAT)])),
         (
             Multi((CreateOp("/a"), SetOp("/a", b""), DeleteOp("/b"), CheckOp("/c"))),
             header(1) + string("/k/a") + header(5) + STAT_BYTES + header(2) + header(13) + END,
@@ -166,7 +181,29 @@ def test_an_error_is_a_value() -> None:
     assert decode(Exists("/a"), -101, b"", 0) is None
     assert decode(Exists("/a"), -4, b"", 0) == ConnectionLost("/a")
     assert decode(GetMany(("/a", "/b")), -112, b"", 0) == [SessionGone("/a"), SessionGone("/b")]
+    assert decode(GetAcls(("/a",)), -102, b"", 0) == AclsRead([NoAuth("/a")])
     assert decode(Multi((CheckOp("/a"), CheckOp("/b"))), -102, b"", 0) == NoAuth("/a")
+
+
+def test_no_packet_asks_for_the_lists_of_several_nodes() -> None:
+    with pytest.raises(ValueError, match="2 access control lists"):
+        encode(GetAcls(("/a", "/b")), "")
+
+
+def test_equal_lists_are_one_object() -> None:
+    """Of a hundred thousand nodes most have the same."""
+    first, second = (decode(GetAcl("/a"), 0, LISTED + stat, 0) for stat in (STAT_BYTES, bytes(68)))
+    assert first == (ALICE, WORLD)
+    assert first is second
+
+
+@pytest.mark.parametrize(
+    "answer", [LISTED, LISTED + b"more" + STAT_BYTES, LISTED[:-2] + STAT_BYTES, struct.pack("!i", 9) + STAT_BYTES, b""]
+)
+def test_a_list_is_all_that_stands_before_the_stat(answer: bytes) -> None:
+    for request in (GetAcl("/a"), GetAcls(("/a",))):
+        with pytest.raises(MalformedAnswer):
+            decode(request, 0, answer, 0)
 
 
 def test_error_codes_have_names_also_those_that_do_not_exist_yet() -> None:
@@ -194,6 +231,8 @@ REQUESTS: list[Request] = [
     Exists("/a"),
     Children("/a"),
     GetMany(("/a", "/b")),
+    GetAcl("/a"),
+    GetAcls(("/a",)),
     Create("/a"),
     SetData("/a", b""),
     Delete("/a"),

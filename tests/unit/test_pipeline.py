@@ -7,13 +7,23 @@ import struct
 import pytest
 
 from zkconsumer.zk.packets import Opcode
-from zkconsumer.zk.pipeline import GET_MANY_PATHS_MAX, MULTI_READ_STRIKES_MAX, WINDOW_PACKETS, Pipeline, Slot
+from zkconsumer.zk.pipeline import (
+    GET_MANY_PATHS_MAX,
+    MULTI_READ_STRIKES_MAX,
+    REFILL_PACKETS,
+    WINDOW_PACKETS,
+    Pipeline,
+    Slot,
+)
 from zkconsumer.zk.requests import (
+    AclsRead,
     ConnectionLost,
     Delete,
     Exists,
     Get,
+    GetAcls,
     GetMany,
+    NodeAcl,
     NoNode,
     Request,
     Result,
@@ -74,8 +84,20 @@ def test_no_more_packets_are_handed_over_than_the_connection_can_be_told_of() ->
         bench.ask(*[Delete("/a")] * WINDOW_PACKETS)
     slots = bench.take()
     assert len(slots) == WINDOW_PACKETS
-    slots[0].answer(0, b"", 0)
-    assert len(bench.take()) == 1
+    for slot in slots:
+        slot.answer(0, b"", 0)
+    assert len(bench.take()) == WINDOW_PACKETS
+
+
+def test_a_full_window_is_filled_again_when_half_of_it_was_answered() -> None:
+    """Packets that are sent one by one cost a system call each."""
+    bench = Bench()
+    bench.ask(*[Delete("/a")] * (2 * WINDOW_PACKETS))
+    slots = bench.take()
+    for slot in slots[: WINDOW_PACKETS - REFILL_PACKETS]:
+        assert bench.take() == []
+        slot.answer(0, b"", 0)
+    assert len(bench.take()) == WINDOW_PACKETS - REFILL_PACKETS
 
 
 def test_what_is_for_another_session_is_refused_and_never_handed_over() -> None:
@@ -188,6 +210,36 @@ def test_many_nodes_are_one_packet_each_where_the_server_cannot() -> None:
     for slot in reversed(slots):
         slot.answer(-101, b"", 0)
     assert bench.settled == [[[NoNode("/a"), NoNode("/b")]]]
+
+
+@pytest.mark.parametrize("has_multi_read", [True, False])
+def test_lists_are_a_packet_each_on_every_server(has_multi_read: bool) -> None:
+    bench = Bench()
+    bench.ask(GetAcls(("/a", "/b", "/c")), GetAcls(()), Delete("/d"))
+    slots = bench.take(has_multi_read=has_multi_read)
+    assert [slot.opcode for slot in slots] == [Opcode.GET_ACL] * 3 + [Opcode.DELETE]
+    slots[3].answer(0, b"", 0)
+    slots[2].fail(is_session_over=False)
+    slots[0].answer(-101, b"", 0)
+    assert bench.settled == []
+    slots[1].answer(0, struct.pack("!i", 0) + STAT, 0)
+    [[read, nothing, none]] = bench.settled
+    assert isinstance(read, AclsRead)
+    first, second, third = read.found
+    assert (first, third) == (NoNode("/a"), ConnectionLost("/c"))
+    assert isinstance(second, NodeAcl)
+    assert (second.acl, nothing, none) == ((), AclsRead([]), None)
+    assert bench.pipeline.packets_sent == 4
+
+
+def test_a_connection_that_ends_over_lists_leaves_each_of_them_unknown() -> None:
+    bench = Bench()
+    bench.ask(GetAcls(tuple(f"/{number}" for number in range(WINDOW_PACKETS + 1))))
+    slots = bench.take()
+    slots[0].answer(-101, b"", 0)
+    assert not bench.pipeline.drop()
+    lost = [ConnectionLost(f"/{number}") for number in range(1, WINDOW_PACKETS + 1)]
+    assert bench.settled == [[AclsRead([NoNode("/0"), *lost])]]
 
 
 def test_too_many_nodes_are_cut() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from zkconsumer.admin.brokers import Brokers
 from zkconsumer.admin.words import count_of
@@ -28,25 +28,31 @@ from zkconsumer.kafka.security import connect_of
 from zkconsumer.runtime.brokers import UNREACHABLE, BrokerAccess
 from zkconsumer.zk.kazoo_store import secured
 from zkconsumer.zk.requests import (
+    AclsRead,
     Children,
     ChildrenOf,
     ConnectionLost,
     Exists,
     Get,
     GetAcl,
+    GetAcls,
     GetMany,
     NoAuth,
     Node,
+    NodeAcl,
     NoNode,
     Request,
     Result,
     SessionGone,
+    SetAcl,
     StoreError,
 )
 from zkconsumer.zk.store import ZkStore, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from zkconsumer.zk.requests import Acl
 
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 30_000
@@ -62,8 +68,12 @@ ROUND_REQUESTS_MAX = 1_000
 """Requests that are on their way at once: enough to hide the network, few enough to hold in memory."""
 
 ROUND_READS_MAX = 10_000
-"""Nodes in one ``GetMany``: ten packets on their way where a server reads many nodes at once, so that it works while
-what it read is taken apart here; where it does not, what it reads one by one in a fraction of ``ANSWER_TIMEOUT_MS``."""
+"""Nodes in one ``GetMany`` or ``GetAcls``: ten packets on their way where a server reads many nodes at once, so that it
+works while what it read is taken apart here; what it reads one by one in a fraction of ``ANSWER_TIMEOUT_MS``."""
+
+KNOWN_DATA_BYTES_MAX = 1_000
+"""Of nodes with more data the access control list is read anew each time: to look whether it was changed is to read the
+data."""
 
 NAMED_MAX = 1_000
 """How many nodes an error names: all of them, unless nobody could read on."""
@@ -111,6 +121,7 @@ class AdminSession:
 
     def _make(self, session_timeout_ms: int) -> None:
         config, doors = self.config, self._doors
+        self._lists: dict[str, _KnownList] = {}
         self._store = self._open_store(config.zookeeper_connect, session_timeout_ms)
         access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
         self.brokers = Brokers(
@@ -204,6 +215,9 @@ class AdminSession:
         Reads that a broken connection left without an answer are asked again.  With ``in_session`` they are carried
         out in that session or not at all (``SessionGone``).  Raises ``ZkTimeoutException``.
         """
+        for request in requests:
+            if isinstance(request, SetAcl):
+                self._lists.pop(request.path, None)
         results: list[Result] = []
         for round_ in chunks(requests, ROUND_REQUESTS_MAX):
             results += self._ask_round(round_, in_session)
@@ -256,6 +270,54 @@ class AdminSession:
         if refused:
             raise may_not_read(refused)
         return {path: expect(one, ChildrenOf, path) for path, one in answers.items() if not isinstance(one, NoNode)}
+
+    def access_lists(self, wanted: Iterable[str]) -> dict[str, tuple[Acl, ...] | None]:
+        """The access control lists of the nodes that exist, by path, in this order; None: we may not look at it.
+
+        A list costs a packet.  One that this session read before is not asked for again as long as its node has the
+        same ``czxid`` and ``aversion``, which says that the list was not changed since; many of these are read in one
+        packet, where the server can do that.  Raises ``WorldError`` when ZooKeeper does not tell.
+        """
+        found: dict[str, tuple[Acl, ...] | None] = {}
+        for some in chunks(list(wanted), ROUND_READS_MAX):
+            known = [path for path in some if path in self._lists]
+            settled = self._unchanged(known) if known else {}
+            asked = tuple(path for path in some if path not in settled)
+            [answer] = self.ask([GetAcls(asked)]) if asked else [AclsRead([])]
+            assert isinstance(answer, AclsRead), "reading lists gives what was read"
+            fresh = dict(zip(asked, answer.found, strict=True))
+            for path in some:
+                if path in settled:
+                    found[path] = settled[path]
+                    continue
+                one = fresh[path]
+                if isinstance(one, NoAuth):
+                    found[path] = None
+                elif not isinstance(one, NoNode):
+                    acl, stat = expect(one, NodeAcl, path)
+                    found[path] = acl
+                    if stat.data_length <= KNOWN_DATA_BYTES_MAX:
+                        self._lists[path] = _KnownList(stat.czxid, stat.aversion, acl)
+        return found
+
+    def _unchanged(self, known: Sequence[str]) -> dict[str, tuple[Acl, ...]]:
+        """The lists that are as they were when they were read."""
+        [nodes] = self.ask([GetMany(tuple(known))])
+        assert isinstance(nodes, list), "reading many gives a list"
+        unchanged: dict[str, tuple[Acl, ...]] = {}
+        for path, node in zip(known, nodes, strict=True):
+            czxid, aversion, acl = self._lists[path]
+            if isinstance(node, Node) and (node.stat.czxid, node.stat.aversion) == (czxid, aversion):
+                unchanged[path] = acl
+        return unchanged
+
+
+class _KnownList(NamedTuple):
+    """An access control list as it was read, and what tells that it was not changed since."""
+
+    czxid: int
+    aversion: int
+    acl: tuple[Acl, ...]
 
 
 class BrokerSession:
@@ -326,13 +388,12 @@ def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
 
 
 def _is_read(request: Request) -> bool:
-    return isinstance(request, Get | Exists | Children | GetMany | GetAcl)
+    return isinstance(request, Get | Exists | Children | GetMany | GetAcl | GetAcls)
 
 
 def _is_lost(result: Result) -> bool:
-    if isinstance(result, list):
-        return any(isinstance(one, ConnectionLost | SessionGone) for one in result)
-    return isinstance(result, ConnectionLost | SessionGone)
+    results = result.found if isinstance(result, AclsRead) else result if isinstance(result, list) else [result]
+    return any(isinstance(one, ConnectionLost | SessionGone) for one in results)
 
 
 def tools_config(

@@ -17,6 +17,7 @@ from zkconsumer.errors import ChrootMissing, ZkTimeoutException
 from zkconsumer.testing.znode_tree import Who
 from zkconsumer.zk.requests import (
     SERVER_PACKET_BYTES_MAX,
+    AclsRead,
     Children,
     ChildrenOf,
     ConnectionLost,
@@ -27,11 +28,13 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
+    GetAcls,
     GetMany,
     Multi,
     MultiFailed,
     MultiOk,
     Node,
+    NodeAcl,
     Op,
     Request,
     Result,
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
 Matches: TypeAlias = Callable[[Request], bool]
 Held: TypeAlias = Literal["requests", "answers", "events"]
 
-_Read = TypeVar("_Read", Node | StoreError, ChildrenOf | StoreError, StoreError)
+_Read = TypeVar("_Read", Node | StoreError, NodeAcl | StoreError, ChildrenOf | StoreError, StoreError)
 
 
 @dataclass(slots=True, eq=False)
@@ -320,8 +323,10 @@ class FakeZkStore:
         if fault is None and _packet_bytes(request) > SERVER_PACKET_BYTES_MAX:
             fault = Fault(lambda _: True, self)
         if fault is not None and fault.error is not None:
-            errors: list[Node | StoreError] = [fault.error(path) for path in paths_of(request)]
-            result: Result = errors if isinstance(request, GetMany) else errors[0]
+            errors = [fault.error(path) for path in paths_of(request)]
+            result: Result = [*errors] if isinstance(request, GetMany) else errors[0]
+            if isinstance(request, GetAcls):
+                result = AclsRead([*errors])
             self._outbox.append(_Answer(self.server._next_seq(), asked, result))
             return
         if fault is None or fault.is_done:
@@ -335,7 +340,8 @@ class FakeZkStore:
                 self._connect()
 
     def _packets(self, request: Request) -> int:
-        return len(request.paths) if isinstance(request, GetMany) and not self.server.has_multi_read else 1
+        is_read_singly = isinstance(request, GetMany) and not self.server.has_multi_read
+        return len(paths_of(request)) if is_read_singly or isinstance(request, GetAcls) else 1
 
     def _answer(self, request: Request) -> Result:
         assert self._session is not None, "only a connected store executes"
@@ -361,6 +367,8 @@ class FakeZkStore:
             case GetAcl(path):
                 acl = tree.get_acl(self._above(path), self._who)
                 return self._relative(acl) if isinstance(acl, StoreError) else acl
+            case GetAcls(paths):
+                return AclsRead([self._relative(tree.node_acl(self._above(path), self._who)) for path in paths])
             case SetAcl(path, acl, version):
                 changed = tree.change_acl(self._above(path), acl, version, self._who)
                 return self._relative(changed) if isinstance(changed, StoreError) else changed
@@ -411,6 +419,8 @@ def _is_watch_event(item: _Answer | _Event) -> bool:
 
 def _packet_bytes(request: Request) -> int:
     """About the length of a packet: near enough to say which one a server refuses."""
+    if isinstance(request, GetAcls):
+        return max((len(path) for path in request.paths), default=0)  # each path is a packet
     data = [each.data for each in _members(request) if isinstance(each, Create | SetData | CreateOp | SetOp)]
     return sum(map(len, data)) + sum(len(path) + 24 for path in paths_of(request))
 

@@ -31,6 +31,7 @@ from zkconsumer.zk.requests import (
     MultiOk,
     NoAuth,
     Node,
+    NodeAcl,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -86,6 +87,7 @@ class _Znode:
             data_length=len(self.data),
             ctime_ms=self.ctime_ms,
             mtime_ms=self.mtime_ms,
+            aversion=self.aversion,
         )
 
     def write(self, data: bytes, version: int, mzxid: int, mtime_ms: int) -> None:
@@ -160,6 +162,11 @@ class ZnodeTree:
             return NoAuth(path)
         is_told_all = node.allows(PERM_ADMIN, who)
         return tuple(entry if is_told_all else _without_hash(entry) for entry in node.acl)
+
+    def node_acl(self, path: str, who: Who = NOBODY) -> NodeAcl | StoreError:
+        """See ``get_acl``."""
+        acl = self.get_acl(path, who)
+        return acl if isinstance(acl, StoreError) else NodeAcl(acl, self._nodes[path].stat())
 
     def holds(self, path: str) -> bool:
         """Whether there is such a node, for who runs the server."""

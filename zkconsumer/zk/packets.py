@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeAlias
 
 from zkconsumer.zk.requests import (
     OPEN_ACL,
     Acl,
+    AclsRead,
     BadVersion,
     CheckOp,
     Children,
@@ -29,12 +31,14 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
+    GetAcls,
     GetMany,
     Multi,
     MultiFailed,
     MultiOk,
     NoAuth,
     Node,
+    NodeAcl,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -119,11 +123,17 @@ _INT = struct.Struct("!i")
 _PATH_TAIL = struct.Struct("!?")
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _MULTI_HEADER = struct.Struct("!i?i")
+_RESULT_HEADER = struct.Struct("!i?ii")
+"""Of a result of a multiRead: that of a multi, and the length of the data or the error code behind it."""
+
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 _EVENT = struct.Struct("!ii")
 
 GET_MANY_BYTES_EACH = _MULTI_HEADER.size + _INT.size + _PATH_TAIL.size
 """Bytes of one path's read in a multiRead, besides the path."""
+
+DISTINCT_LISTS_MAX = 1_024
+"""How many different access control lists are kept: a hundred thousand nodes have a handful of them."""
 
 Packet: TypeAlias = "tuple[Opcode, bytes]"
 
@@ -138,7 +148,10 @@ def error_of(code: int, path: str) -> StoreError:
 
 
 def encode(request: Request, chroot: str) -> Packet:
-    """Opcode and body of one packet.  ``GetMany`` becomes a multiRead: the caller knows whether that may be sent."""
+    """Opcode and body of one packet.  ``GetMany`` becomes a multiRead: the caller knows whether that may be sent.
+
+    A ``GetAcls`` must have one path: the caller cuts it.
+    """
     match request:
         case Get(path, watch):
             return Opcode.GET_DATA, _path(chroot, path) + _PATH_TAIL.pack(watch)
@@ -146,8 +159,10 @@ def encode(request: Request, chroot: str) -> Packet:
             return Opcode.EXISTS, _path(chroot, path) + _PATH_TAIL.pack(watch)
         case Children(path, watch):
             return Opcode.CHILDREN2, _path(chroot, path) + _PATH_TAIL.pack(watch)
-        case GetAcl(path):
+        case GetAcl(path) | GetAcls((path,)):
             return Opcode.GET_ACL, _path(chroot, path)
+        case GetAcls(paths):
+            raise ValueError(f"one packet cannot ask for {len(paths)} access control lists")
         case SetAcl(path, acl, version):
             return Opcode.SET_ACL, _path(chroot, path) + _acl(acl) + _INT.pack(version)
         case GetMany(paths):
@@ -184,7 +199,8 @@ def _op(op: Op, chroot: str) -> Packet:
 
 
 def _path(chroot: str, path: str) -> bytes:
-    return _bytes((chroot + path if path != "/" else chroot or "/").encode())
+    data = (chroot + path if path != "/" else chroot or "/").encode()
+    return _INT.pack(len(data)) + data
 
 
 def _bytes(data: bytes) -> bytes:
@@ -204,8 +220,12 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
     if error == CODE_NO_NODE and isinstance(request, Exists):
         return None
     if error != CODE_OK:
-        errors: list[OneResult] = [error_of(error, path) for path in paths_of(request)]
-        return errors if isinstance(request, GetMany) else errors[0]
+        errors = [error_of(error, path) for path in paths_of(request)]
+        if isinstance(request, GetAcls):
+            return AclsRead([*errors])
+        return [*errors] if isinstance(request, GetMany) else errors[0]
+    if isinstance(request, GetAcls):
+        return AclsRead([_node_acl(answer, at)])
     reader = _Reader(answer, at)
     match request:
         case Get():
@@ -213,12 +233,11 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
         case Exists() | SetData() | SetAcl():
             return reader.read_stat()
         case Children():
-            names = [reader.read_text() for _ in range(reader.read_count())]
-            return ChildrenOf(names, reader.read_stat())
+            return ChildrenOf(reader.read_texts(), reader.read_stat())
         case GetAcl():
-            return tuple(reader.read_acl() for _ in range(reader.read_count()))
+            return _node_acl(answer, at).acl
         case GetMany(paths):
-            return _many(reader, paths)
+            return reader.read_results(paths)
         case Create(path):
             return path
         case Delete():
@@ -236,14 +255,6 @@ def decode_event(chroot: str, answer: bytes, at: int) -> WatchFired | None:
     if kind is None or not path.startswith(chroot):
         return None
     return WatchFired(path[len(chroot) :] or "/", kind)
-
-
-def _many(reader: _Reader, paths: tuple[str, ...]) -> list[OneResult]:
-    results: list[OneResult] = []
-    for path in paths:
-        kind = reader.read_member()
-        results.append(error_of(reader.read_int(), path) if kind == _ERROR_TYPE else reader.read_node())
-    return results
 
 
 def _multi(reader: _Reader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
@@ -268,6 +279,28 @@ def _multi(reader: _Reader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
     return MultiOk(tuple(results))
 
 
+def _stat(values: tuple[int, ...]) -> Stat:
+    czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, length, children, pzxid = values
+    return Stat(czxid, mzxid, version, cversion, pzxid, owner, children, length, ctime, mtime, aversion)
+
+
+def _node_acl(answer: bytes, at: int) -> NodeAcl:
+    """The whole rest of an answer: a list, and a stat behind it."""
+    end = len(answer) - _STAT.size
+    if end < at:
+        raise MalformedAnswer("an access control list without a stat behind it")
+    return NodeAcl(_acls_of(answer[at:end]), _stat(_STAT.unpack_from(answer, end)))
+
+
+@lru_cache(DISTINCT_LISTS_MAX)
+def _acls_of(data: bytes) -> tuple[Acl, ...]:
+    """A list from its bytes; the same object again for the same bytes.  Raises ``MalformedAnswer``."""
+    reader = _Reader(data, 0)
+    found = reader.read_acls()
+    reader.check_ended()
+    return found
+
+
 class _Reader:
     """Reads on from ``at``; never beyond the end."""
 
@@ -280,13 +313,17 @@ class _Reader:
 
     def read_bytes(self) -> bytes:
         length = self.read_int()
-        if length < 0:
-            return b""
-        end = self._at + length
-        if end > len(self._answer):
-            raise MalformedAnswer(f"{length} bytes announced, {len(self._answer) - self._at} there")
-        data, self._at = self._answer[self._at : end], end
-        return data
+        start = self._at
+        self._at = self._end_of(start, length)
+        return self._answer[start : self._at]
+
+    def _end_of(self, start: int, length: int) -> int:
+        """Where so many bytes end (-1: null, as none)."""
+        if length <= 0:
+            return start
+        if start + length > len(self._answer):
+            raise MalformedAnswer(f"{length} bytes announced, {len(self._answer) - start} there")
+        return start + length
 
     def read_text(self) -> str:
         try:
@@ -300,12 +337,57 @@ class _Reader:
             raise MalformedAnswer(f"{count} names announced")
         return max(0, count)
 
+    def read_texts(self) -> list[str]:
+        """As ``read_text``, so many times as the count in front says: five hundred names at once, so in one loop."""
+        count = self.read_count()
+        answer, at = self._answer, self._at
+        found: list[str] = []
+        try:
+            for _ in range(count):
+                [length] = _INT.unpack_from(answer, at)
+                start = at + _INT.size
+                at = self._end_of(start, length)
+                found.append(answer[start:at].decode())
+        except UnicodeDecodeError as exc:
+            raise MalformedAnswer("a name that is not UTF-8") from exc
+        except struct.error as exc:
+            raise MalformedAnswer(f"an answer of {len(answer)} bytes ends too soon") from exc
+        self._at = at
+        return found
+
+    def read_results(self, paths: tuple[str, ...]) -> list[OneResult]:
+        """The results of a multiRead: up to a thousand nodes, so in one loop too."""
+        answer, at = self._answer, self._at
+        results: list[OneResult] = []
+        try:
+            for path in paths:
+                kind, is_end, _, value = _RESULT_HEADER.unpack_from(answer, at)
+                at += _RESULT_HEADER.size
+                if is_end:
+                    raise MalformedAnswer("fewer results than operations")
+                if kind == _ERROR_TYPE:
+                    results.append(error_of(value, path))
+                    continue
+                end = self._end_of(at, value)
+                results.append(Node(answer[at:end], _stat(_STAT.unpack_from(answer, end))))
+                at = end + _STAT.size
+        except struct.error as exc:
+            raise MalformedAnswer(f"an answer of {len(answer)} bytes ends too soon") from exc
+        self._at = at
+        return results
+
     def read_stat(self) -> Stat:
-        (czxid, mzxid, ctime, mtime, version, cversion, _, owner, length, children, pzxid) = self._unpack(_STAT)
-        return Stat(czxid, mzxid, version, cversion, pzxid, owner, children, length, ctime, mtime)
+        return _stat(self._unpack(_STAT))
 
     def read_acl(self) -> Acl:
         return Acl(self.read_int(), self.read_text(), self.read_text())
+
+    def read_acls(self) -> tuple[Acl, ...]:
+        return tuple(self.read_acl() for _ in range(self.read_count()))
+
+    def check_ended(self) -> None:
+        if self._at != len(self._answer):
+            raise MalformedAnswer(f"{len(self._answer) - self._at} bytes too many")
 
     def read_node(self) -> Node:
         return Node(self.read_bytes(), self.read_stat())

@@ -26,8 +26,10 @@ from zkconsumer.zk.packets import (
 )
 from zkconsumer.zk.requests import (
     PACKET_BYTES_MAX,
+    AclsRead,
     ConnectionLost,
     Get,
+    GetAcls,
     GetMany,
     Node,
     Request,
@@ -42,6 +44,9 @@ log = logging.getLogger(__name__)
 WINDOW_PACKETS = 300
 """Packets that the connection holds at once, sent or not: enough that many are sent, and answered, in one piece."""
 
+REFILL_PACKETS = WINDOW_PACKETS // 2
+"""A full window is filled again when so few packets are left in it: one at a time would cost a system call each."""
+
 GET_MANY_PATHS_MAX = 1_000
 """Paths in one multiRead; fewer when the answers turn out long."""
 
@@ -51,7 +56,7 @@ servers of several ages."""
 
 
 _NOT_YET = ConnectionLost("/")
-"""In the place of a path of a ``GetMany`` whose packet has not settled."""
+"""In the place of a path of a ``GetMany`` or ``GetAcls`` whose packet has not settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +81,7 @@ class _Asked:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One packet.  ``at``: which of the paths of a ``GetMany`` it begins with."""
+    """One packet.  ``at``: which of the paths of a ``GetMany`` or ``GetAcls`` it begins with."""
 
     pipeline: Pipeline
     asked: _Asked
@@ -106,6 +111,7 @@ class Pipeline:
         self._waiting: deque[_Asked] = deque()
         self._cut: deque[Slot] = deque()
         self._in_flight: dict[Slot, None] = {}
+        self._is_full = False
         self._get_many_paths = GET_MANY_PATHS_MAX
         self._is_multi_read_doubtful = False
         self._strikes = 0
@@ -177,12 +183,14 @@ class Pipeline:
                 self._cut.extend(self._cuts(asked, has_multi_read))
                 if not self._cut:
                     empty.append(asked)
-            slot = self._cut.popleft() if self._cut and len(self._in_flight) < WINDOW_PACKETS else None
+            in_flight = len(self._in_flight)
+            self._is_full = in_flight > REFILL_PACKETS if self._is_full else in_flight >= WINDOW_PACKETS
+            slot = self._cut.popleft() if self._cut and not self._is_full else None
             if slot is not None:
                 self._in_flight[slot] = None
                 self.packets_sent += 1
         for asked in empty:
-            self._tell(self._put(asked, []))
+            self._tell(self._put(asked, asked.batch.results[asked.index]))
         if slot is not None:
             slot.opcode, slot.body = encode(slot.request, self._chroot)
         return slot
@@ -215,6 +223,10 @@ class Pipeline:
 
     def _cuts(self, asked: _Asked, has_multi_read: bool) -> list[Slot]:
         request = asked.request
+        if isinstance(request, GetAcls):
+            asked.batch.results[asked.index] = AclsRead([_NOT_YET] * len(request.paths))
+            asked.parts = max(1, len(request.paths))
+            return [Slot(self, asked, GetAcls((path,)), at) for at, path in enumerate(request.paths)]
         if not isinstance(request, GetMany):
             return [Slot(self, asked, request)]
         asked.batch.results[asked.index] = [_NOT_YET] * len(request.paths)
@@ -256,9 +268,11 @@ class Pipeline:
 
     def _settle(self, slot: Slot, result: Result) -> None:
         with self._lock:
-            is_ours = self._take(slot)
-        if is_ours:
-            self._tell(self._put_part(slot, result))
+            if not self._take(slot):
+                return
+            is_last = self._note_part(slot, result)
+        if is_last:
+            self._tell([slot.asked.batch])
 
     def _take(self, slot: Slot) -> bool:
         """Out of flight, by whoever comes first; under the lock."""
@@ -268,26 +282,45 @@ class Pipeline:
         return True
 
     def _put_part(self, slot: Slot, result: Result) -> list[_Batch]:
-        if slot.at is None:
-            return self._put(slot.asked, result)
-        whole = slot.asked.batch.results[slot.asked.index]
-        assert isinstance(whole, list), "a part belongs to a GetMany"
-        if isinstance(slot.request, GetMany):
-            assert isinstance(result, list), "a GetMany gives a list"
-            whole[slot.at : slot.at + len(result)] = result
-        else:
-            assert isinstance(result, Node | StoreError), "a Get gives a node or an error"
-            whole[slot.at] = result
-        return self._put(slot.asked, whole)
+        with self._lock:
+            is_last = self._note_part(slot, result)
+        return [slot.asked.batch] if is_last else []
 
     def _put(self, asked: _Asked, result: Result) -> list[_Batch]:
         """Note a result; gives the batch when it was the last one missing."""
-        asked.batch.results[asked.index] = result
         with self._lock:
-            asked.parts -= 1
-            asked.batch.missing -= asked.parts == 0
-            is_last = asked.parts == 0 and asked.batch.missing == 0
+            is_last = self._note(asked, result)
         return [asked.batch] if is_last else []
+
+    def _note_part(self, slot: Slot, result: Result) -> bool:
+        """See ``_note``; under the lock."""
+        at, asked = slot.at, slot.asked
+        if at is None:
+            return self._note(asked, result)
+        whole = asked.batch.results[asked.index]
+        if isinstance(whole, AclsRead):
+            assert isinstance(result, AclsRead), "a GetAcls gives what it read"
+            whole.found[at] = result.found[0]
+        elif isinstance(slot.request, GetMany):
+            assert isinstance(whole, list), "a part belongs to a GetMany"
+            assert isinstance(result, list), "a GetMany gives a list"
+            whole[at : at + len(result)] = result
+        else:
+            assert isinstance(whole, list), "a part belongs to a GetMany"
+            assert isinstance(result, Node | StoreError), "a Get gives a node or an error"
+            whole[at] = result
+        return self._note(asked, whole)
+
+    @staticmethod
+    def _note(asked: _Asked, result: Result) -> bool:
+        """Keep a result; True when it was the last one that its batch waited for.  Under the lock."""
+        batch = asked.batch
+        batch.results[asked.index] = result
+        asked.parts -= 1
+        if asked.parts:
+            return False
+        batch.missing -= 1
+        return batch.missing == 0
 
     def _settle_all(self, asked: Iterable[_Asked], kind: type[ConnectionLost] | type[SessionGone]) -> None:
         for each in asked:

@@ -1,14 +1,15 @@
 """What can be asked of ZooKeeper, and what comes back.  Pure values.
 
-A request is one packet (``GetMany``: one where the server can read many nodes at once, else one a path).  Its
-result is a *value*: what was asked for, or an instance of a ``StoreError``, returned and never raised, because a
-batch of requests has as many outcomes as members and each of them is somebody's decision.
+A request is one packet (``GetMany``: one where the server can read many nodes at once, else one a path; ``GetAcls``:
+one a path).  Its result is a *value*: what was asked for, or an instance of a ``StoreError``, returned and never
+raised, because a batch of requests has as many outcomes as members and each of them is somebody's decision.
 
     Get(path)            Node                         Create(path, data)   str (the path)
     Exists(path)         Stat, or None when missing   SetData(path, data)  Stat
     Children(path)       ChildrenOf                   Delete(path)         None
     GetMany(paths)       a list, Node or error each   Multi(ops)           MultiOk, or the error MultiFailed
     GetAcl(path)         a tuple of Acl               SetAcl(path, acl)    Stat
+    GetAcls(paths)       AclsRead
 
 Paths are below the chroot: the store adds it, and takes it off again.  Versions are ZooKeeper's data versions; -1
 means any.
@@ -36,7 +37,10 @@ SERVER_PACKET_BYTES_MAX = 0xFFFFF
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a node besides its data.  ``ephemeral_owner`` is 0 for a persistent node."""
+    """What ZooKeeper knows of a node besides its data.  ``ephemeral_owner`` is 0 for a persistent node.
+
+    ``aversion`` counts the changes of the node's access control list.
+    """
 
     czxid: int
     mzxid: int
@@ -48,10 +52,10 @@ class Stat(NamedTuple):
     data_length: int
     ctime_ms: int
     mtime_ms: int
+    aversion: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Acl:
+class Acl(NamedTuple):
     """One entry of an access control list: ``perms`` is a sum of the constants below."""
 
     perms: int
@@ -121,12 +125,22 @@ class GetAcl:
 
 
 @dataclass(frozen=True, slots=True)
+class GetAcls:
+    """Many ``GetAcl`` -> ``AclsRead``.
+
+    No server has a packet that reads the lists of many nodes: multiRead takes reads of data and of children, and
+    answers ``MarshallingError`` to anything else (seen with 3.8.4).  So each path is a packet; all are pipelined.
+    """
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetAcl:
     """Another access control list for a node that exists -> its ``Stat``.  Wants the right to administer (``NoAuth``).
 
-    ``version`` is that of the *list*, which no result here tells; the right is looked at before it, so one that cannot
-    be tells, by ``BadVersion``, that we have the right, and changes nothing.  Servers have no such
-    member of a ``Multi``.
+    ``version`` is that of the *list* (``Stat.aversion``); the right is looked at before it, so one that cannot be
+    tells, by ``BadVersion``, that we have the right, and changes nothing.  Servers have no such member of a ``Multi``.
     """
 
     path: str
@@ -196,7 +210,7 @@ class Multi:
     ops: tuple[Op, ...]
 
 
-Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | Create | SetData | SetAcl | Delete | Multi
+Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | GetAcls | Create | SetData | SetAcl | Delete | Multi
 
 
 # --- results ----------------------------------------------------------------------------------------------------
@@ -207,6 +221,20 @@ class Node(NamedTuple):
 
     data: bytes
     stat: Stat
+
+
+class NodeAcl(NamedTuple):
+    """The access control list of a node, with the node's stat."""
+
+    acl: tuple[Acl, ...]
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class AclsRead:
+    """What ``GetAcls`` found, a value a path, in the order of the paths."""
+
+    found: list[NodeAcl | StoreError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +321,9 @@ class MultiFailed(StoreError):
 
 
 OneResult: TypeAlias = Node | StoreError
-Result: TypeAlias = Node | Stat | ChildrenOf | MultiOk | tuple[Acl, ...] | str | list[OneResult] | StoreError | None
+Result: TypeAlias = (
+    Node | Stat | ChildrenOf | MultiOk | tuple[Acl, ...] | AclsRead | str | list[OneResult] | StoreError | None
+)
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -357,7 +387,7 @@ def check_path(path: str) -> str:
 def paths_of(request: Request) -> tuple[str, ...]:
     """Every path that a request names, in its order."""
     match request:
-        case GetMany(paths):
+        case GetMany(paths) | GetAcls(paths):
             return paths
         case Multi(ops):
             return tuple(op.path for op in ops)
@@ -369,4 +399,6 @@ def same_error(request: Request, kind: type[ConnectionLost] | type[SessionGone])
     """The result of a request that the connection or the session took with it."""
     if isinstance(request, GetMany):
         return [kind(path) for path in request.paths]
+    if isinstance(request, GetAcls):
+        return AclsRead([kind(path) for path in request.paths])
     return kind(next(iter(paths_of(request)), "/"))

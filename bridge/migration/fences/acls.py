@@ -21,7 +21,7 @@ from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.late_lists import keep_late_lists, lists_before
 from bridge.migration.fences.lifting import LIFTING, nothing_to_lift
 from bridge.migration.fences.list_of_made import WantedLists, keeps_members_out, list_above
-from bridge.migration.fences.lists import AccessList, is_fence, is_list_for, read_lists, take_back
+from bridge.migration.fences.lists import AccessList, is_fence, is_list_for, take_back
 from bridge.migration.fences.owner_nodes import registered_meanwhile
 from bridge.migration.fences.rights import fenced_levels, lacking_admin, words_of_lacking
 from bridge.migration.phases import Phase
@@ -148,7 +148,7 @@ class AclFence:
         authority = self.authority
         identity, wanted = authority.identity(), WantedLists(authority, self.planned, self.members_leave)
         for level in self._levels(phase):
-            lists = read_lists(authority.session, level)
+            lists = authority.session.access_lists(level)
             found = {}
             for path in level:
                 acl = lists.get(path, ())
@@ -226,7 +226,7 @@ class RestoreLists:
         session = self.authority.session
         found = []
         for level in reversed(fenced_levels(session, self.authority.group, self.topics)):
-            lists = read_lists(session, level)
+            lists = session.access_lists(level)
             found.append([path for path, acl in lists.items() if acl is not None and is_fence(acl)])
         return found
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from bridge.migration.access import is_owned, words_of_list
 from bridge.migration.control import ACL_PIECES, acl_piece
 from bridge.migration.errors import VerificationFailed
-from bridge.migration.fences.lists import read_lists
 from bridge.migration.pieces import Damaged, keep_child, pack, read_pieces, unpack
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl
@@ -56,7 +55,7 @@ def _check_ours(authority: Authority, names: list[str]) -> None:
     if login is None or not names:
         return
     wanted = [paths.control_child(authority.group, name) for name in names]
-    for path, acl in read_lists(authority.session, wanted).items():
+    for path, acl in authority.session.access_lists(wanted).items():
         if acl is None or not is_owned(acl, login, 0):
             raise VerificationFailed(
                 f"{path} has the access list {words_of_list(acl or ())}, so others than {authority.access.who} may "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held
 from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
-from bridge.migration.fences.lists import is_fence, read_lists
+from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_mark
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import read_plan
@@ -57,7 +57,7 @@ def look_at_left_fences(
         return LeftFences("", lists or {})
     fixed = [owner.thread.encode(errors="replace") for owner in state.owners.values() if owner.kind == "persistent"]
     is_marked = any(mark.migration_id == control.migration_id for mark in map(parse_mark, fixed) if mark is not None)
-    looked = read_lists(session, [paths.ids(state.group)]) if lists is None else lists
+    looked = session.access_lists([paths.ids(state.group)]) if lists is None else lists
     fenced = [path for path, acl in looked.items() if acl is not None and is_fence(acl)]
     if not fenced:
         return LeftFences(control.migration_id if is_marked else "", lists or {})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.access import is_whole, names_login
 from bridge.migration.fences.late_lists import lists_before
-from bridge.migration.fences.lists import AccessList, is_fence, read_lists
+from bridge.migration.fences.lists import AccessList, is_fence
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_WRITE
 from zkconsumer.zk.security import SECURE_ACL
@@ -55,7 +55,7 @@ def list_above(authority: Authority, path: str, known: Mapping[str, AccessList])
             return known[above]
         if above == root:
             break
-    acl = read_lists(authority.session, [root]).get(root) or ()
+    acl = authority.session.access_lists([root]).get(root) or ()
     return acl if acl and is_whole(acl) else SECURE_ACL
 
 
@@ -69,7 +69,7 @@ def list_of_offsets(authority: Authority, plan: Plan) -> AccessList | None:
         return WantedLists(authority, plan.seen.acls, members_leave=False).list_of(f"{path}/made", ())
     if not authority.access.is_protected:
         return None
-    there = read_lists(authority.session, [path])
+    there = authority.session.access_lists([path])
     return list_above(authority, f"{path}/made", {path: acl for path, acl in there.items() if acl})
 
 

@@ -18,22 +18,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.admin.session import expect
 from zkconsumer.zk.requests import (
     PERM_ADMIN,
     PERM_ALL,
     PERM_DELETE,
     PERM_READ,
     Acl,
-    GetAcl,
-    NoAuth,
-    NoNode,
     SetAcl,
 )
 
 if TYPE_CHECKING:
     from bridge.migration.authority import Authority
-    from zkconsumer.admin.session import AdminSession
 
 AccessList: TypeAlias = tuple[Acl, ...]
 
@@ -94,28 +89,12 @@ def is_list_for(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Ac
     return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OURS)}
 
 
-def read_lists(session: AdminSession, wanted: Sequence[str]) -> dict[str, AccessList | None]:
-    """The lists of these nodes, in this order; None where we may not even look.  Missing nodes are left out.
-
-    Raises ``WorldError`` when ZooKeeper does not tell.
-    """
-    found: dict[str, AccessList | None] = {}
-    known: dict[AccessList, AccessList] = {}  # mostly one list, a hundred thousand times
-    for path, answer in zip(wanted, session.ask([GetAcl(path) for path in wanted]), strict=True):
-        if isinstance(answer, NoAuth):
-            found[path] = None
-        elif not isinstance(answer, NoNode):
-            acl: AccessList = expect(answer, tuple, path)
-            found[path] = known.setdefault(acl, acl)
-    return found
-
-
 def take_back(authority: Authority, wanted: Sequence[str]) -> None:
     """Be the one whom the fences of these nodes let; nodes without a fence stay as they are.  The run must be ours.
 
     Only a fence of a run without a login lets us.  What is refused or lost shows at the write that wants the right.
     """
-    lists: Mapping[str, AccessList | None] = read_lists(authority.session, wanted)
+    lists: Mapping[str, AccessList | None] = authority.session.access_lists(wanted)
     identity = authority.identity()
     others = [
         path for path, acl in lists.items() if acl is not None and is_fence(acl) and not set(identity) <= set(acl)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.fences.lists import AccessList, read_lists
+from bridge.migration.fences.lists import AccessList
 from bridge.migration.fences.owner_nodes import is_topic
 from bridge.migration.look_rights import lacking_rights
 from bridge.migration.needed_rights import words_of_rights
@@ -33,6 +33,10 @@ NAMED_MAX = 1_000
 NO_VERSION = 2**31 - 1
 """No list has it: the right to administer is looked at first, so ``BadVersion`` says that we have it."""
 
+SAME_ON_EACH_NODE = frozenset({"world", "digest", "sasl", "ip"})
+"""Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's
+authentication providers for them).  Another provider is given the path as well, and may look at it."""
+
 
 def fenced_levels(session: AdminSession, group: str, topics: Sequence[str]) -> list[list[str]]:
     """The nodes that the lists of a fence belong to, whether they are there or not; the upper ones first.
@@ -57,20 +61,38 @@ def lacking_admin(session: AdminSession, lists: dict[str, AccessList | None]) ->
     """The nodes whose lists we may not change, sorted.
 
     Where the list does not tell (it names others than the world, and who we are the server knows best), the server is
-    asked by a change that cannot be.  Raises ``WorldError`` when it does not answer.
+    asked by a change that cannot be: about one node of those with the same list, since the server decides by the list
+    and our login alone; about each node where an entry is of a scheme that may look at the path too.  Raises
+    ``WorldError`` when it does not answer.
     """
     lacking = [path for path, acl in lists.items() if acl is None]
-    doubtful = [path for path, acl in lists.items() if acl and not _is_open_to_all(acl)]
-    answers = session.ask([SetAcl(path, OPEN_ACL, NO_VERSION) for path in doubtful])
-    for path, answer in zip(doubtful, answers, strict=True):
-        match answer:
-            case NoAuth():
-                lacking.append(path)
-            case BadVersion() | NoNode():
-                pass
-            case _:
-                raise untold(f"ZooKeeper did not tell whether we may change the list of {path}", answer)
+    nodes_of: dict[AccessList, list[str]] = {}
+    for path, acl in lists.items():
+        if acl:
+            nodes_of.setdefault(acl, []).append(path)
+    alike: list[list[str]] = []
+    for acl, nodes in nodes_of.items():
+        if not _is_open_to_all(acl):
+            alike += [nodes] if all(entry.scheme in SAME_ON_EACH_NODE for entry in acl) else _singly(nodes)
+    while alike:
+        answers = session.ask([SetAcl(nodes[0], OPEN_ACL, NO_VERSION) for nodes in alike])
+        untouched: list[list[str]] = []
+        for nodes, answer in zip(alike, answers, strict=True):
+            match answer:
+                case NoAuth():
+                    lacking += nodes
+                case BadVersion():
+                    pass
+                case NoNode():  # it went meanwhile, and tells nothing of the others
+                    untouched += _singly(nodes[1:])
+                case _:
+                    raise untold(f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer)
+        alike = untouched
     return sorted(lacking)
+
+
+def _singly(nodes: Sequence[str]) -> list[list[str]]:
+    return [[node] for node in nodes]
 
 
 def _is_open_to_all(acl: AccessList) -> bool:
@@ -104,7 +126,7 @@ class MayChangeLists:
 
     def check(self) -> Standing:
         levels = fenced_levels(self.session, self.group, self.topics)
-        lacking = lacking_admin(self.session, read_lists(self.session, [path for level in levels for path in level]))
+        lacking = lacking_admin(self.session, self.session.access_lists([path for level in levels for path in level]))
         return Refused(PreconditionFailed(words_of_lacking(lacking))) if lacking else Done()
 
     def do(self) -> None:
