@@ -48,7 +48,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas import FETCH, METADATA
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildrenOf, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
 from zkconsumer.zk.store import call
@@ -715,10 +715,14 @@ def test_a_join_costs_few_packets_and_pauses_nothing_that_stays(
         wait_until(lambda: sum(len(infos(member)) for member in there) == 64, "everything is fetched")
         before = [infos(member) for member in there]
         sent = [world.store_of(member).packets_sent for member in there]
+        looked_up = lookups(world)
         joiner = connect(on=world, group_id=GROUP, consumer_id=f"z{attempt}")
         streams_of(joiner)
         wait_for_shares(world, 8)
         wait_until(lambda: all(len(infos(member)) == 8 for member in there), "what left was let go")
+        everyone = [*there, joiner]
+        wait_until(lambda of=everyone: not any(map(is_seeking, of)), "every leader is known")
+        assert lookups(world) - looked_up <= LOOKUPS_OF_A_JOINER_MAX, "those that were there know the leaders"
         for member, then in zip(there, before, strict=True):
             for number, info in infos(member).items():
                 assert info is then.get(number, info), "what stays is the same ownership"
@@ -729,6 +733,20 @@ def test_a_join_costs_few_packets_and_pauses_nothing_that_stays(
             return
         joiner.close()
     pytest.fail(f"packets of a member that was there, and of the joiner: {costs}")
+
+
+LOOKUPS_OF_A_JOINER_MAX = 4
+"""One for what it claims at once, and one for each broker that it does not read from yet when more comes."""
+
+
+def lookups(world: FakeWorld) -> int:
+    """How often brokers were asked who leads what."""
+    return sum(seen.api is METADATA for seen in world.cluster.requests)
+
+
+def is_seeking(connector: ZookeeperConsumerConnector) -> bool:
+    """Whether something that it owns waits for a leader."""
+    return bool(connector._member.fetchers.leaderless())
 
 
 def wait_for_shares(world: FakeWorld, members: int) -> None:

@@ -322,6 +322,72 @@ def test_a_leader_that_moves_is_found_again(cluster: FakeCluster, bench: MakeBen
     assert made.take(4) == {0: [1, 2], 1: [0, 1]}
 
 
+def lookups(cluster: FakeCluster) -> int:
+    """How often brokers were asked who leads what."""
+    return sum(seen.api is METADATA for seen in cluster.requests)
+
+
+def test_what_comes_to_a_broker_that_is_read_needs_no_lookup(cluster: FakeCluster, bench: MakeBench) -> None:
+    """A rebalance of a large group would ask for the metadata of the whole topic, once a member."""
+    made = bench(cluster)
+    made.start(0, 1)
+    for partition in range(4):
+        append(cluster, partition, 1)
+    assert made.take(2) == {0: [0], 1: [0]}
+    asked = lookups(cluster)
+    made.start(2, 3)
+    assert made.take(2) == {2: [0], 3: [0]}
+    assert lookups(cluster) == asked
+
+
+def test_a_known_leader_that_leads_no_more_says_so_and_is_found_again(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster)
+    made.start(0, 1)
+    append(cluster, 0, 1)
+    assert made.take(1) == {0: [0]}
+    asked = lookups(cluster)
+    cluster.move_leader(TOPIC, 2, 1)
+    append(cluster, 2, 3)
+    [info] = made.start(2)
+    assert made.take(3) == {2: [0, 1, 2]}
+    assert lookups(cluster) > asked
+    info.kill()
+    again = lookups(cluster)
+    made.start(2, offset=1)
+    assert made.take(2) == {2: [1, 2]}, "where it was found is known now"
+    assert lookups(cluster) == again
+
+
+def test_a_broker_that_is_not_read_is_not_taken_for_the_leader_that_it_was(
+    cluster: FakeCluster, bench: MakeBench
+) -> None:
+    """It may be gone for good; who is read from now is there."""
+    made = bench(cluster)
+    made.start(0)
+    append(cluster, 0, 1)
+    append(cluster, 1, 1)
+    assert made.take(1) == {0: [0]}
+    asked = lookups(cluster)
+    made.start(1)
+    assert made.take(1) == {1: [0]}
+    assert lookups(cluster) > asked
+
+
+def test_leaders_that_were_named_long_ago_are_looked_up(
+    cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bench(cluster)
+    made.start(0)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    assert made.take(1) == {0: [0]}
+    asked = lookups(cluster)
+    monkeypatch.setattr(fetcher_manager, "LEADERS_KEPT_MS", 0)
+    made.start(2)
+    assert made.take(1) == {2: [0]}
+    assert lookups(cluster) > asked
+
+
 def test_a_partition_without_a_leader_is_looked_for_until_it_has_one(
     cluster: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,10 @@
                         ^                                 |
                         +------ add_partitions_with_error-+
 
+Partitions whose leader was named a while ago, and is read from by now, go to its thread at once: a rebalance of a
+large group then costs no member a lookup of the brokers and the metadata of the whole topic.  A broker that does not
+lead them any more answers so, and the leader is asked for.  (The original asks each time.)
+
 There is nothing to stop but the partitions themselves: an info that is not live any more is dropped by whoever meets
 it.  So a rebalance stops no thread, and what stays is not paused.
 """
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, Worker, spawn
@@ -39,6 +44,9 @@ topic one after the other, and forget a deleted one before the group does."""
 NAMED_MAX = 3
 """Partitions without a leader that are named one by one."""
 
+LEADERS_KEPT_MS = 300_000
+"""How long a leader that was named counts as known (``metadata.max.age.ms`` of Kafka's later clients)."""
+
 IDLE_LOOK_MS = 10_000
 """How often the leader finder looks for fetcher threads without partitions when it has nothing else to do: a rebalance
 takes partitions away and wakes no leader finder."""
@@ -51,6 +59,14 @@ def fetcher_number(tp: TopicPartition, num_fetchers: int) -> int:
     mixed = (31 * java_hash(tp.topic) + tp.partition) & 0xFFFFFFFF
     signed = mixed - (1 << 32) if mixed >> 31 else mixed
     return 0 if signed == -(1 << 31) else abs(signed) % num_fetchers
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownLeaders:
+    """The leaders of a topic's partitions as they were named; one that turned out to lead no more is taken out."""
+
+    at_ms: int
+    of_partition: dict[int, BrokerAddress] = field(default_factory=dict)
 
 
 class ConsumerFetcherManager:
@@ -101,6 +117,7 @@ class ConsumerFetcherManager:
         self._said_failed: dict[BrokerAddress, str] = {}
         self._said_unled: set[TopicPartition] = set()
         self._given_at_ms: dict[TopicPartition, int] = {}
+        self._known: dict[str, _KnownLeaders] = {}
         self._came_back_at_once = False
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
@@ -118,6 +135,10 @@ class ConsumerFetcherManager:
         with self._changed:
             self._given_at_ms = {tp: at_ms for tp, at_ms in self._given_at_ms.items() if at_ms > since_ms}
             self._came_back_at_once |= any(info.tp in self._given_at_ms for info in given)
+            for info in given:
+                known = self._known.get(info.tp.topic)
+                if known is not None:
+                    known.of_partition.pop(info.tp.partition, None)
             self._look_for(given)
 
     def _look_for(self, infos: Iterable[PartitionTopicInfo]) -> None:
@@ -198,6 +219,7 @@ class ConsumerFetcherManager:
             with self._changed:
                 self._changed.wait_for(lambda: self._leaderless or stop.is_set(), IDLE_LOOK_MS / 1000)
                 self._leaderless = {tp: info for tp, info in self._leaderless.items() if info.is_live}
+                self._give_to_known_leaders()
                 wanted = dict(self._leaderless)
                 again, self._came_back_at_once = self._came_back_at_once, False
             if again:
@@ -212,6 +234,23 @@ class ConsumerFetcherManager:
                 unled = bool(wanted and self._leaderless)
             if unled:
                 stop.wait(self._settings.backoff_ms)
+
+    def _give_to_known_leaders(self) -> None:
+        """With the lock held."""
+        now_ms = self._clock.now_ms()
+        self._known = {topic: known for topic, known in self._known.items() if now_ms - known.at_ms < LEADERS_KEPT_MS}
+        given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
+        for tp, info in self._leaderless.items():
+            known = self._known.get(tp.topic)
+            broker = None if known is None else known.of_partition.get(tp.partition)
+            if broker is not None and broker not in self._said_failed:
+                key = (broker, fetcher_number(tp, self._num_fetchers))
+                if key in self._fetchers:
+                    given.setdefault(key, []).append(info)
+        for key, infos in given.items():
+            for info in infos:
+                del self._leaderless[info.tp]
+            self._fetchers[key][0].add(infos)
 
     def _ask(self, topics: list[str], stop: StopSignal) -> Leaders | None:
         """Ask the brokers until one answers; None: none did, or the member cannot go on."""
@@ -266,13 +305,16 @@ class ConsumerFetcherManager:
 
     def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: Leaders) -> None:
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
+        known: dict[str, _KnownLeaders] = {}
         for tp, broker in leaders.led.items():
+            known.setdefault(tp.topic, _KnownLeaders(self._clock.now_ms())).of_partition[tp.partition] = broker
             info = wanted.get(tp)
             if info is not None:
                 given.setdefault((broker, fetcher_number(tp, self._num_fetchers)), []).append(info)
         with self._changed:
             if self._closed:
                 return
+            self._known |= known
             for infos in given.values():
                 for info in infos:
                     if self._leaderless.get(info.tp) is info:
