@@ -29,6 +29,7 @@ from zkconsumer.zk.requests import (
     StoreError,
     WatchFired,
 )
+from zkconsumer.zk.watched_owners import WatchedOwners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,6 +85,7 @@ class ZooKeeperHalf:
         self._ids = paths.ids(group)
         self._owners = paths.owners(group)
         self._control_path = paths.control(group)
+        self._listed = WatchedOwners()
 
     # --- what the store tells -----------------------------------------------------------------------------------
 
@@ -95,21 +97,26 @@ class ZooKeeperHalf:
         self._observing.session(event)
         match event:
             case SessionConnected(session_id, timeout_ms):
-                self._reader.forget()
+                self._forget_watches()
                 self._control.feed(ev.SessionConnected(session_id, timeout_ms))
             case SessionSuspended():
-                self._reader.forget()
+                self._forget_watches()
                 self._control.feed(ev.SessionSuspended())
             case SessionLost(session_id):
-                self._reader.forget()
+                self._forget_watches()
                 self._control.feed(ev.SessionLost(session_id))
             case WatchFired(path):
                 self._watch_fired(path)
+
+    def _forget_watches(self) -> None:
+        self._reader.forget()
+        self._listed.forget()
 
     def _watch_fired(self, path: str) -> None:
         self._reader.invalidate(path)
         parent, _, name = path.rpartition("/")
         if parent == self._owners:
+            self._listed.fired(name)
             self._control.feed(ev.OwnersChanged(name))
         elif path in (self._ids, self._control_path, paths.BROKER_TOPICS) or paths.topic_of(path) is not None:
             self._control.feed(ev.GroupChanged(path, is_control=path == self._control_path))
@@ -177,11 +184,13 @@ class ZooKeeperHalf:
         def finish(owned: Mapping[str, frozenset[int]]) -> ev.Event:
             return ev.OwnersListed(command.ticket, owned)
 
-        procedure = list_owners(self._group, command.topics, command.mine, command.session_id)
+        procedure = list_owners(self._group, command.topics, command.mine, command.session_id, self._listed)
         self._run(procedure, command.session_id, finish)
 
     def claim(self, command: do.Claim) -> None:
-        claims = Claims(self._group, command.session_id, command.owners, command.control_version, self._rights.acl)
+        claims = Claims(
+            self._group, command.session_id, command.owners, command.control_version, self._rights.acl, self._listed
+        )
 
         def finish(_: None) -> ev.Event:
             self._rights.claimed(claims)

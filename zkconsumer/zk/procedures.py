@@ -50,6 +50,7 @@ from zkconsumer.zk.requests import (
     Stat,
     StoreError,
 )
+from zkconsumer.zk.watched_owners import WatchedOwners
 from zkconsumer.zk.znodes import parse_offset, parse_owner
 
 if TYPE_CHECKING:
@@ -130,7 +131,10 @@ def deregister(group: str, consumer: str, session_id: int) -> Procedure[StoreErr
 
 
 class Claims:
-    """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch."""
+    """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch.
+
+    ``listed``: the lists that need not be read again before the first multi.
+    """
 
     def __init__(
         self,
@@ -139,8 +143,10 @@ class Claims:
         owners: Mapping[TopicPartition, str],
         control_version: int | None,
         acl: tuple[Acl, ...] | None = None,
+        listed: WatchedOwners | None = None,
     ) -> None:
         self.results: dict[TopicPartition, Claimed] = {}
+        self._listed = WatchedOwners() if listed is None else listed
         self.denials = Denials()
         self.unwatched: set[str] = set()
         self._group = group
@@ -163,6 +169,8 @@ class Claims:
         if look_closely:
             yield from self._look_closely()
         yield from self.denials.explain()
+        if not self.denials.found:
+            return
         for tp, claimed in self.results.items():
             denial = self.denials.under(paths.owner(self._group, tp))
             if claimed.outcome is Outcome.FAILED and denial is not None:
@@ -196,6 +204,8 @@ class Claims:
         if parents_missing and not is_last:
             yield from self._make_parents(parents_missing)
         if look:
+            for topic in {tp.topic for tp in self._owners if tp not in self.results}:
+                self._listed.fired(topic)  # what it says is free has an owner
             yield from self._set_aside_taken()
 
     def _make_parents(self, topics: Iterable[str]) -> Procedure[None]:
@@ -215,13 +225,15 @@ class Claims:
     def _set_aside_taken(self) -> Procedure[None]:
         """List the owners of every topic that is still to be claimed, leaving watches; make the parents that miss."""
         left = [tp for tp in self._owners if tp not in self.results]
-        topics = sorted({tp.topic for tp in left})
-        answers = yield [Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics]
-        taken: dict[str, set[str]] = {}
+        topics = [topic for topic in sorted({tp.topic for tp in left}) if self._listed.names(topic) is None]
+        requests: list[Request] = [
+            Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics
+        ]
+        answers = (yield requests) if requests else []
         missing: list[str] = []
         for topic, answer in zip(topics, answers, strict=True):
             if isinstance(answer, ChildrenOf):
-                taken[topic] = set(answer.names)
+                self._listed.listed(topic, answer.names)
                 self.unwatched.discard(topic)
                 continue
             self.unwatched.add(topic)
@@ -230,7 +242,7 @@ class Claims:
         if missing:
             yield from self._make_parents(missing)
         for tp in left:
-            if str(tp.partition) in taken.get(tp.topic, ()):
+            if str(tp.partition) in (self._listed.names(tp.topic) or ()):
                 self.results[tp] = Claimed(Outcome.REFUSED, why="another member holds it")
 
     def _look_closely(self) -> Procedure[None]:
@@ -257,12 +269,17 @@ class Claims:
 
 
 def list_owners(
-    group: str, topics: Sequence[str], mine: Sequence[TopicPartition] = (), session_id: int = 0
+    group: str,
+    topics: Sequence[str],
+    mine: Sequence[TopicPartition] = (),
+    session_id: int = 0,
+    listed: WatchedOwners | None = None,
 ) -> Procedure[dict[str, frozenset[int]]]:
     """Which partitions of these topics have an owner node; a topic that could not be listed is left out.
 
     The nodes of ``mine`` that are listed are read as well (one packet where the server reads many at once, else one
     each): a node of another session does not count, since the list alone cannot tell that ours was replaced.
+    ``listed`` gets the lists, for the claims that follow.
     """
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
     owned = {
@@ -270,11 +287,15 @@ def list_owners(
         for topic, answer in zip(topics, answers, strict=True)
         if isinstance(answer, ChildrenOf)
     }
-    listed = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
-    if listed:
-        [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in listed))]
+    if listed is not None:
+        for topic, answer in zip(topics, answers, strict=True):
+            if isinstance(answer, ChildrenOf):
+                listed.listed(topic, answer.names)
+    held = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
+    if held:
+        [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in held))]
         assert isinstance(nodes, list), "reading many gives a list"
-        for tp, node in zip(listed, nodes, strict=True):
+        for tp, node in zip(held, nodes, strict=True):
             if isinstance(node, Node) and node.stat.ephemeral_owner != session_id:
                 owned[tp.topic].discard(tp.partition)
     return {topic: frozenset(numbers) for topic, numbers in owned.items()}

@@ -106,6 +106,8 @@ class Writes:
         """At most three rounds of writing, each followed by a look at what failed; at last, why what was denied was."""
         yield from self._write()
         yield from self._denials.explain()
+        if not self._denials.found:
+            return
         for tp, written in self.results.items():
             nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
             denial = next(filter(None, map(self._denials.under, nodes)), None)
