@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zkconsumer.core import assignment
 from zkconsumer.core.assignment import (
     AssignmentContext,
     AssignmentRefused,
@@ -23,8 +24,10 @@ from zkconsumer.core.assignment import (
     score_forms,
     topics_with_equal_hash,
 )
+from zkconsumer.core.planner import SharePlanner
 from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
 from zkconsumer.core.subscription import ConsumerThreadId, construct_topic_count
+from zkconsumer.core.view import GroupView, Subscription
 from zkconsumer.errors import MalformedZnode, PeerError, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
@@ -466,3 +469,31 @@ def _seconds(form: Form, registrations: Any, partitions: Any) -> float:
     assignment = create_instance(form.strategy, form.compatibility).assign(context)
     assert len(assignment.owners) == 5120
     return time.thread_time() - start
+
+
+def test_all_forms_of_one_view_cost_two_orders_of_hashes_and_one_deal_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that does not know the form yet asks for each of them several times in each rebalance."""
+    orders: list[str] = []
+    deals: list[int] = []
+    in_order, deal = assignment._in_hash_order, assignment._deal
+
+    def counted_order(topics: Any, partitions: Any, before: str, between: str, after: str) -> Any:
+        orders.append(f"{before}t{between}p{after}")
+        return in_order(topics, partitions, before, between, after)
+
+    def counted_deal(context: Any, tps: Any) -> Any:
+        deals.append(1)
+        return deal(context, tps)
+
+    monkeypatch.setattr(assignment, "_in_hash_order", counted_order)
+    monkeypatch.setattr(assignment, "_deal", counted_deal)
+    view = GroupView(
+        {f"m{number}": Subscription("static", {"t": 1}) for number in range(16)}, {"t": tuple(range(512))}, owners={}
+    )
+    planner = SharePlanner("m3", "roundrobin", "auto", exclude_internal_topics=True)
+    for _ in range(2):
+        orders.clear()
+        deals.clear()
+        assert planner.plan(view).is_waiting
+        assert sorted(orders) == ["[t,p]", "t-p"]
+        assert len(deals) <= 3

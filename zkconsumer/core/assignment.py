@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,7 +30,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zkconsumer.core.subscription import ThreadIdsPerTopic, TopicCount
 
@@ -50,6 +50,10 @@ __all__ = [
     "score_forms",
     "topics_with_equal_hash",
 ]
+
+
+TAILS_KEPT_MAX = 8_192
+"""Hashes of partition numbers that are kept from one rebalance to the next."""
 
 
 class Form(Enum):
@@ -113,6 +117,22 @@ class AssignmentContext:
             topic: sorted(partitions.get(topic, ())) for topic in self.positions_for_topic
         }
         """Topic of the group -> partition numbers, ascending; empty for a topic that does not exist."""
+        self._computed: dict[Form, Assignment] = {}
+        self._hash_orders: dict[tuple[str, str, str], list[tuple[int, TopicPartition]]] = {}
+
+    def computed(self, form: Form, compute: Callable[[], Assignment]) -> Assignment:
+        """The assignment in this form, computed once: to recognise a form, each of them is asked for several times."""
+        if form not in self._computed:
+            self._computed[form] = compute()
+        return self._computed[form]
+
+    def in_hash_order(self, before: str, between: str, after: str) -> list[tuple[int, TopicPartition]]:
+        """All partitions by the hash of this text of theirs, see ``_in_hash_order``; two forms share one text."""
+        text = (before, between, after)
+        if text not in self._hash_orders:
+            of_topic = self.partitions_for_topic
+            self._hash_orders[text] = _in_hash_order(of_topic, of_topic, before, between, after)
+        return self._hash_orders[text]
 
     @cached_property
     def consumers_for_topic(self) -> dict[str, list[ConsumerThreadId]]:
@@ -180,6 +200,9 @@ class RangeAssignor:
 
     def assign(self, context: AssignmentContext) -> Assignment:
         """The whole group's assignment."""
+        return context.computed(self.form, lambda: self._assign(context))
+
+    def _assign(self, context: AssignmentContext) -> Assignment:
         ring = context.ring
         owners: dict[TopicPartition, ConsumerThreadId] = {}
         for topic, positions in context.positions_for_topic.items():
@@ -211,16 +234,15 @@ class RoundRobinAssignor:
 
     def assign(self, context: AssignmentContext) -> Assignment:
         """The whole group's assignment; raises ``AssignmentRefused`` when ``0.8.2``'s precondition fails."""
+        return context.computed(self.form, lambda: self._assign(context))
+
+    def _assign(self, context: AssignmentContext) -> Assignment:
         strict = self.form is Form.ROUNDROBIN_0_8_2
         if strict:
             _require_equal_threads(context)
-        before, between, after = ("", "-", "") if self.form is Form.ROUNDROBIN_1_0 else ("[", ",", "]")
-
-        def hashed_by(topics: Iterable[str]) -> list[tuple[int, TopicPartition]]:
-            return _in_hash_order(topics, context.partitions_for_topic, before, between, after)
-
+        text = ("", "-", "") if self.form is Form.ROUNDROBIN_1_0 else ("[", ",", "]")
         # The order of topics matters for ties only, and is dear to find out.
-        in_order = hashed_by(context.partitions_for_topic)
+        in_order = context.in_hash_order(*text)
         tied = frozenset(
             topic
             for (hash_a, a), (hash_b, b) in pairwise(in_order)
@@ -228,7 +250,8 @@ class RoundRobinAssignor:
             for topic in (a.topic, b.topic)
         )
         if tied:
-            in_order = hashed_by(context.own_topic_order if strict else context.group_topic_order)
+            order = context.own_topic_order if strict else context.group_topic_order
+            in_order = _in_hash_order(order, context.partitions_for_topic, *text)
         return Assignment(
             self.form, context.consumer_id, _deal(context, (tp for _, tp in in_order)), tied
         )
@@ -416,19 +439,21 @@ def _in_hash_order(
     A hash is continued character by character, so that of the topic is computed once and that of the number once
     for all topics: hash(a + b) = hash(a) * 31**len(b) + hash(b), modulo 2**32.
     """
-    tails: dict[int, tuple[int, int]] = {}
     hashed: list[tuple[int, TopicPartition]] = []
     for topic in topics:
         head = java_hash(f"{before}{topic}{between}")
         for partition in partitions[topic]:
-            if partition not in tails:
-                tail = f"{partition}{after}"
-                tails[partition] = (31 ** len(tail), java_hash(tail))
-            factor, rest = tails[partition]
+            factor, rest = _tail(partition, after)
             signed = (head * factor + rest + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
             hashed.append((signed, TopicPartition(topic, partition)))
     hashed.sort(key=lambda item: item[0])
     return hashed
+
+
+@lru_cache(TAILS_KEPT_MAX)
+def _tail(partition: int, after: str) -> tuple[int, int]:
+    tail = f"{partition}{after}"
+    return 31 ** len(tail), java_hash(tail)
 
 
 def _deal(

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 STORY_LINES_MAX = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a machine's story."""
 
     before: str
@@ -108,7 +107,7 @@ class Machine:
         after, commands = handler.run(self, event)
         assert after in (handler.states or (before,)), f"a handler led to {after}, which it does not declare"
         self.state = after
-        self.story.append(Line(before.value, event, after.value))
+        self.story.append(Line(before._value_, event, after._value_))
         if Machine.arrows_hit is not None:
             Machine.arrows_hit.add(Arrow(type(self).__name__, before.value, type(event).__name__, after.value))
         return commands

@@ -17,6 +17,7 @@ A path is made here or nowhere, and each name is checked when it goes in: no inp
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from zkconsumer.errors import UnsafeName
 from zkconsumer.types import TopicPartition
@@ -48,6 +49,10 @@ _COMPONENT = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 _CONTROL_CHILD = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
 _DOTS = (".", "..")
+
+NAMES_KEPT_MAX = 1_024
+"""Groups, topics and numbers that were found to be right and are not looked at again: a member checks its own group and
+its topics for each partition in each rebalance."""
 
 
 # --- names ------------------------------------------------------------------------------------------------------
@@ -91,6 +96,7 @@ def check_consumer_id(consumer_id: str) -> str:
     return consumer_id
 
 
+@lru_cache(NAMES_KEPT_MAX)
 def _check_charset(what: str, name: str, chars_max: int) -> str:
     if len(name) > chars_max:
         raise UnsafeName(f"{what} {name[:50]!r}… has {len(name)} characters, at most {chars_max} are allowed")
@@ -236,6 +242,11 @@ def partition_of(path: str) -> TopicPartition | None:
 
 def partition_number(name: str) -> int | None:
     """A child's name as a partition number: plain decimal, no sign, no padding; None for anything else."""
+    return _number_of(name)
+
+
+@lru_cache(NAMES_KEPT_MAX)
+def _number_of(name: str) -> int | None:
     if _DECIMAL.fullmatch(name) is None or int(name) > PARTITION_MAX:
         return None
     return int(name)
