@@ -1,6 +1,7 @@
 """How long a group is without full cover when a member joins or leaves, and what it costs in ZooKeeper packets.
 
     python bench/rebalance.py --members 8 --partitions 64 --rounds 20 [--scala 1.1.1] [--write]
+    python bench/rebalance.py --processes [--members 16 --partitions 512 --rounds 20] [--before PATH] [--write]
     python bench/rebalance.py --repeats --changes 200 [--scala 1.1.1] [--write]
 
 On a real ZooKeeper (fetched by Maven); brokers are in memory, because nothing is read.  A *join* is counted from the
@@ -8,11 +9,14 @@ call that joins, a *leave* from the call that leaves, both to the moment when ev
 and the owners are those of the new assignment.  With ``--scala`` original members do the same in turn (a join there
 is counted from the new registration, since a JVM takes seconds to start).
 
+``--processes`` measures members of ours that are a process each (``rebalance_processes`` says how), with the processor
+time of all of them; ``--before`` measures those of another checkout in turn with them.
+
 ``--repeats`` counts instead which records are read twice when members of both kinds join and leave cleanly, on a real
 broker of the release of the Scala members (``rebalance_repeats``): 2 + 2 members, 8 partitions, 400 records/s.
 ``--changes`` are those of all its runs together.
 
-``--write`` puts the table into migration_docs/reference/rebalance.md, and leaves the other table there as it is.
+``--write`` puts the table into migration_docs/reference/rebalance.md, and leaves the other tables there as they are.
 """
 
 from __future__ import annotations
@@ -23,27 +27,24 @@ import os
 import platform
 import statistics
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rebalance_processes import TITLE as PROCESSES_TITLE
+from rebalance_processes import processes_section
 from rebalance_repeats import REPEATS_TITLE, repeats_section
+from rebalance_watch import GROUP, TOPIC, Watcher, wait_until
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.zk import paths
-from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node
-from zkconsumer.zk.store import call
-from zkconsumer.zk.znodes import consumer_of, parse_owner
+from zkconsumer.types import BrokerAddress
 
-GROUP, TOPIC = "bench", "bench"
-DEADLINE_MS = 60_000
-LOOK_MS = 2
+SECTIONS = (PROCESSES_TITLE, REPEATS_TITLE)
+"""Titles of the page, behind the first table."""
+
 PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" / "rebalance.md"
 
 
@@ -69,63 +70,10 @@ class Figures:
         return f"| {self.who} | " + " | ".join(spread(cell) for cell in cells) + " |"
 
 
-class Watcher:
-    """Looks at the owner nodes from outside, with a session of its own."""
-
-    def __init__(self, address: str, partitions: int) -> None:
-        self._store = KazooStore(address, 10_000)
-        self._store.listen(lambda _: None)
-        self._store.start(10_000)
-        self._partitions = [TopicPartition(TOPIC, number) for number in range(partitions)]
-
-    def members(self) -> list[str]:
-        """The registered ids."""
-        [listed] = call(self._store, [Children(paths.ids(GROUP))], 10_000)
-        return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
-
-    def counts(self) -> dict[str, int]:
-        """How many partitions each member owns."""
-        [nodes] = call(self._store, [GetMany(tuple(paths.owner(GROUP, tp) for tp in self._partitions))], 10_000)
-        assert isinstance(nodes, list)
-        counts: dict[str, int] = {}
-        for node in nodes:
-            if isinstance(node, Node):
-                member = consumer_of(parse_owner(node.data))
-                counts[member] = counts.get(member, 0) + 1
-        return counts
-
-    def is_covered(self, members: int) -> bool:
-        """Every partition is owned, each by one of so many members, and each has its range share."""
-        counts = self.counts()
-        share, more = divmod(len(self._partitions), members)
-        wanted = sorted([share + 1] * more + [share] * (members - more))
-        return sorted(counts.values()) == wanted
-
-    def wait_covered(self, members: int, since_ms: int) -> float:
-        """Milliseconds from ``since_ms`` to full cover."""
-        wait_until(lambda: self.is_covered(members), f"{members} members cover {TOPIC}")
-        return SYSTEM_CLOCK.now_ms() - since_ms
-
-    def __enter__(self) -> Watcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._store.close(2_000)
-
-
 def registration_of(broker: BrokerAddress) -> bytes:
     """What a broker of 0.8 writes about itself."""
     fields = {"jmx_port": -1, "timestamp": "0", "host": broker.host, "version": 1, "port": broker.port}
     return json.dumps(fields).encode()
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    pause = threading.Event()
-    deadline_ms = SYSTEM_CLOCK.now_ms() + DEADLINE_MS
-    while not holds():
-        if SYSTEM_CLOCK.now_ms() > deadline_ms:
-            raise SystemExit(f"not within {DEADLINE_MS} ms: {what}")
-        pause.wait(LOOK_MS / 1000)
 
 
 def wait_quiet(connectors: list[ZookeeperConsumerConnector]) -> None:
@@ -202,13 +150,16 @@ def machine() -> str:
     return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
 
 
-def write(section: str, *, is_second: bool) -> None:
-    """Put one of the two sections of the page down, and keep the other."""
-    first, mark, second = PAGE.read_text(encoding="utf-8").partition(f"\n{REPEATS_TITLE}\n")
-    if is_second:
-        PAGE.write_text(f"{first.rstrip()}\n\n{section}", encoding="utf-8")
-    else:
-        PAGE.write_text(section + mark + second, encoding="utf-8")
+def write(section: str) -> None:
+    """Put one section of the page down, and keep the others."""
+    text = PAGE.read_text(encoding="utf-8")
+    starts = [0, *(at for title in SECTIONS if (at := text.find(f"\n{title}\n")) >= 0)]
+    bounds = sorted(starts)
+    sections = [text[start:end].strip() for start, end in zip(bounds, [*bounds[1:], len(text)], strict=True)]
+    titles = ["", *SECTIONS]
+    found = {next((title for title in SECTIONS if one.startswith(title)), ""): one for one in sections}
+    found[next((title for title in SECTIONS if section.startswith(title)), "")] = section.strip()
+    PAGE.write_text("\n\n".join(found[title] for title in titles if title in found) + "\n", encoding="utf-8")
 
 
 def report(figures: list[Figures], partitions: int, rounds: int, zookeeper: str) -> str:
@@ -229,22 +180,36 @@ def report(figures: list[Figures], partitions: int, rounds: int, zookeeper: str)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--partitions", type=int, default=64)
+    parser.add_argument("--members", type=int, help="8; 16 with --processes")
+    parser.add_argument("--partitions", type=int, help="64; 512 with --processes")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--zookeeper", default="3.8", choices=["3.8", "3.4.6"])
     parser.add_argument("--scala", metavar="RELEASE", help="measure original members of this release as well")
     parser.add_argument("--scala-rounds", type=int, default=5)
+    parser.add_argument("--processes", action="store_true", help="one process a member, and their processor time")
+    parser.add_argument("--before", type=Path, metavar="PATH", help="another checkout, for --processes")
+    parser.add_argument("--strategy", default="range", choices=["range", "roundrobin"], help="for --processes")
     parser.add_argument("--repeats", action="store_true", help="count records that are read twice at clean changes")
     parser.add_argument("--changes", type=int, default=200, help="joins and leaves of all runs of --repeats together")
     parser.add_argument("--seed", type=int, default=1, help="of the members' names, which decide what moves")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
+    arguments.members = arguments.members or (16 if arguments.processes else 8)
+    arguments.partitions = arguments.partitions or (512 if arguments.processes else 64)
     if arguments.repeats:
         section = repeats_section(arguments.scala or "1.1.1", arguments.changes, arguments.seed, machine)
         print(section)
         if arguments.write:
-            write(section, is_second=True)
+            write(section)
+        return
+    if arguments.processes:
+        section = processes_section(
+            arguments.members, arguments.partitions, arguments.rounds, strategy=arguments.strategy,
+            zookeeper=arguments.zookeeper, before=arguments.before, seed=arguments.seed, machine=machine,
+        )  # fmt: skip
+        print(section)
+        if arguments.write:
+            write(section)
         return
     figures: list[Figures] = []
     cluster = FakeCluster(brokers=[1])
@@ -269,7 +234,7 @@ def main() -> None:
         page = report(figures, arguments.partitions, arguments.rounds, arguments.zookeeper)
     print(page)
     if arguments.write:
-        write(page, is_second=False)
+        write(page)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,65 @@
+"""What ``bench/rebalance.py --processes`` starts: a member in a process of its own, or the broker of all of them.
+
+    python rebalance_member.py member '{"group_id": ..., "topic": ...}'
+    python rebalance_member.py broker '{"topic": ..., "partitions": ...}'
+
+The first line on standard output is JSON: the broker's id, host and port, or ``{"package": where}`` of a member that is
+ready.  Then words on standard input, one a line; for each a line of JSON on standard output:
+
+    join       begin to join the group; answered at once
+    figures    {"cpu_s": processor time of this process so far, "packets": requests to ZooKeeper so far}
+    leave      leave the group; answered when it is left, and the process ends
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import zkconsumer
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.testing.fake_cluster import FakeCluster
+
+
+def tell(value: object) -> None:
+    """One line."""
+    print(json.dumps(value), flush=True)
+
+
+def broker(settings: dict[str, Any]) -> None:
+    """A broker in memory behind a real port, for all members; nothing is read from it."""
+    cluster = FakeCluster(brokers=[1])
+    cluster.create_topic(settings["topic"], settings["partitions"])
+    with cluster.serve():
+        tell(list(cluster.address(1)))
+        sys.stdin.read()
+
+
+def member(settings: dict[str, Any]) -> None:
+    """Carry out one word after the other."""
+    topic = settings.pop("topic")
+    connector: ZookeeperConsumerConnector | None = None
+    tell({"package": zkconsumer.__file__})
+    for line in sys.stdin:
+        match line.strip():
+            case "join":
+                connector = ZookeeperConsumerConnector(ConsumerConfig(**settings))
+                connector.create_message_streams({topic: 1})
+                tell({})
+            case "figures":
+                packets = 0 if connector is None else connector.store.packets_sent
+                tell({"cpu_s": time.process_time(), "packets": packets})
+            case "leave":
+                if connector is not None:
+                    connector.close()
+                tell({})
+                return
+            case word:
+                raise SystemExit(f"not a word of this program: {word!r}")
+
+
+if __name__ == "__main__":
+    {"broker": broker, "member": member}[sys.argv[1]](json.loads(sys.argv[2]))
