@@ -1,6 +1,7 @@
 """How long a group's offsets take from ZooKeeper to Kafka: read, commit, read back, compare; and in how much memory.
 
-    python bench/migrate.py --partitions 10000 100000 --rounds 3 [--zookeeper 3.8 3.4.6] [--in-memory] [--write]
+    python bench/migrate.py --partitions 10000 100000 --rounds 3 [--zookeeper 3.8 3.4.6] [--before PATH] [--write]
+    python bench/migrate.py --in-memory
 
 A real ZooKeeper (3.8; 3.4.6 cannot read many nodes at once) and a real broker (1.1.1, which takes commits for
 partitions that a known topic does not have, so that a hundred thousand of them need no hundred thousand logs), fetched
@@ -9,9 +10,14 @@ of resident memory; the epoch grows from round to round, so everything is writte
 
 *Read*: every offset znode with its version, and what Kafka has, as for a plan.  *Commit*: the seat is taken, Kafka's
 values are compared with their provenance, and every offset is committed in batches.  *Read back*: both stores are read
-and compared by value.  *Rights*: the access list of every offset znode is read, changed to a fence and put back; it has
-no gate, and is not in the sum.  Start-up and the making of the znodes are not counted.  Beside the times stand the
-processor time of the process and how many requests it made.
+and compared by value.  Not in that sum: *check of rights*, the step that looks whether we may do what a move without
+the fence of access lists needs, which reads the list of every offset znode (a packet a node: ZooKeeper has none that
+reads many lists); and *lists changed and put back*, that fence and its way back, two packets a node more.  Start-up and
+the making of the znodes are not counted.  Beside the times stand the processor time of the process and how many
+requests it made.
+
+``--before``: the rounds of another checkout of this project are made in turn with those of this one, on the same
+servers; the last table has the ratios.
 
 ``--in-memory``: ZooKeeper in memory in the measured process and a development broker beside it, to try the program
 without Java; its times have the fake's part in them, and its memory says nothing.
@@ -35,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from gates import Gate
-from migrate_round import A_TOPIC, PARTS, RIGHTS, Door, fill, measure, topics_of
+from migrate_round import A_TOPIC, CHECK, FENCE, PARTS, Door, fill, measure, topics_of
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.session import AdminSession, Doors
@@ -50,13 +56,17 @@ PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" /
 BROKER = "1.1.1"
 ZOOKEEPERS = ("3.8", "3.4.6")
 IN_MEMORY = "in memory"
+BEFORE = "before"
 SECONDS: dict[tuple[int, str], tuple[float, float | None]] = {
     (10_000, "3.8"): (1.0, 0.2),
     (100_000, "3.8"): (5.0, 1.5),
     (100_000, "3.4.6"): (15.0, None),
 }
 """Partitions and ZooKeeper -> the gate and the goal for all three parts together, in seconds."""
+CHECK_S_MAX = {100_000: 5.0}
+"""Partitions -> the gate for the check of rights, on either ZooKeeper."""
 RSS_MB_MAX = 300
+TREE = Path(__file__).resolve().parent.parent
 
 OURS = f"""
 import sys
@@ -97,10 +107,11 @@ def run_round(arguments: argparse.Namespace, door: Door) -> None:
             print(json.dumps(measure(session, arguments.epoch, door)))
 
 
-def run_child(kind: str, where: str, partitions: int, epoch: int) -> dict[str, dict[str, float]]:
+def run_child(kind: str, where: str, partitions: int, epoch: int, tree: Path) -> dict[str, dict[str, float]]:
     words = [sys.executable, __file__, "--child", kind, "--where", where]
     words += ["--partitions", str(partitions), "--epoch", str(epoch)]
-    out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=tree).stdout
     told: dict[str, dict[str, float]] = json.loads(out)
     return told
 
@@ -129,11 +140,12 @@ def development_broker(partitions: int) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The rounds with so many partitions on one ZooKeeper."""
+    """The rounds of one tree with so many partitions on one ZooKeeper."""
 
     partitions: int
     zookeeper: str
     rounds: list[dict[str, dict[str, float]]]
+    tree: str = ""
 
     def _median(self, part: str, what: str) -> float:
         return statistics.median(each[part][what] for each in self.rounds)
@@ -149,23 +161,36 @@ class Cell:
     def row(self) -> str:
         """One line of the table: medians, and how far the sum goes."""
         whole = self._whole
-        cells = [f"{self.partitions:,}", self.zookeeper]
-        cells += [f"{self._median(part, 's'):.2f} s ({self._median(part, 'cpu'):.2f} CPU)" for part in (*PARTS, RIGHTS)]
+        cells = [f"{self.partitions:,}", f"{self.zookeeper} {self.tree}".strip()]
+        shown = (*PARTS, CHECK, FENCE)
+        cells += [f"{self._median(part, 's'):.2f} s ({self._median(part, 'cpu'):.2f} CPU)" for part in shown]
         cells.append(f"{statistics.median(whole):.2f} s ({min(whole):.2f} to {max(whole):.2f})")
         cells += [f"{sum(self._median(part, what) for part in PARTS):,.0f}" for what in ("zookeeper", "kafka")]
         cells.append(f"{self._rss_mb:.0f} MB")
         return f"| {' | '.join(cells)} |"
 
+    def ratio_row(self, before: Cell) -> str:
+        """One line: what this tree takes of what the other one took, time and processor time."""
+        cells = [f"{self.partitions:,}", self.zookeeper]
+        for part in (*PARTS, CHECK, FENCE):
+            ratios = [self._median(part, what) / (before._median(part, what) or 1e-9) for what in ("s", "cpu")]
+            cells.append(f"{ratios[0]:.2f} ({ratios[1]:.2f} CPU)")
+        return f"| {' | '.join(cells)} |"
+
     def gates(self) -> list[Gate]:
-        """What must hold; none in memory."""
-        if self.zookeeper == IN_MEMORY:
+        """What must hold; none in memory, and none of another tree."""
+        if self.zookeeper == IN_MEMORY or self.tree == BEFORE:
             return []
         gate, goal = SECONDS.get((self.partitions, self.zookeeper), (None, None))
         what = f"{self.partitions:,} partitions, ZooKeeper {self.zookeeper}"
         return [
             Gate(f"{what}: read, commit, read back", statistics.median(self._whole), gate, goal, "s", at_least=False),
+            Gate(
+                f"{what}: check of rights", self._median(CHECK, "s"), CHECK_S_MAX.get(self.partitions), None, "s",
+                at_least=False,
+            ),
             Gate(f"{what}: peak of memory", self._rss_mb, RSS_MB_MAX, None, "MB", at_least=False),
-        ]
+        ]  # fmt: skip
 
 
 def machine() -> str:
@@ -177,8 +202,8 @@ def machine() -> str:
 
 
 HEAD = (
-    "partitions", "ZooKeeper", *PARTS, RIGHTS, "read, commit, read back", "requests to ZooKeeper", "requests to Kafka",
-    "peak of memory",
+    "partitions", "ZooKeeper", *PARTS, CHECK, FENCE, "read, commit, read back", "requests to ZooKeeper",
+    "requests to Kafka", "peak of memory",
 )  # fmt: skip
 
 
@@ -196,6 +221,12 @@ def page(head: str, cells: list[Cell], rounds: int) -> str:
         "|---" * len(HEAD) + "|",
         *(cell.row() for cell in cells),
     ]
+    others = {(cell.partitions, cell.zookeeper): cell for cell in cells if cell.tree == BEFORE}
+    if others:
+        names = (*HEAD[:2], *PARTS, CHECK, FENCE)
+        pairs = [(cell, others[cell.partitions, cell.zookeeper]) for cell in cells if cell.tree != BEFORE]
+        lines += ["", "## Against the tree before", "", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+        lines += [cell.ratio_row(before) for cell, before in pairs]
     gates = [gate.row() for cell in cells for gate in cell.gates()]
     if gates:
         lines += ["", "## Gates", "", "| what | is | gate | goal | |", "|---|---|---|---|---|", *gates]
@@ -207,6 +238,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--zookeeper", nargs="+", default=[ZOOKEEPERS[0]], choices=ZOOKEEPERS)
+    parser.add_argument("--before", type=Path, metavar="PATH", help="another checkout, measured in turn with this one")
     parser.add_argument("--in-memory", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -218,6 +250,7 @@ def main() -> None:
         return
     if arguments.in_memory and arguments.write:
         parser.error("--write is for figures of real servers")
+    trees = {"": TREE} if arguments.before is None else {"": TREE, BEFORE: arguments.before.resolve()}
     head = machine()
     print(head)
     kind = "in-memory" if arguments.in_memory else "real"
@@ -227,10 +260,14 @@ def main() -> None:
             servers: Any = development_broker(partitions)
             if not arguments.in_memory:
                 servers = real_servers(zookeeper, partitions)
+            rounds: dict[str, list[dict[str, dict[str, float]]]] = {tree: [] for tree in trees}
             with servers as where:
-                rounds = [run_child(kind, where, partitions, 1 + n) for n in range(arguments.rounds)]
-            cells.append(Cell(partitions, zookeeper, rounds))
-            print(cells[-1].row(), flush=True)
+                for n in range(arguments.rounds * len(trees)):
+                    turn, place = divmod(n, len(trees))
+                    tree = list(trees)[(turn + place) % len(trees)]
+                    rounds[tree].append(run_child(kind, where, partitions, 1 + n, trees[tree]))
+            cells += [Cell(partitions, zookeeper, found, tree) for tree, found in rounds.items()]
+            print("\n".join(cell.row() for cell in cells[-len(trees) :]), flush=True)
     text = page(head, cells, arguments.rounds)
     print(text)
     gates = [gate for cell in cells for gate in cell.gates()]

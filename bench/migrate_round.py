@@ -9,7 +9,9 @@ from typing import Any
 from bridge.migration.authority import Authority
 from bridge.migration.copies import Copy
 from bridge.migration.fences.lists import READ_ONLY
+from bridge.migration.fences.rights import MayCarryOut
 from bridge.migration.mover import CopyToKafka, Stores
+from bridge.migration.needed_rights import Nodes
 from bridge.migration.seat import Seat
 from bridge.migration.step import Done, Todo
 from bridge.migration.verify import VerifyCopy
@@ -21,13 +23,13 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.requests import OPEN_ACL, Create, GetAcl, SetAcl, SetData, Stat
+from zkconsumer.zk.requests import OPEN_ACL, Create, SetAcl, SetData, Stat
 from zkconsumer.zk.znodes import Control, format_control
 
 GROUP, MIGRATION = "bench", "bench-1"
 A_TOPIC = 1_000
 PARTS = ("read", "commit", "read back")
-RIGHTS = "rights"
+CHECK, FENCE = "check of rights", "lists changed and put back"
 
 
 def topics_of(partitions: int) -> list[str]:
@@ -103,7 +105,7 @@ class Marks:
 
 
 def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str, float]]:
-    """One round: what each part took, and the peak of resident memory in MB before the access lists."""
+    """One round: what each part took, and the peak of resident memory in MB before access lists are changed."""
     fenced = Control(MIGRATION, epoch, "fenced", "zookeeper", "copy")
     session.ask([SetData(paths.control(GROUP), format_control(fenced))])
     topics = sorted(session.children(paths.offsets(GROUP)).names)  # type: ignore[union-attr]
@@ -128,12 +130,13 @@ def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str
     assert VerifyCopy(stores, copies).check() == Done()
     marks.end("read back")
     stores.seat.leave()
-    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
     offsets = [paths.offset(GROUP, tp) for tp in nodes]
     marks.end("between")
-    assert session.ask([GetAcl(path) for path in offsets]) == [OPEN_ACL] * len(offsets)
+    assert MayCarryOut(session, Nodes(GROUP, topics, list(nodes), acl_fence=False)).check() == Done()
+    marks.end(CHECK)
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for acl in ((READ_ONLY,), OPEN_ACL):
         assert all(isinstance(answer, Stat) for answer in session.ask([SetAcl(path, acl) for path in offsets]))
-    marks.end(RIGHTS)
-    return {**{part: marks.parts[part] for part in (*PARTS, RIGHTS)}, "rss": {"mb": rss_mb}}
+    marks.end(FENCE)
+    return {**{part: marks.parts[part] for part in (*PARTS, CHECK, FENCE)}, "rss": {"mb": rss_mb}}
