@@ -386,6 +386,23 @@ def test_a_log_start_offset_that_is_later_proves_a_loss_and_no_gap(monkeypatch: 
     assert world.lost == [OffsetRange(TP, 10, 30)]
 
 
+@pytest.mark.parametrize(("codec", "begins_later"), [(0, True), (1, False)])
+def test_a_compressed_message_does_not_say_where_it_begins(
+    codec: int, begins_later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Format 1: its header has the offset of its last message, so it is no proof that the ones before are gone."""
+    world = World(brokers=1)
+    records = [Record(offset, 5, 0, None, b"v") for offset in range(20, 30)]
+    world.fake.append_raw(TP.topic, 0, build_record_set(records, 1, codec), 30)
+    world.fake.delete_before(TP.topic, 0, 15)
+    monkeypatch.setattr(FakeLog, "holds", lambda self, offset: True)
+    if begins_later:
+        with pytest.raises(DataLost, match="offsets 10 to 14 were to be read"):
+            world.offsets(10, 30)
+    else:
+        assert world.offsets(10, 30) == list(range(20, 30))
+
+
 @pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "passes-losses-over"])
 def test_an_offset_that_is_refused_although_the_log_holds_it_is_not_lost(fails: bool) -> None:
     """A broker whose metadata of tiered segments is not there yet answers OFFSET_OUT_OF_RANGE."""

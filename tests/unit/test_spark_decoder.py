@@ -223,6 +223,14 @@ def test_names_of_headers_that_are_no_text_are_replaced() -> None:
     assert row.headers == (("a\ufffdb", b"v"), ("", None))
 
 
+def test_a_record_without_headers_has_null() -> None:
+    """As in Spark's own source."""
+    for count in (0, 1):
+        record_set = with_headers(0, b"\0\1" * count, count) + with_headers(1, b"", 0)
+        [batch] = batches_of(record_set)
+        assert batch.column("headers").to_pylist() == [[{"key": "", "value": None}] if count else None, None]
+
+
 def test_columns_that_were_not_asked_for_are_not_made() -> None:
     record_set = made(2, compression.NONE, False)
     for names in (["value"], ["headers", "offset"], ["topic", "partition"], ["timestampType", "key"]):
