@@ -84,3 +84,4 @@ class ArrowDecoder:
         )  # fmt: skip
         for table in joined(decoder, tables, self._joined_rows, target.bytes_most):
             yield from batches_of_table(decoder, table, target)
+            del table  # what an entry was expanded to, before the next one is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+import zlib
 
 import google_crc32c
 import pytest
@@ -80,6 +81,31 @@ def test_what_expands_too_far_is_refused_without_the_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+def message(offset: int, attributes: int, value: bytes, behind: bytes = b"") -> bytes:
+    """Every release lets bytes behind the value of a message pass."""
+    body = bytes([1, attributes]) + bytes(8) + struct.pack(">ii", -1, len(value)) + value + behind
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+def with_bytes_behind(messages: int, number: int, value: bytes = b"v") -> bytes:
+    """Compressed messages, each of which holds one with so many bytes behind its value."""
+    inner = compression.compress(compression.LZ4, message(0, 0, value, bytes(number)), 1)
+    return b"".join(message(offset, compression.LZ4, inner) for offset in range(messages))
+
+
+def test_bytes_that_belong_to_no_field_are_not_kept() -> None:
+    rows, peak = peak_of(with_bytes_behind(50, 2_000_000))
+    assert rows == 50
+    assert peak < 2 * ONE_BATCH
+
+
+@pytest.mark.parametrize("value", [b"small", bytes(300_000)], ids=["a joined table", "a table of its own"])
+def test_one_entry_is_expanded_at_a_time(value: bytes) -> None:
+    _, of_one = peak_of(with_bytes_behind(1, 20_000_000, value))
+    _, of_five = peak_of(with_bytes_behind(5, 20_000_000, value))
+    assert of_five < 1.3 * of_one
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.LZ4])

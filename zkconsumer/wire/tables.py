@@ -145,7 +145,7 @@ def joined(decoder: ModuleType, tables: Iterable[Table], rows: bytearray, bytes_
     extent, join = decoder.extent, decoder.join
     room = len(rows) // ROW.size
     few, small = room // 4, bytes_most // 4
-    parts: list[memoryview] = []
+    parts: list[memoryview | bytes] = []
     count = size = 0
     try:
         for table in tables:
@@ -155,13 +155,18 @@ def joined(decoder: ModuleType, tables: Iterable[Table], rows: bytearray, bytes_
             if parts and not (is_small and count + number <= room and size + end - start <= bytes_most):
                 yield Table(b"".join(parts), rows, count)
                 parts, count, size = [], 0, 0
-            if not is_small:
+            if is_small:
+                join(filled, number, rows, count, size - start)
+                part = memoryview(data)[start:end]
+                # A view keeps all of its data: bytes behind the value of a message belong to no field.
+                parts.append(part if len(data) <= 2 * len(part) else bytes(part))
+                count += number
+                size += end - start
+                del part
+            else:
                 yield table
-                continue
-            join(filled, number, rows, count, size - start)
-            parts.append(memoryview(data)[start:end])
-            count += number
-            size += end - start
+            # The next entry is expanded now.
+            del table, data
     except (InvalidMessageException, UnsupportedCodec):
         if parts:
             yield Table(b"".join(parts), rows, count)
