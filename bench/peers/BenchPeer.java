@@ -1,6 +1,7 @@
 import com.sun.management.OperatingSystemMXBean;
 import java.io.BufferedReader;
 import java.io.FileInputStream;
+import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -10,6 +11,8 @@ import java.time.Instant;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Properties;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 
 /** What every peer in Java does on its standard input and output; protocol.py says what the lines mean. */
 abstract class BenchPeer {
@@ -179,9 +182,12 @@ abstract class BenchPeer {
         }
         OUT.println(String.format(Locale.ROOT, "{\"ready\": {\"version\": \"%s\", \"java\": \"%s\"}}",
             version(), System.getProperty("java.version")));
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
-            String[] words = line.split(" ");
+        BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        Thread input = new Thread(() -> listen(lines), "input");
+        input.setDaemon(true);
+        input.start();
+        while (true) {
+            String[] words = lines.take().split(" ");
             try {
                 Sink sink = words[0].equals("read") ? new Read(words) : new Tail(words);
                 sink.before();
@@ -192,6 +198,17 @@ abstract class BenchPeer {
                 error.printStackTrace();
                 OUT.println("{\"failed\": \"" + error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ") + "\"}");
             }
+        }
+    }
+
+    /** The end of the input ends the JVM, also in the middle of a reading. */
+    private static void listen(BlockingQueue<String> lines) {
+        try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in))) {
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                lines.add(line);
+            }
+        } catch (IOException error) {
+            error.printStackTrace();
         }
         Runtime.getRuntime().halt(0);
     }

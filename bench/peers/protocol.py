@@ -13,7 +13,8 @@ after the first message.  Each answers with one line of JSON:
 
 ``offsets`` and ``bytes`` are null without CHECK; ``cpu_s`` is what the process has used in all; ``tail`` adds
 ``latencies_us``, one number for each stamped message of the window.  A failure is ``{"failed": "why"}``.  The first
-line is ``{"ready": {...}}`` with what a peer says of itself.  The end of the input ends the process.
+line is ``{"ready": {...}}`` with what a peer says of itself.  The end of the input ends the process, also in the middle
+of a reading: the bench is gone then.
 
 A stamped message has a value of STAMPED_BYTES that begins with the time of sending, microseconds since 1970, as 8
 bytes in big-endian.
@@ -22,9 +23,12 @@ bytes in big-endian.
 from __future__ import annotations
 
 import json
+import os
+import queue
 import resource
 import struct
 import sys
+import threading
 import time
 from typing import Any, Protocol
 
@@ -114,10 +118,12 @@ class Tail:
 
 
 def serve(peer: Peer, about: dict[str, Any]) -> None:
-    """Obey until the end of the input."""
+    """Obey until the end of the input, which ends this process."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     say({"ready": about})
-    for line in sys.stdin:
-        word, *rest = line.split()
+    while True:
+        word, *rest = lines.get().split()
         try:
             work: Read | Tail = Read(rest) if word == "read" else Tail(rest)
             if isinstance(work, Read):
@@ -129,6 +135,12 @@ def serve(peer: Peer, about: dict[str, Any]) -> None:
             say({**work.answer(), "cpu_s": cpu_s()})
         except Exception as error:  # noqa: BLE001
             say({"failed": f"{type(error).__name__}: {error}"})
+
+
+def _listen(lines: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(0)
 
 
 def say(line: dict[str, Any]) -> None:

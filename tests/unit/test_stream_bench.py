@@ -525,6 +525,8 @@ class Fake:
             raise RuntimeError("no such group")
         if read.group == "ends":
             sys.exit("it is over")
+        if read.group == "hangs":
+            protocol.threading.Event().wait()
         read.count = read.offsets = read.messages
     def tail(self, tail):
         import os, subprocess
@@ -569,6 +571,16 @@ def test_a_peer_answers_and_goes_on_after_a_failure(start: Callable[..., PeerPro
 def test_a_peer_that_ends_says_its_last_line(start: Callable[..., PeerProcess]) -> None:
     with pytest.raises(PeerFailed, match="it ended: it is over"):
         start().ask(("read", "t", "ends", 10, 1, 5), 100)
+
+
+def test_a_peer_ends_with_its_input_also_in_the_middle_of_a_reading(start: Callable[..., PeerProcess]) -> None:
+    process = start()
+    with pytest.raises(PeerFailed, match="no answer within"):
+        process.ask(("read", "t", "hangs", 10, 1, 5), 0.1)
+    popen = process._popen
+    assert popen.stdin is not None
+    popen.stdin.close()
+    assert popen.wait(100) == 0
 
 
 def test_a_peer_that_refuses_to_start_says_why(start: Callable[..., PeerProcess]) -> None:

@@ -251,9 +251,16 @@ func main() {
 		debug.SetGCPercent(percent)
 	}
 	say(map[string]any{"ready": map[string]any{"version": version(), "go": runtime.Version()}})
-	input := bufio.NewScanner(os.Stdin)
-	for input.Scan() {
-		figures, err := obey(settings, strings.Fields(input.Text()))
+	lines := make(chan string)
+	go func() {
+		input := bufio.NewScanner(os.Stdin)
+		for input.Scan() {
+			lines <- input.Text()
+		}
+		os.Exit(0) // the end of the input, also in the middle of a reading
+	}()
+	for line := range lines {
+		figures, err := obey(settings, strings.Fields(line))
 		if err != nil {
 			say(map[string]any{"failed": err.Error()})
 			continue
