@@ -21,7 +21,7 @@ from zkconsumer import extensions
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END
 from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX, iter_records
-from zkconsumer.wire.tables import ROW, joined, read_tables
+from zkconsumer.wire.tables import ROW, read_tables
 
 PAGE = "migration_docs/how-to/make-a-spark-query-fast.md"
 
@@ -51,8 +51,7 @@ class ArrowDecoder:
         self._target = target
         self._decoder = compiled.RECORDS
         if self._decoder is not None:
-            size = target.rows_most * ROW.size
-            self._rows, self._joined_rows = bytearray(size), bytearray(size)
+            self._rows = bytearray(target.rows_most * ROW.size)
 
     def batches(
         self,
@@ -78,10 +77,9 @@ class ArrowDecoder:
             )  # fmt: skip
             yield from batches_of_records(records, target)
             return
-        tables = read_tables(
+        for table in read_tables(
             decoder, record_set, self._rows, first_offset, check_crcs, end_offset=end_offset,
-            bytes_most=target.bytes_most, decompressed_bytes_max=decompressed_bytes_max,
-        )  # fmt: skip
-        for table in joined(decoder, tables, self._joined_rows, target.bytes_most):
+            bytes_most=target.bytes_most, joined_most=target.bytes_most, decompressed_bytes_max=decompressed_bytes_max,
+        ):  # fmt: skip
             yield from batches_of_table(decoder, table, target)
             del table  # what an entry was expanded to, before the next one is

@@ -9,6 +9,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.entries import NO_END, Record
 from zkconsumer.wire.records import _scan, iter_records, scan
-from zkconsumer.wire.tables import ROW, Table, joined, read_tables
+from zkconsumer.wire.tables import ROW, Table, read_tables
 
 if compiled.RECORDS is None:
     pytest.skip("installed without a compiler, or ZKCONSUMER_NO_EXTENSIONS is set", allow_module_level=True)
@@ -136,45 +137,10 @@ def test_a_part_ends_where_the_values_are_too_far_away() -> None:
 # --- joined tables ----------------------------------------------------------------------------------------------------
 
 
-def test_the_extent_of_rows_is_that_of_their_fields() -> None:
-    first = row(key=(10, 3), value=(14, -1))
-    assert RECORDS.extent(first + row(key=(20, -1), value=(21, 9)), 2) == (10, 30)
-    assert RECORDS.extent(first + row(key=(20, 5), value=(26, -1)), 2) == (10, 26)
-    assert RECORDS.extent(first + row(key=(20, 5), value=(26, 2), headers=(29, 40, 1)), 2) == (10, 40)
-    assert RECORDS.extent(first + row(key=(20, 5), value=(26, 2), headers=(29, 40, 0)), 2) == (10, 28)
-    assert RECORDS.extent(first, 0) == (0, 0)
-    for count in (-1, 2):
-        with pytest.raises(ValueError, match="rows outside of the table"):
-            RECORDS.extent(first, count)
-
-
-def test_rows_are_moved_into_another_table() -> None:
-    into = bytearray(3 * ROW.size)
-    RECORDS.join(row(offset=7, key=(10, 3), value=(14, 2), headers=(20, 30, 1), kind=1), 1, into, 1, -10)
-    assert ROW.unpack_from(into, 0) == (0,) * 10
-    assert ROW.unpack_from(into, ROW.size) == (7, 0, 0, 3, 4, 2, 10, 20, 1, 1)
-    RECORDS.join(row(offset=8, key=(10, -1), value=(14, -1), headers=(14, 14, 0)), 1, into, 2, 5)
-    assert ROW.unpack_from(into, 2 * ROW.size) == (8, 0, 15, -1, 19, -1, 0, 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("count", "at", "shift"),
-    [
-        *[(3, 0, 0), (-1, 0, 0), (2**62, 0, 0), (1, 3, 0), (2, 2, 0), (1, -1, 0), (0, 4, 0)],
-        *[(1, 0, 2**31), (1, 0, 2**31 - 5), (1, 0, -(2**31) - 1)],
-    ],
-)
-def test_rows_are_not_moved_to_where_no_table_is(count: int, at: int, shift: int) -> None:
-    table = row(key=(10, 1), value=(12, 1)) * 2
-    into = bytearray(3 * ROW.size)
-    with pytest.raises(ValueError, match="rows outside of a table, or data of 2 GiB and more"):
-        RECORDS.join(table, count, into, at, shift)
-
-
-def tables_of(record_set: bytes, rows_most: int = 1000, bytes_most: int = 100_000) -> Iterator[Table]:
-    rows, others = bytearray(rows_most * ROW.size), bytearray(rows_most * ROW.size)
-    tables = read_tables(RECORDS, record_set, rows, bytes_most=bytes_most)
-    return joined(RECORDS, tables, others, bytes_most)
+def tables_of(
+    record_set: bytes, rows_most: int = 1000, joined_most: int = 100_000, **options: Any
+) -> Iterator[Table]:
+    return read_tables(RECORDS, record_set, bytearray(rows_most * ROW.size), joined_most=joined_most, **options)
 
 
 def records_of(table: Table) -> list[Record]:
@@ -209,33 +175,89 @@ def test_small_entries_become_one_table() -> None:
     assert records_of(table) == list(iter_records(record_set))
 
 
-def test_a_joined_table_has_no_more_rows_and_bytes_than_allowed() -> None:
-    record_set = b"".join(small_entries(50, compression.LZ4))
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_joined_table_has_no_more_rows_and_bytes_than_allowed(magic: int) -> None:
+    records = [Record(n, 5 if magic else -1, 0 if magic else -1, b"k", b"v" * 20) for n in range(200)]
+    record_set = b"".join(build_record_set(records[low : low + 4], magic, compression.LZ4) for low in range(0, 200, 4))
     found = []
     for table in tables_of(record_set, rows_most=41):
         assert table.size <= 41
         found += records_of(table)
-    assert found == list(iter_records(record_set))
-    found = []
-    for table in tables_of(record_set, bytes_most=1_000):
-        assert len(table.data) <= 1_000
-        assert table.size > 4
+    assert found == records
+    found, sizes = [], []
+    for table in tables_of(record_set, joined_most=2_000):
+        assert len(table.data) <= 2_000
         found += records_of(table)
-    assert found == list(iter_records(record_set))
+        sizes.append(table.size)
+    assert found == records
+    assert min(sizes[:-1]) > 20
 
 
-def test_large_tables_are_passed_on_in_order() -> None:
-    """The data of one that is passed on is what it was made of."""
-    large = build_record_set([Record(40 + n, 5, 0, b"k", bytes(50_000), ()) for n in range(2)], 2)
+def test_large_entries_are_not_joined_and_come_in_order() -> None:
+    """Their rows are positions in the record set itself, or in what they expanded to."""
+    large = [Record(40 + n, 5, 0, b"k", bytes(50_000), ()) for n in range(2)]
+    packed = [Record(42 + n, 5, 0, b"k", bytes(50_000), ()) for n in range(2)]
     small = small_entries(20, compression.LZ4)
-    record_set = b"".join([*small[:10], large, *small[15:]])
+    whole = [build_record_set(large, 2), build_record_set(packed, 2, compression.GZIP)]
+    record_set = b"".join([*small[:10], *whole, *small[15:]])
     counts, found = [], []
     for table in tables_of(record_set):
         counts.append(table.size)
         found += records_of(table)
-        assert (table.data is record_set) == (table.size == 2)
-    assert counts == [40, 2, 20]
+        assert (table.data is record_set) == (table.size == 2 and 40 in {each.offset for each in found[-2:]})
+    assert counts == [40, 2, 2, 20]
     assert found == list(iter_records(record_set))
+
+
+def test_an_entry_that_does_not_fit_behind_others_is_expanded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = build_record_set([Record(20, 5, 0, None, bytes(99_900))], 2, compression.GZIP)
+    record_set = b"".join([*small_entries(5, compression.GZIP), large])
+    expanded: list[Any] = []
+    monkeypatch.setattr(compression, "decompress", spied(compression.decompress, expanded))
+    assert [table.size for table in tables_of(record_set)] == [20, 1]
+    assert len(expanded) == 6
+
+
+def spied(function: Any, calls: list[Any]) -> Any:
+    def call(*args: Any) -> Any:
+        calls.append(args)
+        return function(*args)
+
+    return call
+
+
+@pytest.mark.parametrize("joined_most", [0, 1, 7, 8, 100, 300, 1_000, 1 << 28])
+@pytest.mark.parametrize("rows_most", [1, 3, 4, 5, 1000])
+def test_the_same_records_come_whatever_is_joined(joined_most: int, rows_most: int) -> None:
+    made = []
+    for n, entry in enumerate(zip(*(small_entries(24, codec) for codec in (0, 1, 2, 3, 4)), strict=True)):
+        made.append(entry[n % 5])
+    record_set = b"".join(made)
+    found = [each for table in tables_of(record_set, rows_most, joined_most) for each in records_of(table)]
+    assert found == list(iter_records(record_set))
+
+
+@pytest.mark.parametrize("joined_most", [-1, (1 << 28) + 1])
+def test_a_joined_table_has_a_bound(joined_most: int) -> None:
+    with pytest.raises(ValueError, match="at most 256 MiB"):
+        next(tables_of(b"", joined_most=joined_most))
+
+
+def test_an_interruption_while_an_entry_is_expanded_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a signal handler raises: the reader begins again where the program is."""
+    calls: list[Any] = []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decompress(*args)
+
+    decompress = compression.decompress
+    monkeypatch.setattr(compression, "decompress", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(tables_of(b"".join(small_entries(5, compression.GZIP))))
+    assert len(calls) == 3
 
 
 def test_what_is_before_an_error_comes_before_it() -> None:
@@ -255,6 +277,47 @@ def test_compressed_and_other_entries_are_joined() -> None:
     assert len(record_set) > 40_000
     [table] = tables_of(record_set, rows_most=10_000)
     assert records_of(table) == list(iter_records(record_set))
+
+
+# --- frames of which the decoder gives a block to the package ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", [compression.SNAPPY, compression.LZ4])
+def test_the_frames_of_producers_are_read_without_python(
+    monkeypatch: pytest.MonkeyPatch, codec: int, magic: int
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
+    records = [Record(n, 5 if magic else -1, 0 if magic else -1, b"k", b"value " * 20) for n in range(40)]
+    record_set = b"".join(build_record_set(records[low : low + 4], magic, codec) for low in range(0, 40, 4))
+    assert [each for table in tables_of(record_set) for each in records_of(table)] == records
+    assert not calls
+
+
+def lz4_batch(frame: bytes, payload: bytes) -> bytes:
+    """A batch of one record whose lz4 frame is ``frame``."""
+    batch = bytearray(build_record_set([Record(0, 5, 0, None, payload)], 2, compression.LZ4))
+    batch[61:] = frame
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">I", batch, 17, RECORDS.crc32c(bytes(batch[21:]), True))
+    return bytes(batch)
+
+
+def test_a_block_that_expands_further_than_most_is_read_as_well() -> None:
+    """And damaged frames, frames with checksums, and those beyond the limit are left to ``compression.decompress``."""
+    far = bytes(60_000)  # 255 times
+    record_set = build_record_set([Record(0, 5, 0, None, far)], 2, compression.LZ4)
+    [table] = tables_of(record_set, joined_most=0)
+    assert records_of(table)[0].value == far
+    with pytest.raises(InvalidMessageException, match=r"expands to more than|let out"):
+        next(tables_of(record_set, decompressed_bytes_max=50_000))
+    frame = record_set[61:]
+    for at, bit in ((4, 0x10), (5, 0x80), (6, 0x01), (7, 0x01), (len(frame) - 1, 1), (12, 0xFF)):
+        damaged = bytearray(frame)
+        damaged[at] ^= bit
+        with pytest.raises(InvalidMessageException, match=r"lz4|offset 0"):
+            next(tables_of(lz4_batch(bytes(damaged), far)))
 
 
 # --- scan with an end -------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@
 
 #define WITHOUT_GIL_BYTES (16 * 1024)
 
+enum { CODEC_SNAPPY = 2, CODEC_LZ4 = 3 };
+
 typedef struct {
     PyTypeObject *cursor_type;
     zk_crc crc;
@@ -23,53 +25,85 @@ static module_state *state_of(PyObject *module) { return PyModule_GetState(modul
 
 /* --- Cursor ------------------------------------------------------------------------------------------------------- */
 
-/* Takes no part in garbage collection: it refers to buffers alone, and the collector may clear a memoryview whose buffer is
- * in use, which CPython does not survive. */
+/* Takes no part in garbage collection: the collector may clear a memoryview whose buffer is in use, which CPython does not
+ * survive. */
 typedef struct {
     PyObject_HEAD
     zk_cursor c;
     Py_buffer set;
     Py_buffer body; /* what the current entry expanded to */
     Py_buffer left_out;
-    const zk_crc *crc;
+    PyObject *view;    /* a memoryview of the record set */
+    PyObject *expand;  /* of `expand(codec, payload, magic, limit)` */
+    PyObject *blocks;  /* (of snappy, of lz4, what they raise): decoders of one block, `into(block, out) -> bytes` */
+    PyObject *limit;
+    int64_t limit_bytes;
+    PyObject *refused; /* what `expand` raises for bytes that are damaged */
+    uint8_t *joined;   /* room for `joined_most` bytes, made when the first are to be joined */
+    int64_t joined_most;
     zk_stop stop;
-    bool is_busy; /* a thread decodes without the GIL */
+    bool is_busy; /* a thread decodes without the GIL, or expands */
 } cursor;
-
-static void release(cursor *self) {
-    if (self->body.obj) PyBuffer_Release(&self->body);
-    if (self->left_out.obj) PyBuffer_Release(&self->left_out);
-    if (self->set.obj) PyBuffer_Release(&self->set);
-}
 
 static void cursor_dealloc(cursor *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    release(self);
+    if (self->body.obj) PyBuffer_Release(&self->body);
+    if (self->left_out.obj) PyBuffer_Release(&self->left_out);
+    if (self->set.obj) PyBuffer_Release(&self->set);
+    Py_XDECREF(self->view);
+    Py_XDECREF(self->expand);
+    Py_XDECREF(self->blocks);
+    Py_XDECREF(self->limit);
+    Py_XDECREF(self->refused);
+    PyMem_Free(self->joined);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
-/* Cursor(record_set, start_offset, end_offset, check_crcs, left_out, with_instructions) */
+#define JOINED_MOST (1 << 28)
+
+/* Cursor(record_set, start_offset, end_offset, check_crcs, left_out, with_instructions, expand, blocks, refused, limit,
+ * joined_most).  `expand(codec, payload, magic, limit)` gives what a payload stands for, or raises one of `refused`.
+ * `joined_most`: the most bytes of a table that is made of several entries. */
 static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *record_set, *left_out;
-    long long start, end;
+    PyObject *record_set, *left_out, *expand, *blocks, *refused, *limit;
+    long long start, end, joined_most;
     int check, with_instructions;
     if (kwargs && PyObject_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Cursor takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "OLLpOp", &record_set, &start, &end, &check, &left_out, &with_instructions)) return NULL;
+    if (!PyArg_ParseTuple(
+            args, "OLLpOpOO!OOL", &record_set, &start, &end, &check, &left_out, &with_instructions, &expand, &PyTuple_Type,
+            &blocks, &refused, &limit, &joined_most))
+        return NULL;
+    if (PyTuple_Size(blocks) != 3) {
+        PyErr_SetString(PyExc_ValueError, "two decoders of blocks, and what they raise");
+        return NULL;
+    }
+    long long limit_bytes = PyLong_AsLongLong(limit);
+    if (limit_bytes == -1 && PyErr_Occurred()) return NULL;
+    if (joined_most < 0 || joined_most > JOINED_MOST) {
+        PyErr_SetString(PyExc_ValueError, "a table of several entries has at most 256 MiB");
+        return NULL;
+    }
     module_state *state = PyType_GetModuleState(type);
     if (!state) return NULL;
     cursor *self = (cursor *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
-    self->crc = with_instructions ? &state->crc : &state->crc_tables_only;
     if (PyObject_GetBuffer(record_set, &self->set, PyBUF_SIMPLE) < 0) goto failed;
     if (left_out != Py_None && PyObject_GetBuffer(left_out, &self->left_out, PyBUF_SIMPLE) < 0) goto failed;
+    if (!(self->view = PyMemoryView_FromObject(record_set))) goto failed;
     if (self->set.len > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "a record set of 2 GiB or more");
         goto failed;
     }
+    self->expand = Py_NewRef(expand);
+    self->blocks = Py_NewRef(blocks);
+    self->limit_bytes = limit_bytes;
+    self->refused = Py_NewRef(refused);
+    self->limit = Py_NewRef(limit);
+    self->joined_most = joined_most;
     self->c = (zk_cursor){
         .set = self->set.buf,
         .set_bytes = self->set.len,
@@ -78,7 +112,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         .check_crcs = check,
         .left_out = self->left_out.buf,
         .left_out_count = self->left_out.len / (Py_ssize_t)sizeof(int64_t),
-        .crc = self->crc,
+        .crc = with_instructions ? &state->crc : &state->crc_tables_only,
         .offset_before = -1,
     };
     return (PyObject *)self;
@@ -92,68 +126,240 @@ static bool cursor_is_free(cursor *self) {
     return !self->is_busy;
 }
 
-/* read(rows, bytes_most) -> how many rows were filled in; then see `stop` */
-static PyObject *cursor_read(cursor *self, PyObject *args) {
-    Py_buffer rows;
-    long long bytes_most;
-    int64_t count = 0;
-    if (!PyArg_ParseTuple(args, "w*L", &rows, &bytes_most)) return NULL;
-    if (!cursor_is_free(self)) {
-        PyBuffer_Release(&rows);
-        return NULL;
+/* --- one block of snappy or lz4 in the frame that producers write, which costs Python more than the package that decodes it.
+ * `compression.py` decides about everything else, and is the reference for this. */
+
+#define XERIAL_HEADER_BYTES 16
+#define LZ4_HEADER_BYTES 7
+#define LZ4_AROUND_BLOCK_BYTES 15
+
+typedef struct {
+    int64_t start; /* of the block in the payload; -1: this is no such frame */
+    int64_t end;
+    int64_t room; /* for what it expands to; of lz4 a guess */
+} plain_block;
+
+static plain_block plain_snappy(const uint8_t *payload, int64_t bytes) {
+    static const uint8_t magic[8] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0};
+    plain_block found = {.start = 0, .end = bytes};
+    if (bytes >= (int64_t)sizeof magic && !memcmp(payload, magic, sizeof magic)) {
+        found.start = XERIAL_HEADER_BYTES + 4;
+        if (bytes < found.start || zk_u32(payload + XERIAL_HEADER_BYTES) != (uint64_t)(bytes - found.start)) found.start = -1;
     }
-    if (self->c.inside == ZK_NO_ENTRY && self->body.obj) PyBuffer_Release(&self->body);
-    int64_t most = rows.len / (Py_ssize_t)sizeof(zk_row);
-    if (most < 1 || bytes_most < 1) {
-        PyBuffer_Release(&rows);
-        PyErr_SetString(PyExc_ValueError, "no room for a row");
-        return NULL;
+    if (found.start < 0) return found;
+    int64_t at = found.start;
+    for (int shift = 0;; shift += 7) {
+        if (at == bytes || shift > 21) return (plain_block){.start = -1};
+        found.room |= (int64_t)(payload[at] & 0x7F) << shift;
+        if (payload[at++] < 0x80) return found;
     }
-    if (self->set.len < WITHOUT_GIL_BYTES) {
-        self->stop = zk_read(&self->c, rows.buf, most, bytes_most, &count);
-    } else {
-        self->is_busy = true;
-        Py_BEGIN_ALLOW_THREADS
-        self->stop = zk_read(&self->c, rows.buf, most, bytes_most, &count);
-        Py_END_ALLOW_THREADS
-        self->is_busy = false;
-    }
-    PyBuffer_Release(&rows);
-    return PyLong_FromLongLong(count);
 }
 
-/* enter(expanded) -> whether its records can be read here; else the reference must read the entry */
-static PyObject *cursor_enter(cursor *self, PyObject *expanded) {
-    if (!cursor_is_free(self)) return NULL;
-    if (self->c.inside != ZK_PENDING) {
-        PyErr_SetString(PyExc_RuntimeError, "no compressed entry is waiting");
-        return NULL;
+static int64_t lz4_block_bytes_max(const uint8_t *header, int32_t magic) {
+    static const uint8_t right[] = {0x82, 0xFB, 0x51, 0x73}, wrong[] = {0x1A, 0x77, 0xD6, 0x10};
+    int code = (header[5] >> 4) - 4;
+    if (header[0] != 0x04 || header[1] != 0x22 || header[2] != 0x4D || header[3] != 0x18 || header[4] != 0x60) return -1;
+    if (code < 0 || code > 3 || header[5] & 0x0F) return -1;
+    return header[6] == right[code] || (magic == 0 && header[6] == wrong[code]) ? (int64_t)1 << (16 + 2 * code) : -1;
+}
+
+static plain_block plain_lz4(const uint8_t *payload, int64_t bytes, int32_t magic) {
+    plain_block none = {.start = -1};
+    int64_t block = bytes - LZ4_AROUND_BLOCK_BYTES;
+    if (block < 1) return none;
+    const uint8_t *size = payload + LZ4_HEADER_BYTES, *mark = payload + bytes - 4;
+    int64_t most = lz4_block_bytes_max(payload, magic);
+    if (block > most || mark[0] | mark[1] | mark[2] | mark[3]) return none;
+    if (((int64_t)size[3] << 24 | size[2] << 16 | size[1] << 8 | size[0]) != block) return none;
+    int64_t room = block <= 4096 ? 16 * block : 4 * block > 65536 ? 4 * block : 65536;
+    return (plain_block){.start = LZ4_HEADER_BYTES + 4, .end = bytes - 4, .room = room < most ? room : most};
+}
+
+/* What the payload expands to, as a bytearray.  NULL: with an exception, or `expand` must decide. */
+static PyObject *cursor_expand_block(cursor *self) {
+    const zk_cursor *c = &self->c;
+    const uint8_t *payload = c->set + c->payload_start;
+    int64_t bytes = c->payload_end - c->payload_start;
+    plain_block block = {.start = -1};
+    if (c->codec == CODEC_SNAPPY) block = plain_snappy(payload, bytes);
+    if (c->codec == CODEC_LZ4) block = plain_lz4(payload, bytes, c->magic);
+    if (block.start < 0 || block.room > self->limit_bytes) return NULL;
+    PyObject *out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)block.room);
+    PyObject *packed = PySequence_GetSlice(
+        self->view, (Py_ssize_t)(c->payload_start + block.start), (Py_ssize_t)(c->payload_start + block.end));
+    PyObject *into = PyTuple_GetItem(self->blocks, c->codec == CODEC_LZ4);
+    PyObject *size = out && packed ? PyObject_CallFunctionObjArgs(into, packed, out, NULL) : NULL;
+    Py_XDECREF(packed);
+    Py_ssize_t filled = size ? PyLong_AsSsize_t(size) : -1;
+    Py_XDECREF(size);
+    if (filled >= 0 && filled <= block.room && PyByteArray_Resize(out, filled) == 0) return out;
+    Py_XDECREF(out);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyTuple_GetItem(self->blocks, 2))) PyErr_Clear();
+    return NULL;
+}
+
+/* Expands the payload of the entry at `position`.  False with an exception set. */
+static bool cursor_expand(cursor *self) {
+    const zk_cursor *c = &self->c;
+    PyObject *expanded = cursor_expand_block(self);
+    if (!expanded && PyErr_Occurred()) return false;
+    if (!expanded) {
+        PyObject *codec = PyLong_FromLong(c->codec), *magic = PyLong_FromLong(c->magic);
+        PyObject *payload = PySequence_GetSlice(self->view, (Py_ssize_t)c->payload_start, (Py_ssize_t)c->payload_end);
+        if (codec && magic && payload)
+            expanded = PyObject_CallFunctionObjArgs(self->expand, codec, payload, magic, self->limit, NULL);
+        Py_XDECREF(codec);
+        Py_XDECREF(magic);
+        Py_XDECREF(payload);
     }
-    if (self->body.obj) PyBuffer_Release(&self->body);
-    if (PyObject_GetBuffer(expanded, &self->body, PyBUF_SIMPLE) < 0) return NULL;
-    return PyBool_FromLong(zk_enter(&self->c, self->body.buf, self->body.len));
+    if (!expanded) return false;
+    bool is_taken = PyObject_GetBuffer(expanded, &self->body, PyBUF_SIMPLE) == 0;
+    Py_DECREF(expanded);
+    return is_taken;
+}
+
+/* About how many bytes the next zk_read looks at. */
+static int64_t cursor_work(const zk_cursor *c, int64_t bytes_most) {
+    int64_t work = c->body_end - c->at;
+    if (c->inside == ZK_NO_ENTRY) {
+        const uint8_t *at = c->set + c->position;
+        work = c->set_bytes - c->position;
+        if (work > 22 && at[at[ZK_MAGIC_AT] == 2 ? 22 : ZK_MAGIC_AT + 1] & ZK_CODEC_MASK) {
+            int64_t size = zk_i32(at + 8);
+            return size < work ? size : work;
+        }
+    } else if (c->body == c->set) {
+        work = c->set_bytes - c->at;
+    }
+    return work < bytes_most ? work : bytes_most;
+}
+
+static zk_stop cursor_read(cursor *self, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *count) {
+    if (cursor_work(&self->c, bytes_most) < WITHOUT_GIL_BYTES) return zk_read(&self->c, rows, most, bytes_most, count);
+    zk_stop stop;
+    Py_BEGIN_ALLOW_THREADS
+    stop = zk_read(&self->c, rows, most, bytes_most, count);
+    Py_END_ALLOW_THREADS
+    return stop;
+}
+
+/* Their data lies `shift` bytes further on. */
+static void shift_rows(zk_row *row, int64_t count, int64_t shift) {
+    for (; count > 0; count--, row++) {
+        row->key_start = (int32_t)(row->key_start + shift);
+        row->value_start = (int32_t)(row->value_start + shift);
+        row->headers_start = row->header_count ? (int32_t)(row->headers_start + shift) : 0;
+        row->headers_end = row->header_count ? (int32_t)(row->headers_end + shift) : 0;
+    }
+}
+
+/* Copies bytes behind those that are joined already. */
+static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_t total) {
+    if (!self->joined && !(self->joined = PyMem_Malloc((size_t)self->joined_most))) {
+        PyErr_NoMemory();
+        return false;
+    }
+    memcpy(self->joined + total, from, (size_t)bytes);
+    return true;
+}
+
+/* The next rows, and the object that they are positions in: the record set, what an entry expanded to, or a copy of several
+ * small pieces of these.  NULL: an exception is set, or there are no rows. */
+static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *filled) {
+    zk_cursor *c = &self->c;
+    int64_t total = 0, small = self->joined_most / 8;
+    *filled = 0;
+    for (;;) {
+        if (c->inside == ZK_PENDING) {
+            if (self->body.obj) PyBuffer_Release(&self->body);
+            if (!cursor_expand(self)) {
+                if (!*filled || !PyErr_ExceptionMatches(self->refused)) return NULL;
+                PyErr_Clear(); /* raised again by the next call */
+                self->stop = ZK_FULL;
+                break;
+            }
+            if (!zk_enter(c, self->body.buf, self->body.len)) {
+                self->stop = ZK_ODD;
+                break;
+            }
+        }
+        bool is_expanded = c->inside != ZK_NO_ENTRY && c->body != c->set;
+        if (*filled && is_expanded && self->body.len - c->at > self->joined_most - total) {
+            self->stop = ZK_FULL; /* a table of its own */
+            break;
+        }
+        int64_t room = *filled ? self->joined_most - total : bytes_most;
+        int64_t from = c->inside == ZK_NO_ENTRY ? c->position : c->at, count;
+        zk_cursor before = *c;
+        self->stop = cursor_read(self, rows + *filled, most - *filled, room, &count);
+        bool is_inside = c->inside == ZK_BATCH || c->inside == ZK_WRAPPER;
+        int64_t bytes = (is_expanded || (is_inside && c->body == c->set) ? c->at : c->position) - from;
+        bool goes_on = self->stop == ZK_LEFT || self->stop == ZK_PACKED;
+        if (count && (*filled || (goes_on && bytes <= small))) {
+            if (bytes > self->joined_most - total) {
+                *c = before;
+                self->stop = ZK_FULL;
+                break;
+            }
+            if (!cursor_join(self, (is_expanded ? before.body : c->set) + from, bytes, total)) return NULL;
+            shift_rows(rows + *filled, count, total - from);
+            total += bytes;
+        } else if (count) {
+            /* The record set itself, or the expanded bytes, which go on being read where they are. */
+            *filled = count;
+            PyObject *data = Py_NewRef(is_expanded ? self->body.obj : self->set.obj);
+            if (goes_on) self->stop = ZK_FULL;
+            return data;
+        }
+        *filled += count;
+        if (!goes_on) break;
+        if (*filled == most || total >= self->joined_most - small) {
+            self->stop = ZK_FULL;
+            break;
+        }
+    }
+    return *filled ? PyBytes_FromStringAndSize((const char *)self->joined, (Py_ssize_t)total) : NULL;
+}
+
+/* table(rows, bytes_most) -> (data, count): the rows that were filled in, and the object that they are positions in; see
+ * `stop`.  (None, 0): there are none.  Raises what `expand` raises, when no rows come before it. */
+static PyObject *cursor_table(cursor *self, PyObject *args) {
+    Py_buffer rows;
+    long long bytes_most;
+    int64_t filled = 0;
+    PyObject *data = NULL;
+    if (!PyArg_ParseTuple(args, "w*L", &rows, &bytes_most)) return NULL;
+    int64_t most = rows.len / (Py_ssize_t)sizeof(zk_row);
+    if (!cursor_is_free(self)) {
+        /* its exception */
+    } else if (most < 1 || bytes_most < 1) {
+        PyErr_SetString(PyExc_ValueError, "no room for a row");
+    } else {
+        self->is_busy = true;
+        data = cursor_fill(self, rows.buf, most, bytes_most, &filled);
+        self->is_busy = false;
+        if (self->c.inside == ZK_NO_ENTRY && self->body.obj) PyBuffer_Release(&self->body);
+    }
+    PyBuffer_Release(&rows);
+    if (!data && PyErr_Occurred()) return NULL;
+    return data ? Py_BuildValue("NL", data, (long long)filled) : Py_BuildValue("Oi", Py_None, 0);
 }
 
 /* skip(): go behind the entry at `entry`, which the reference has read */
 static PyObject *cursor_skip(cursor *self, PyObject *Py_UNUSED(ignored)) {
     if (!cursor_is_free(self)) return NULL;
     zk_skip(&self->c);
+    if (self->body.obj) PyBuffer_Release(&self->body);
     Py_RETURN_NONE;
 }
 
 static PyObject *cursor_stop(cursor *self, void *Py_UNUSED(closure)) { return PyLong_FromLong(self->stop); }
 
-/* (position, end, magic, offset in the header, last offset): of the entry that `stop` is about */
+/* (position, end, magic, offset in the header, last offset): of the entry that `stop`, or an exception, is about */
 static PyObject *cursor_entry(cursor *self, void *Py_UNUSED(closure)) {
     const zk_cursor *c = &self->c;
     return Py_BuildValue(
         "LLiLL", (long long)c->position, (long long)c->end, (int)c->magic, (long long)c->offset, (long long)c->last_offset);
-}
-
-/* (codec, start, end): of the payload that must be decompressed */
-static PyObject *cursor_payload(cursor *self, void *Py_UNUSED(closure)) {
-    const zk_cursor *c = &self->c;
-    return Py_BuildValue("iLL", (int)c->codec, (long long)c->payload_start, (long long)c->payload_end);
 }
 
 static PyObject *cursor_position(cursor *self, void *Py_UNUSED(closure)) { return PyLong_FromLongLong(self->c.position); }
@@ -172,7 +378,6 @@ static PyObject *cursor_next_offset(cursor *self, void *Py_UNUSED(closure)) {
 static PyGetSetDef cursor_getset[] = {
     {"stop", (getter)cursor_stop, NULL, NULL, NULL},
     {"entry", (getter)cursor_entry, NULL, NULL, NULL},
-    {"payload", (getter)cursor_payload, NULL, NULL, NULL},
     {"position", (getter)cursor_position, NULL, NULL, NULL},
     {"offset_before", (getter)cursor_offset_before, NULL, NULL, NULL},
     {"next_offset", (getter)cursor_next_offset, NULL, NULL, NULL},
@@ -180,8 +385,7 @@ static PyGetSetDef cursor_getset[] = {
 };
 
 static PyMethodDef cursor_methods[] = {
-    {"read", (PyCFunction)cursor_read, METH_VARARGS, NULL},
-    {"enter", (PyCFunction)cursor_enter, METH_O, NULL},
+    {"table", (PyCFunction)cursor_table, METH_VARARGS, NULL},
     {"skip", (PyCFunction)cursor_skip, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -460,69 +664,14 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args) {
     return PyLong_FromLongLong(low + first);
 }
 
-/* extent(table, count) -> (start, end): of the data that the first `count` rows refer to, which are in its order */
-static PyObject *extent(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *table;
-    long long count;
-    part rows;
-    if (!PyArg_ParseTuple(args, "OL", &table, &count)) return NULL;
-    if (!take_part(table, table, 0, count, &rows)) return NULL;
-    int64_t start = 0, end = 0;
-    if (count) {
-        const zk_row *last = rows.rows + count - 1;
-        int64_t ends[] = {
-            last->key_start + (int64_t)(last->key_length > 0 ? last->key_length : 0),
-            last->value_start + (int64_t)(last->value_length > 0 ? last->value_length : 0),
-            last->header_count ? last->headers_end : 0,
-        };
-        start = rows.rows->key_start;
-        for (int each = 0; each < 3; each++) end = ends[each] > end ? ends[each] : end;
-    }
-    release_part(&rows);
-    return Py_BuildValue("LL", (long long)start, (long long)end);
-}
-
-/* join(table, count, into, at, shift): copies the first `count` rows of `table` into the table `into`, from its row `at`
- * on.  Their data lies `shift` bytes further on than that of `table`. */
-static PyObject *join(PyObject *Py_UNUSED(module), PyObject *args) {
-    Py_buffer table, into;
-    long long count, at, shift;
-    if (!PyArg_ParseTuple(args, "y*Lw*LL", &table, &count, &into, &at, &shift)) return NULL;
-    Py_ssize_t have = table.len / (Py_ssize_t)sizeof(zk_row), room = into.len / (Py_ssize_t)sizeof(zk_row);
-    bool fits = count >= 0 && count <= have && at >= 0 && at <= room && count <= room - at;
-    fits = fits && shift >= INT32_MIN && shift <= INT32_MAX;
-    const zk_row *from = table.buf;
-    zk_row *to = (zk_row *)into.buf + (fits ? at : 0);
-    for (int64_t row = 0; fits && row < count; row++, from++, to++) {
-        int64_t key = from->key_start + shift, value = from->value_start + shift;
-        int64_t start = from->header_count ? from->headers_start + shift : 0;
-        int64_t end = from->header_count ? from->headers_end + shift : 0;
-        fits = key == (int32_t)key && value == (int32_t)value && start == (int32_t)start && end == (int32_t)end;
-        *to = *from;
-        to->key_start = (int32_t)key;
-        to->value_start = (int32_t)value;
-        to->headers_start = (int32_t)start;
-        to->headers_end = (int32_t)end;
-    }
-    PyBuffer_Release(&table);
-    PyBuffer_Release(&into);
-    if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "rows outside of a table, or data of 2 GiB and more");
-        return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
 /* --- the module ----------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
     {"crc32", crc32, METH_VARARGS, NULL},
     {"crc32c", crc32c, METH_VARARGS, NULL},
     {"cut", cut, METH_VARARGS, NULL},
-    {"extent", extent, METH_VARARGS, NULL},
     {"fields", fields, METH_VARARGS, NULL},
     {"headers", headers, METH_VARARGS, NULL},
-    {"join", join, METH_VARARGS, NULL},
     {"numbers", numbers, METH_VARARGS, NULL},
     {"scan", scan, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -536,7 +685,6 @@ static int module_exec(PyObject *module) {
     if (!state->cursor_type || PyModule_AddType(module, state->cursor_type) < 0) return -1;
     if (PyModule_AddIntConstant(module, "ROW_BYTES", sizeof(zk_row)) < 0) return -1;
     if (PyModule_AddIntConstant(module, "END", ZK_END) < 0 || PyModule_AddIntConstant(module, "FULL", ZK_FULL) < 0 ||
-        PyModule_AddIntConstant(module, "PACKED", ZK_PACKED) < 0 || PyModule_AddIntConstant(module, "LEFT", ZK_LEFT) < 0 ||
         PyModule_AddIntConstant(module, "ODD", ZK_ODD) < 0)
         return -1;
     PyObject *by = Py_BuildValue("ss", state->crc.crc32_by, state->crc.crc32c_by);

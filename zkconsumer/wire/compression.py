@@ -83,6 +83,7 @@ _LZ4_RATIO_MAX = 255
 _LZ4_START = Struct("<7sI").unpack_from
 _LZ4_BLOCK_POSITION = 11
 _LZ4_AROUND_BLOCK_BYTES = _LZ4_BLOCK_POSITION + 4
+_LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 
 _ZSTD_MAGIC = 0xFD2FB528
@@ -91,6 +92,11 @@ _ZSTD_BLOCK_BYTES_MAX = 128 * 1024
 _ZSTD_START = Struct("<IB").unpack_from
 
 _UINT32 = Struct("<I").unpack_from
+
+BLOCKS: Final = (
+    cramjam.snappy.decompress_raw_into, cramjam.lz4.decompress_block_into, cramjam.DecompressionError,
+)  # fmt: skip
+"""For the compiled decoder: what expands one block of snappy and of lz4 into a buffer, and what it raises."""
 
 _SMALL_BYTES_MAX = 4096
 """Compressed.  Up to here the decoding costs less than what is done around it."""
@@ -331,14 +337,18 @@ def _snappy_size(size: int) -> bytes:
 
 
 def _lz4(payload: bytes, magic: int) -> bytes:
-    # Independent blocks and no content size: the Java readers refuse linked blocks, the oldest also the size.
-    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
-    compressor.compress(payload)
-    frame = bytes(compressor.finish())
-    if magic > 0:
-        return frame
-    end = _lz4_descriptor_end(frame)
-    return frame[:end] + bytes([_lz4_header_checksum(frame[:end])]) + frame[end + 1 :]
+    # As the Java producer: independent blocks of 64 KB, no checksum of a block or of all, no content size.
+    descriptor = b"\x60\x40"
+    covered = _LZ4_MAGIC + descriptor if magic == 0 else descriptor
+    frame = [_LZ4_MAGIC, descriptor, bytes([_lz4_header_checksum(covered)])]
+    for start in range(0, len(payload), _LZ4_BLOCK_BYTES):
+        plain = payload[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            frame += [len(block).to_bytes(4, "little"), block]
+        else:
+            frame += [(len(plain) | _LZ4_STORED).to_bytes(4, "little"), plain]
+    return b"".join([*frame, bytes(4)])
 
 
 def _unlz4(data: bytes | memoryview, magic: int, limit: int) -> bytes | bytearray:

@@ -1,12 +1,16 @@
 """Record sets as tables, by the compiled decoder.  Pure.
 
-    record set --Cursor.read--> rows (positions and numbers of records) in the record set
-                   | PACKED --decompress, Cursor.enter, Cursor.read--> rows in the expanded payload
-                   '- ODD --the reference reads this entry--> rows in bytes of their own
+    record set --Cursor.table--> rows (positions and numbers of records) in the record set
+                     |           or in what a compressed entry expanded to: ``compression.decompress``
+                     |           or in a copy of several small entries
+                     '- ODD --the reference reads this entry--> rows in bytes of their own
 
 A table is a buffer of rows; no object is made for a record.  The reference is ``records.iter_records``: it reads each
 entry that the compiled decoder does not accept, and it alone raises errors.  So both give the same records and the
 same errors.
+
+Producers that do not wait send batches of a few records.  Where they are compressed, each has bytes of its own, and a
+table for each would cost more than its records do.
 """
 
 from __future__ import annotations
@@ -35,6 +39,11 @@ headers start and end, their number, type of the timestamp.  A length of -1 is n
 NO_LIMIT = 2**62
 """For ``bytes_most``: only the number of rows ends a table."""
 
+JOINED_BYTES_MAX = 128 * 1024
+"""Stays in a core's cache, and is as much as ``table_delivery.TABLE_ROWS`` records of 100 bytes."""
+
+REFUSED = (InvalidMessageException, UnsupportedCodec)
+
 REFERENCE_BYTES_MAX = 1 << 26
 """About how many bytes of keys, values and headers a table holds that the reference has read."""
 
@@ -60,6 +69,7 @@ def read_tables(
     end_offset: int = NO_END,
     left_out: Collection[int] = (),
     bytes_most: int = NO_LIMIT,
+    joined_most: int = JOINED_BYTES_MAX,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     with_instructions: bool = True,
 ) -> Iterator[Table]:
@@ -67,42 +77,35 @@ def read_tables(
 
     ``decoder``: ``compiled.RECORDS``.  ``rows``: filled again for each table; its size, a multiple of ``ROW.size``,
     bounds the number of rows.  ``bytes_most``: no record of a table begins that many bytes behind the first one.
+    ``joined_most``: small compressed entries that follow each other become one table, whose data is a copy of at most
+    that many bytes; entries of more than an eighth of it are not joined.
     ``left_out``: as for ``iter_records``.  ``with_instructions`` False: checksums without the processor's instructions.
 
     Raises as ``records.iter_records`` does, after the table with the records before the error.
     """
     flat = flat_bytes(record_set)
     positions = array("q", sorted(left_out)) if left_out else None
-    cursor = decoder.Cursor(flat, start_offset, end_offset, check_crcs, positions, with_instructions)
-    end, left, packed, odd = decoder.END, decoder.LEFT, decoder.PACKED, decoder.ODD
-    read = cursor.read
-    data: Data = flat
+    cursor = decoder.Cursor(
+        flat, start_offset, end_offset, check_crcs, positions, with_instructions, compression.decompress,
+        compression.BLOCKS, REFUSED, decompressed_bytes_max, joined_most,
+    )  # fmt: skip
+    end, odd, next_table = decoder.END, decoder.ODD, cursor.table
     while True:
-        count = read(rows, bytes_most)
+        try:
+            data, count = next_table(rows, bytes_most)
+        except REFUSED as error:
+            raise bad_entry(type(error), Entry(*cursor.entry), str(error)) from error
+        stop = cursor.stop
         if count:
             yield Table(data, rows, count)
-        stop = cursor.stop
-        if stop == packed:
-            codec, first, behind = cursor.payload
-            entry = cursor.entry
-            try:
-                data = compression.decompress(
-                    codec, memoryview(flat)[first:behind], entry[2], decompressed_bytes_max
-                )
-            except (InvalidMessageException, UnsupportedCodec) as error:
-                raise bad_entry(type(error), Entry(*entry), str(error)) from error
-            if cursor.enter(data):
-                continue
-            stop = odd
-        if stop == left:
-            data = flat
-        elif stop == odd:
+            # The next entry is expanded now.
+            del data
+        if stop == end:
+            return
+        if stop == odd:
             limits = _Limits(cursor.next_offset, end_offset, check_crcs, frozenset(left_out), decompressed_bytes_max)
             yield from _by_reference(flat, cursor.position, cursor.offset_before, limits, rows)
             cursor.skip()
-            data = flat
-        elif stop == end:
-            return
 
 
 class _Limits(NamedTuple):
@@ -133,48 +136,6 @@ def _by_reference(
     yield from tables_of((record for record in records if record.offset >= limits.start_offset), rows)
 
 
-def joined(decoder: ModuleType, tables: Iterable[Table], rows: bytearray, bytes_most: int) -> Iterator[Table]:
-    """The same records in fewer tables, for a reader to which each table costs as much as some hundred records.
-
-    Small tables that follow each other become one, whose data is a copy; others are passed on.  Small compressed
-    entries give small tables, each with data of its own.
-
-    ``rows``: filled again for each table that is made here; another buffer than the one that ``tables`` fill.  Such a
-    table has data of at most ``bytes_most``.  Raises what ``tables`` raises, behind the records before the error.
-    """
-    extent, join = decoder.extent, decoder.join
-    room = len(rows) // ROW.size
-    few, small = room // 4, bytes_most // 4
-    parts: list[memoryview | bytes] = []
-    count = size = 0
-    try:
-        for table in tables:
-            data, filled, number = table
-            start, end = extent(filled, number)
-            is_small = number <= few and end - start <= small
-            if parts and not (is_small and count + number <= room and size + end - start <= bytes_most):
-                yield Table(b"".join(parts), rows, count)
-                parts, count, size = [], 0, 0
-            if is_small:
-                join(filled, number, rows, count, size - start)
-                part = memoryview(data)[start:end]
-                # A view keeps all of its data: bytes behind the value of a message belong to no field.
-                parts.append(part if len(data) <= 2 * len(part) else bytes(part))
-                count += number
-                size += end - start
-                del part
-            else:
-                yield table
-            # The next entry is expanded now.
-            del table, data
-    except (InvalidMessageException, UnsupportedCodec):
-        if parts:
-            yield Table(b"".join(parts), rows, count)
-        raise
-    if parts:
-        yield Table(b"".join(parts), rows, count)
-
-
 def tables_of(records: Iterable[Record], rows: bytearray) -> Iterator[Table]:
     """Tables of records that were read one by one; all bytes are copied.
 
@@ -185,7 +146,7 @@ def tables_of(records: Iterable[Record], rows: bytearray) -> Iterator[Table]:
     while failure is None:
         try:
             record = next(iterator, None)
-        except (InvalidMessageException, UnsupportedCodec) as error:
+        except REFUSED as error:
             record, failure = None, error
         if record is not None:
             _put(record, data, rows, count)
