@@ -45,8 +45,14 @@ class ProcessRecord:
     marker: str
 
     def is_alive(self) -> bool:
-        """Whether that very process still runs; a zombie does not."""
-        return start_time(self.pid) == self.started and self.marker in command_line(self.pid)
+        """Whether that very process still runs; a zombie does not.
+
+        A process that is ending has no command line any more, and may hold its ports still.
+        """
+        if start_time(self.pid) != self.started:
+            return False
+        words = command_line(self.pid)
+        return self.marker in words or not words
 
     def signal(self, number: signal.Signals) -> None:
         """Signals the process and whatever it started itself; nothing if it is gone."""
