@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import cramjam
 import pytest
 
 from zkconsumer.errors import InvalidMessageException
@@ -77,12 +78,13 @@ def test_fields_of_more_than_2_gib_are_not_copied() -> None:
 @pytest.mark.parametrize(("low", "high"), [(-1, 1), (0, 3), (2, 1), (-(2**62), 2**62)])
 def test_rows_outside_of_the_table_are_not_read(low: int, high: int) -> None:
     table = row() * 2 + b"less than a row"
-    for call in (
+    calls: list[Any] = [
         lambda: RECORDS.fields(b"", table, low, high, True),
         lambda: RECORDS.numbers(table, low, high, True),
         lambda: RECORDS.headers(b"", table, low, high),
         lambda: RECORDS.cut(table, low, high, 1),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match="rows outside of the table"):
             call()
 
@@ -282,17 +284,35 @@ def test_compressed_and_other_entries_are_joined() -> None:
 # --- frames of which the decoder gives a block to the package ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("magic", [0, 1, 2])
-@pytest.mark.parametrize("codec", [compression.SNAPPY, compression.LZ4])
+@pytest.mark.parametrize(
+    ("codec", "magic"), [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 2), (4, 2)], ids=lambda number: str(number)
+)
 def test_the_frames_of_producers_are_read_without_python(
     monkeypatch: pytest.MonkeyPatch, codec: int, magic: int
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
+    zstd = cramjam.zstd.decompress_into
+    monkeypatch.setattr(compression, "BLOCKS", (*compression.BLOCKS[:2], zstd, compression.BLOCKS[3]))
     records = [Record(n, 5 if magic else -1, 0 if magic else -1, b"k", b"value " * 20) for n in range(40)]
     record_set = b"".join(build_record_set(records[low : low + 4], magic, codec) for low in range(0, 40, 4))
     assert [each for table in tables_of(record_set) for each in records_of(table)] == records
     assert not calls
+
+
+def test_zstandard_decodes_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
+    monkeypatch.setattr(compression, "BLOCKS", (*compression.BLOCKS[:2], None, compression.BLOCKS[3]))
+    record_set = b"".join(small_entries(3, compression.ZSTD))
+    assert len([each for table in tables_of(record_set) for each in records_of(table)]) == 12
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("blocks", [(), (None, None, None), [None] * 4])
+def test_the_decoder_wants_all_packages(blocks: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        RECORDS.Cursor(b"", 0, NO_END, True, None, True, compression.decompress, blocks, (ValueError,), 100, 100)
 
 
 def lz4_batch(frame: bytes, payload: bytes) -> bytes:

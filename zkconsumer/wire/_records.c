@@ -13,7 +13,9 @@
 
 #define WITHOUT_GIL_BYTES (16 * 1024)
 
-enum { CODEC_SNAPPY = 2, CODEC_LZ4 = 3 };
+enum { CODEC_SNAPPY = 2, CODEC_LZ4 = 3, CODEC_ZSTD = 4 };
+
+#define ZSTD_PLAIN_BYTES_MAX 4096
 
 typedef struct {
     PyTypeObject *cursor_type;
@@ -35,7 +37,7 @@ typedef struct {
     Py_buffer left_out;
     PyObject *view;    /* a memoryview of the record set */
     PyObject *expand;  /* of `expand(codec, payload, magic, limit)` */
-    PyObject *blocks;  /* (of snappy, of lz4, what they raise): decoders of one block, `into(block, out) -> bytes` */
+    PyObject *blocks;  /* (of snappy, of lz4, of zstd or None, what they raise): decoders `into(block, out) -> bytes` */
     PyObject *limit;
     int64_t limit_bytes;
     PyObject *refused; /* what `expand` raises for bytes that are damaged */
@@ -77,8 +79,8 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
             args, "OLLpOpOO!OOL", &record_set, &start, &end, &check, &left_out, &with_instructions, &expand, &PyTuple_Type,
             &blocks, &refused, &limit, &joined_most))
         return NULL;
-    if (PyTuple_Size(blocks) != 3) {
-        PyErr_SetString(PyExc_ValueError, "two decoders of blocks, and what they raise");
+    if (PyTuple_Size(blocks) != 4) {
+        PyErr_SetString(PyExc_ValueError, "three decoders of blocks, and what they raise");
         return NULL;
     }
     long long limit_bytes = PyLong_AsLongLong(limit);
@@ -126,8 +128,9 @@ static bool cursor_is_free(cursor *self) {
     return !self->is_busy;
 }
 
-/* --- one block of snappy or lz4 in the frame that producers write, which costs Python more than the package that decodes it.
- * `compression.py` decides about everything else, and is the reference for this. */
+/* --- one block of snappy or lz4 in the frame that producers write, and small payloads of zstd: what Python does around them
+ * costs as much as the package that decodes them.  `compression.py` decides about everything else, and is the reference
+ * for this. */
 
 #define XERIAL_HEADER_BYTES 16
 #define LZ4_HEADER_BYTES 7
@@ -155,6 +158,12 @@ static plain_block plain_snappy(const uint8_t *payload, int64_t bytes) {
     }
 }
 
+/* What few payloads exceed. */
+static int64_t usual_room(int64_t packed) {
+    if (packed <= 4096) return 16 * packed;
+    return 4 * packed > 65536 ? 4 * packed : 65536;
+}
+
 static int64_t lz4_block_bytes_max(const uint8_t *header, int32_t magic) {
     static const uint8_t right[] = {0x82, 0xFB, 0x51, 0x73}, wrong[] = {0x1A, 0x77, 0xD6, 0x10};
     int code = (header[5] >> 4) - 4;
@@ -171,7 +180,7 @@ static plain_block plain_lz4(const uint8_t *payload, int64_t bytes, int32_t magi
     int64_t most = lz4_block_bytes_max(payload, magic);
     if (block > most || mark[0] | mark[1] | mark[2] | mark[3]) return none;
     if (((int64_t)size[3] << 24 | size[2] << 16 | size[1] << 8 | size[0]) != block) return none;
-    int64_t room = block <= 4096 ? 16 * block : 4 * block > 65536 ? 4 * block : 65536;
+    int64_t room = usual_room(block);
     return (plain_block){.start = LZ4_HEADER_BYTES + 4, .end = bytes - 4, .room = room < most ? room : most};
 }
 
@@ -183,18 +192,20 @@ static PyObject *cursor_expand_block(cursor *self) {
     plain_block block = {.start = -1};
     if (c->codec == CODEC_SNAPPY) block = plain_snappy(payload, bytes);
     if (c->codec == CODEC_LZ4) block = plain_lz4(payload, bytes, c->magic);
+    PyObject *into = PyTuple_GetItem(self->blocks, c->codec == CODEC_SNAPPY ? 0 : c->codec == CODEC_LZ4 ? 1 : 2);
+    if (c->codec == CODEC_ZSTD && c->magic == 2 && bytes <= ZSTD_PLAIN_BYTES_MAX && into != Py_None)
+        block = (plain_block){.start = 0, .end = bytes, .room = usual_room(bytes)};
     if (block.start < 0 || block.room > self->limit_bytes) return NULL;
     PyObject *out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)block.room);
     PyObject *packed = PySequence_GetSlice(
         self->view, (Py_ssize_t)(c->payload_start + block.start), (Py_ssize_t)(c->payload_start + block.end));
-    PyObject *into = PyTuple_GetItem(self->blocks, c->codec == CODEC_LZ4);
     PyObject *size = out && packed ? PyObject_CallFunctionObjArgs(into, packed, out, NULL) : NULL;
     Py_XDECREF(packed);
     Py_ssize_t filled = size ? PyLong_AsSsize_t(size) : -1;
     Py_XDECREF(size);
     if (filled >= 0 && filled <= block.room && PyByteArray_Resize(out, filled) == 0) return out;
     Py_XDECREF(out);
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyTuple_GetItem(self->blocks, 2))) PyErr_Clear();
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyTuple_GetItem(self->blocks, 3))) PyErr_Clear();
     return NULL;
 }
 

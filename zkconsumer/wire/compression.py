@@ -94,9 +94,13 @@ _ZSTD_START = Struct("<IB").unpack_from
 _UINT32 = Struct("<I").unpack_from
 
 BLOCKS: Final = (
-    cramjam.snappy.decompress_raw_into, cramjam.lz4.decompress_block_into, cramjam.DecompressionError,
-)  # fmt: skip
-"""For the compiled decoder: what expands one block of snappy and of lz4 into a buffer, and what it raises."""
+    cramjam.snappy.decompress_raw_into,
+    cramjam.lz4.decompress_block_into,
+    cramjam.zstd.decompress_into if _zstandard is None else None,
+    cramjam.DecompressionError,
+)
+"""For the compiled decoder: what expands one block of snappy and of lz4 and a small payload of zstd, and what
+these raise.  None: ``decompress`` has something better."""
 
 _SMALL_BYTES_MAX = 4096
 """Compressed.  Up to here the decoding costs less than what is done around it."""
