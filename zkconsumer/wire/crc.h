@@ -138,11 +138,17 @@ ZK_WITH_PCLMUL static inline __m128i zk_fold(__m128i sum, __m128i by, __m128i ne
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* Sixteen bytes with the same remainder as all whole sixteens of `at`, from the initial value (ones) on.  Gives how many
- * bytes that are.  `bytes` is at least ZK_FOLDED_BYTES_MIN. */
-ZK_WITH_PCLMUL static inline size_t zk_folded(
+#define NONE 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80
+
+/* From `n` on: the first n bytes of sixteen go to the end.  From 16 + n on: all but the first n go to the front. */
+static const uint8_t ZK_MOVED[48] = {NONE, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, NONE};
+
+#undef NONE
+
+/* Sixteen bytes with the same remainder as all of `at`, from the initial value (ones) on.  `bytes` is at least
+ * ZK_FOLDED_BYTES_MIN. */
+ZK_WITH_PCLMUL static inline void zk_folded(
     const zk_folds *folds, const uint8_t *at, size_t bytes, uint8_t folded[16]) {
-    const uint8_t *start = at;
     const __m128i by_16 = _mm_set_epi64x((int64_t)folds->by_16_high, (int64_t)folds->by_16_low);
     __m128i sum = _mm_loadu_si128((const __m128i *)at);
     sum = _mm_xor_si128(sum, _mm_cvtsi32_si128(-1));
@@ -163,16 +169,22 @@ ZK_WITH_PCLMUL static inline size_t zk_folded(
         sum = zk_fold(sum, by_16, sum_3);
     }
     for (; bytes >= 16; at += 16, bytes -= 16) sum = zk_fold(sum, by_16, _mm_loadu_si128((const __m128i *)at));
+    if (bytes) {
+        __m128i to_end = _mm_loadu_si128((const __m128i *)(ZK_MOVED + bytes));
+        __m128i to_front = _mm_loadu_si128((const __m128i *)(ZK_MOVED + 16 + bytes));
+        __m128i last = _mm_loadu_si128((const __m128i *)(at + bytes - 16));
+        last = _mm_and_si128(last, _mm_cmpgt_epi8(to_end, _mm_set1_epi8(-1)));
+        last = _mm_or_si128(last, _mm_shuffle_epi8(sum, to_front));
+        sum = zk_fold(_mm_shuffle_epi8(sum, to_end), by_16, last);
+    }
     _mm_storeu_si128((__m128i *)folded, sum);
-    return (size_t)(at - start);
 }
 
 ZK_WITH_PCLMUL static uint32_t zk_crc32_pclmul(const zk_crc *crc, const uint8_t *at, size_t bytes) {
     if (bytes < ZK_FOLDED_BYTES_MIN) return zk_crc32_tables(crc, at, bytes);
     uint8_t folded[16];
-    size_t done = zk_folded(&ZK_CRC32_FOLDS, at, bytes, folded);
-    uint32_t found = zk_crc_sliced(crc->crc32_tables, 0, folded, sizeof folded);
-    return ~zk_crc_sliced(crc->crc32_tables, found, at + done, bytes - done);
+    zk_folded(&ZK_CRC32_FOLDS, at, bytes, folded);
+    return ~zk_crc_sliced(crc->crc32_tables, 0, folded, sizeof folded);
 }
 
 /* The instruction of SSE4.2 waits for its own result before: from some hundred bytes on, folding is twice as fast. */
@@ -180,8 +192,8 @@ ZK_WITH_PCLMUL static uint32_t zk_crc32c_pclmul(const zk_crc *crc, const uint8_t
     (void)crc;
     if (bytes < ZK_PCLMUL_CRC32C_BYTES_MIN) return ~zk_crc32c_of(0xFFFFFFFFu, at, bytes);
     uint8_t folded[16];
-    size_t done = zk_folded(&ZK_CRC32C_FOLDS, at, bytes, folded);
-    return ~zk_crc32c_of(zk_crc32c_of(0, folded, sizeof folded), at + done, bytes - done);
+    zk_folded(&ZK_CRC32C_FOLDS, at, bytes, folded);
+    return ~zk_crc32c_of(0, folded, sizeof folded);
 }
 
 #endif
