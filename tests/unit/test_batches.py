@@ -10,7 +10,7 @@ import pytest
 from tests.fix_world import take, wait_until
 from tests.unit.test_streams import OTHER, SHORT_MS, TP, Lane, records_of
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException, UsageError
-from zkconsumer.kafka import record_batch
+from zkconsumer.kafka import record_batch, table_delivery
 from zkconsumer.kafka.chunks import PartitionTopicInfo, ShutdownMarker
 from zkconsumer.streams import MessageAndMetadata, RecordBatch, string_decoder
 from zkconsumer.testing.manual_clock import ManualClock
@@ -70,6 +70,21 @@ def test_batches_of_each_format_and_codec_hold_each_record_once(magic: int, code
             got += batch.offsets
     assert got == list(range(100))
     assert info.consumed_offset == 100
+
+
+@pytest.mark.skipif(not table_delivery.AVAILABLE, reason="the compiled modules are missing")
+@pytest.mark.parametrize(("max_bytes", "sizes"), [(1_000_000, [640, 160]), (20_000, [200, 200, 200, 200])])
+def test_compressed_entries_of_16_kb_come_together_in_one_batch(max_bytes: int, sizes: list[int]) -> None:
+    """Each batch costs as much as some hundred records, and a producer with default settings sends 16 KB at a time."""
+    records = [Record(offset, 0, 0, b"k", b"%099d" % offset) for offset in range(800)]
+    entries = [build_record_set(records[low : low + 160], 2, 3) for low in range(0, 800, 160)]
+    lane, _ = lane_of(b"".join(entries))
+    found = []
+    with pytest.raises(ConsumerTimeoutException):
+        for batch in lane.stream.batches(640, max_bytes):
+            found.append(len(batch))
+            assert batch.values[0] == b"%099d" % batch.first_offset
+    assert found == sizes
 
 
 def test_an_item_is_a_message_with_the_decoders_of_the_stream() -> None:

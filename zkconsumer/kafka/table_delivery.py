@@ -25,7 +25,7 @@ from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopic
 from zkconsumer.kafka.record_batch import RecordBatch, TableFields
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.tables import ROW, Table, read_tables
+from zkconsumer.wire.tables import JOINED_BYTES_MAX, ROW, Table, read_tables
 
 if TYPE_CHECKING:
     from zkconsumer.base import _delivery
@@ -41,6 +41,9 @@ TABLE_ROWS = 1024
 
 BATCH_ROWS_MAX = 16 * 1024
 """Rows of one table for batches."""
+
+BATCH_JOINED_BYTES_MAX = 512 * 1024
+"""Of a table for batches that is made of several compressed entries."""
 
 M = TypeVar("M")
 
@@ -63,6 +66,7 @@ if AVAILABLE:
             _delivery.Delivery.__init__(self, queue, lease, key_decoder, value_decoder)
             ChunkReader.__init__(self, queue, lease, timeout_ms)
             self._rows = bytearray(TABLE_ROWS * ROW.size)
+            self._joined_most = JOINED_BYTES_MAX
             self._chunk: FetchedDataChunk | None = None
 
         def fail(self, error: BaseException) -> None:
@@ -76,6 +80,7 @@ if AVAILABLE:
             rows = min(max_records, BATCH_ROWS_MAX)
             if rows * ROW.size > len(self._rows):
                 self._rows = bytearray(rows * ROW.size)  # from the next chunk on
+                self._joined_most = min(max(max_bytes, JOINED_BYTES_MAX), BATCH_JOINED_BYTES_MAX)
 
             def make(data: Any, table: bytes, count: int, topic: str, partition: int, delivery: int) -> RecordBatch:
                 assert self._chunk is not None, "a table is loaded"
@@ -114,7 +119,9 @@ if AVAILABLE:
 
         def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[Table]:
             assert compiled.RECORDS is not None, "see AVAILABLE"
-            return read_tables(compiled.RECORDS, chunk.records, self._rows, start_offset)
+            return read_tables(
+                compiled.RECORDS, chunk.records, self._rows, start_offset, joined_most=self._joined_most
+            )
 
         def _keep(self, chunk: FetchedDataChunk, table: Table) -> None:
             self._chunk = chunk

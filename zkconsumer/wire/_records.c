@@ -278,7 +278,7 @@ static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_
  * small pieces of these.  NULL: an exception is set, or there are no rows. */
 static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *filled) {
     zk_cursor *c = &self->c;
-    int64_t total = 0, small = self->joined_most / 8;
+    int64_t total = 0, small = self->joined_most / 4;
     *filled = 0;
     for (;;) {
         if (c->inside == ZK_PENDING) {

@@ -40,7 +40,8 @@ NO_LIMIT = 2**62
 """For ``bytes_most``: only the number of rows ends a table."""
 
 JOINED_BYTES_MAX = 128 * 1024
-"""Stays in a core's cache, and is as much as ``table_delivery.TABLE_ROWS`` records of 100 bytes."""
+"""Stays in a core's cache, and is as much as ``table_delivery.TABLE_ROWS`` records of 100 bytes.  A batch of a producer
+with default settings has 16 KB, so some of them are joined when they have been compressed."""
 
 REFUSED = (InvalidMessageException, UnsupportedCodec)
 
@@ -78,7 +79,7 @@ def read_tables(
     ``decoder``: ``compiled.RECORDS``.  ``rows``: filled again for each table; its size, a multiple of ``ROW.size``,
     bounds the number of rows.  ``bytes_most``: no record of a table begins that many bytes behind the first one.
     ``joined_most``: small compressed entries that follow each other become one table, whose data is a copy of at most
-    that many bytes; entries of more than an eighth of it are not joined.
+    that many bytes; entries of more than a quarter of it are not joined.
     ``left_out``: as for ``iter_records``.  ``with_instructions`` False: checksums without the processor's instructions.
 
     Raises as ``records.iter_records`` does, after the table with the records before the error.
