@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,14 @@ def require_releases(*releases: str) -> None:
 def require_zookeeper(version: str = "3.8") -> None:
     """As ``require_releases``, for a ZooKeeper server."""
     require_releases(zookeeper_release(version))
+
+
+def librdkafka_settings(address: str, release: str) -> dict[str, Any]:
+    """What a client of librdkafka needs for a broker of the release."""
+    settings: dict[str, Any] = {"bootstrap.servers": address}
+    if release.startswith(("0.8.", "0.9.")):  # they do not answer ApiVersions
+        settings |= {"api.version.request": False, "broker.version.fallback": release}
+    return settings
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,18 @@ STOP_TIMEOUT_S = 20
 """How long Spark may take to stop before its process is killed."""
 
 QUERY_TIMEOUT_S = 120
+
+STARTS_MAX = 6
+"""How often a query is started until Spark has waited long enough for its source."""
+
+TOO_SLOW = "Python worker failed to connect back"
+"""What Spark says when the Python process of a stream's source has not connected within ten seconds.
+
+It happens on a busy machine.  The ten seconds are a constant of ``PythonWorkerFactory.createSimpleWorker`` in Spark
+4.3, and no setting changes it: ``spark.python.authenticate.socketTimeout`` is about what comes after it.
+"""
+
+POLL_S = 0.05
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Short-lived, and many on few cores: a tenth is saved."""
@@ -139,13 +152,24 @@ def checkpoint_of(folder: Path) -> Path:
     return folder / "checkpoint"
 
 
+def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """The query that ``start`` starts; again where Spark gave up on its source's process, before it did anything."""
+    for number in range(1, STARTS_MAX + 1):
+        query = start()
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(POLL_S)
+        if number == STARTS_MAX or TOO_SLOW not in str(query.exception()):
+            break
+    return query
+
+
 def start_query(stream: DataFrame, folder: Path, *, available_now: bool = False, **writer: Any) -> StreamingQuery:
     """Writes the stream below ``folder`` as Parquet, exactly once; ``writer``: options of the writer."""
     made = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint_of(folder)))
     made = made.options(**writer)
     if available_now:
         made = made.trigger(availableNow=True)
-    return made.start(str(folder / "sink"))
+    return started(lambda: made.start(str(folder / "sink")))
 
 
 def run_available_now(

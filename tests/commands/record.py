@@ -9,7 +9,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.commands.table import ALL_WELL, COMMANDS, cells, kept
+from tests.commands.table import COMMANDS, cells, kept
 from tests.commands.world import command_world
 
 FILE = Path(__file__).resolve().parent.parent / "data" / "command-outcomes.json"
@@ -18,7 +18,7 @@ FILE = Path(__file__).resolve().parent.parent / "data" / "command-outcomes.json"
 def main() -> None:
     found: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory() as folder, command_world(Path(folder)) as world:
-        COMMANDS["consume"].call(world, ALL_WELL)  # from then on the group of the readers stands at the end
+        world.read_to_the_end()
         for name, situation in cells():
             command = COMMANDS[name]
             document = command.call(world, situation, as_json=True) if command.is_json else None

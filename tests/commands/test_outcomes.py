@@ -25,7 +25,7 @@ RECORDED: dict[str, dict[str, Any]] = json.loads(FILE.read_text("utf-8"))
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandWorld]:
     with command_world(tmp_path_factory.mktemp("commands")) as made:
-        COMMANDS["consume"].call(made, ALL_WELL)  # from then on the group of the readers stands at the end
+        made.read_to_the_end()
         yield made
 
 

@@ -35,6 +35,7 @@ from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.unasked import UNASKED
 from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.sandbox.waiting import pause_ms
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -45,6 +46,9 @@ from zkconsumer.zk.store import call
 NOWHERE = "no-such-host.invalid"
 SESSION_MS = 1_000
 """Of a member that reads: it waits twice as long for its share."""
+
+SETTLE_MS = 15_000
+"""How long a member may take to find out why it does not read."""
 
 HIDDEN = (Acl(PERM_ALL, "digest", "someone:x"),)
 OPERATOR = Digest("operator", "secret")
@@ -124,6 +128,26 @@ class Outcome:
             return None
 
 
+class SettlingConnector(ZookeeperConsumerConnector):
+    """Asked what keeps it from reading, it answers when it has found out, however slow the machine is.
+
+    Where it never finds out what it should, it answers what it has after ``SETTLE_MS``, and the outcome is another one
+    than the recorded one.
+    """
+
+    lasting: tuple[str, ...] = ()
+
+    def obstacles(self, timeout_ms: int) -> list[str]:
+        """As without this class, but later."""
+        deadline_ms = SYSTEM_CLOCK.now_ms() + SETTLE_MS
+        while True:
+            found = super().obstacles(timeout_ms)
+            has_settled = all(part in "; ".join(found) for part in self.lasting) if self.lasting else not found
+            if has_settled or SYSTEM_CLOCK.now_ms() >= deadline_ms:
+                return found
+            pause_ms(20)
+
+
 @dataclass
 class CommandWorld:
     """The servers, and which of them are away."""
@@ -134,6 +158,9 @@ class CommandWorld:
     clock: SkippingClock = field(default_factory=SkippingClock)
     away: set[int] = field(default_factory=set)
     is_zookeeper_away: bool = False
+    lasting: tuple[str, ...] = ()
+    """What a reader says of this situation when it has found out; see ``LASTING``."""
+
     is_real: bool = False
     """Whether names are looked up, and connections made, as for a user."""
 
@@ -177,6 +204,7 @@ class CommandWorld:
     @contextmanager
     def situation(self, name: str) -> Iterator[None]:
         """``SITUATIONS`` says which there are."""
+        self.lasting = LASTING.get(name, ())
         try:
             if name == "no broker":
                 self.away = {0, 1}
@@ -190,7 +218,7 @@ class CommandWorld:
                 self._hide()
             yield
         finally:
-            self.away, self.is_zookeeper_away, self.is_real = set(), False, False
+            self.away, self.is_zookeeper_away, self.is_real, self.lasting = set(), False, False, ()
             for path, acl in self._before.items():
                 self.world.zookeeper.set_acl(path, acl)
             self._before.clear()
@@ -229,7 +257,18 @@ class CommandWorld:
         """What ``consume`` and ``perf`` make."""
         if self.is_real:
             return ZookeeperConsumerConnector(config)
-        return ZookeeperConsumerConnector(config, store=self.store, connect=self.connect)
+        made = SettlingConnector(config, store=self.store, connect=self.connect)
+        made.lasting = self.lasting
+        return made
+
+    def read_to_the_end(self) -> None:
+        """From then on the group of the readers stands at the end."""
+        config = self.folder / "reader.properties"
+        words = f"consume reader --topic clicks --from-beginning --max-messages 20 --config {config}".split()
+        done = self.call((*words, "--zookeeper", ADDRESS))
+        assert done.exit_code == 0, done.stderr
+        for partition in range(2):
+            assert self.world.zookeeper.data(paths.offset("reader", TopicPartition("clicks", partition))) == b"10"
 
     def plain(self, text: str) -> str:
         for number, address in enumerate(self.broker.addresses()):
@@ -244,6 +283,14 @@ class CommandWorld:
         text = re.sub(r"0x[0-9a-f]+", "SESSION", text)
         return re.sub(r"\b\d+\.\d{4}\b", "RATE", text)
 
+
+LASTING = {
+    "no broker": ("none of 2 brokers answers", "2 partitions of its share"),
+    "one of two brokers away": ("does not answer", "1 partition of its share"),
+    "no such topic": ("does not exist",),
+    "no right": ("not registered in its group: waiting",),
+}
+"""Situation → parts of what keeps a reader from reading there, once it has found out.  If all is well, nothing does."""
 
 SITUATIONS = (
     "no broker", "one of two brokers away", "ZooKeeper away", "unknown host", "no such group", "no such topic",

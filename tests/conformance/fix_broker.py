@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from kafka import KafkaConsumer
@@ -24,7 +24,8 @@ from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.records import Record
-from zkconsumer.wire.schemas import PRODUCE
+from zkconsumer.wire.schemas import FETCH, PRODUCE, Api
+from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 TIMEOUT_MS = 10_000
@@ -32,6 +33,11 @@ REAL_ALWAYS = ("0.8.2.2", "0.10.2.2", "1.1.1", "3.9.1")
 ZOOKEEPER_MODE_BEFORE = (4,)
 WITHOUT_PRODUCER = ("0.8.1.1",)
 """Releases without the producer that the sandbox drives (it came with 0.8.2)."""
+
+COMPACTS = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": "200"}
+"""Compacted topics are compacted soon, also by 0.8.2, which otherwise never does it."""
+
+PLENTY = 1_000_000
 
 _numbers = itertools.count()
 
@@ -119,20 +125,20 @@ class RealTopics:
     """On a real one, by its own producer."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
+        self.sandbox = sandbox
 
     def create(self, topic: str) -> None:
-        self._sandbox.create_topic(topic, 1)
+        self.sandbox.create_topic(topic, 1)
 
     def znode(self, path: str) -> bytes | None:
-        return self._sandbox.admin.get(path)
+        return self.sandbox.admin.get(path)
 
     @contextmanager
     def modern_member(self, group: str, topic: str) -> Iterator[None]:
         # kafka-python waits half a minute for the answer of a broker that cannot be asked what it speaks.
-        cannot_say = not RELEASES[self._sandbox.brokers[0].release].has_api_versions
+        cannot_say = not RELEASES[self.sandbox.brokers[0].release].has_api_versions
         member = KafkaConsumer(
-            bootstrap_servers=self._sandbox.bootstrap,
+            bootstrap_servers=self.sandbox.bootstrap,
             group_id=group,
             enable_auto_commit=False,
             api_version=(0, 9) if cannot_say else None,
@@ -147,13 +153,13 @@ class RealTopics:
             member.close()
 
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
-        if self._sandbox.brokers[0].release in WITHOUT_PRODUCER:
+        if self.sandbox.brokers[0].release in WITHOUT_PRODUCER:
             self._produce_by_hand(topic, values, codec)
         else:
-            self._sandbox.produce(topic, 0, values, codec=codec)
+            self.sandbox.produce(topic, 0, values, codec=codec)
 
     def _produce_by_hand(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
-        host, port = self._sandbox.brokers[0].address.split(":")
+        host, port = self.sandbox.brokers[0].address.split(":")
         numbers = {name: number for number, name in compression.NAMES.items()}
         records = [Record(offset, -1, -1, None, value) for offset, value in enumerate(values)]
         row = ProducePartition(index=0, records=build_record_set(records, 0, numbers[codec]))
@@ -188,22 +194,23 @@ def real(release: str) -> Iterator[BrokerUnderTest]:
     with Sandbox() as sandbox:
         if RELEASES[release].version < ZOOKEEPER_MODE_BEFORE:
             sandbox.start_zookeeper("3.8" if RELEASES[release].version >= (0, 9) else "3.4.6")
-            host, port = sandbox.start_broker(release).address.split(":")
+            host, port = sandbox.start_broker(release, settings=COMPACTS).address.split(":")
         else:
             host, port = sandbox.start_kraft_broker(release).address.split(":")
         yield BrokerUnderTest(RELEASES[release], BlockingConnection, host, int(port), RealTopics(sandbox))
 
 
-def _real(release: str) -> object:
-    marks = [pytest.mark.real] if release in REAL_ALWAYS else [pytest.mark.real, pytest.mark.nightly]
-    return pytest.param((real, release), id=f"real-{release}", marks=marks)
+def real_one(release: str, *marks: pytest.MarkDecorator) -> object:
+    """The parameter of ``broker_under_test`` for a real broker; for tests that no fake one can pass."""
+    return pytest.param((real, release), id=f"real-{release}", marks=[pytest.mark.real, *marks])
 
 
 @pytest.fixture(
     scope="session",
     params=[
         *(pytest.param((fake, release), id=f"fake-{release}") for release in RELEASES),
-        *(_real(release) for release in RELEASES if release in SETS),
+        *(real_one(each) for each in RELEASES if each in REAL_ALWAYS),
+        *(real_one(each, pytest.mark.nightly) for each in RELEASES if each in SETS and each not in REAL_ALWAYS),
     ],
 )
 def broker_under_test(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
@@ -212,3 +219,26 @@ def broker_under_test(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTes
     with make(release) as broker:
         yield broker
         broker.close()
+
+
+# --- fetching -------------------------------------------------------------------------------------------------------
+
+
+def versions_of(broker: BrokerUnderTest, api: Api[Any, Any]) -> list[int]:
+    """The versions that both sides speak."""
+    return [v for v in range(api.lowest, api.client_highest + 1) if broker.ranges.knows(api, v)]
+
+
+def asking(topic: str, offset: int = 0, bytes_max: int = PLENTY) -> FetchTopic:
+    """Partition 0, for a Fetch request."""
+    row = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
+    return FetchTopic(topic=topic, partitions=[row])
+
+
+def fetched(
+    connection: Connection, version: int, *topics: FetchTopic, wait_ms: int = 1, **more: Any
+) -> list[FetchPartitionResponse]:
+    """The answers of the partitions, in order; ``more``: other fields of the request."""
+    body = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=list(topics), **more)
+    responses = connection.request(FETCH, version, body, TIMEOUT_MS).responses
+    return [partition for topic in responses for partition in topic.partitions]

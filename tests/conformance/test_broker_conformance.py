@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest, RealTopics
+from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest, RealTopics, asking, fetched, versions_of
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
@@ -17,34 +15,15 @@ from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import walk
 from zkconsumer.wire.records import iter_records, scan
-from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
+from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
-from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
+from zkconsumer.wire.schemas.fetch import FetchPartitionResponse, FetchRequest
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 
-PLENTY = 1_000_000
 FETCHES_MAX = 20
 TEN = [b"value %d" % number for number in range(10)]
 BIG = [bytes([65 + number]) * 200 for number in range(10)]
-
-
-def versions_of(broker: BrokerUnderTest, api: Api[Any, Any]) -> list[int]:
-    """The versions that both sides speak."""
-    return [v for v in range(api.lowest, api.client_highest + 1) if broker.ranges.knows(api, v)]
-
-
-def asking(topic: str, offset: int = 0, bytes_max: int = PLENTY) -> FetchTopic:
-    row = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
-    return FetchTopic(topic=topic, partitions=[row])
-
-
-def fetched(
-    connection: Connection, version: int, *topics: FetchTopic, wait_ms: int = 1, **more: Any
-) -> list[FetchPartitionResponse]:
-    body = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=list(topics), **more)
-    responses = connection.request(FETCH, version, body, TIMEOUT_MS).responses
-    return [partition for topic in responses for partition in topic.partitions]
 
 
 def values(row: FetchPartitionResponse) -> list[tuple[int, bytes | None]]:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
 from tests.fix_sandbox import require_releases
-from tests.fix_spark import checkpoint_of, run_available_now, start_query, sunk
+from tests.fix_spark import checkpoint_of, run_available_now, start_query, started, sunk
 from tests.whole_consumer.kafka_store import KafkaStore
 from zkconsumer.testing.sandbox import Sandbox, Security, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.security import USER_PASSWORD
@@ -203,7 +203,7 @@ def for_each(stream: DataFrame, folder: Path, handle: Callable[[DataFrame, int],
 
     def run() -> None:
         made = stream.writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint_of(folder)))
-        query = made.trigger(availableNow=True).start()
+        query = started(made.trigger(availableNow=True).start)
         try:
             assert query.awaitTermination(TIMEOUT_S), "it is over in time"
         finally:

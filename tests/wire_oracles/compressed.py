@@ -14,6 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer, libversion
 
+from tests.fix_sandbox import librdkafka_settings
 from tests.wire_oracles.frames import DATA
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.versions import negotiate
@@ -77,10 +78,7 @@ def record(release: str) -> list[Compressed]:
 
 
 def _produce_by_librdkafka(address: str, release: str, topic: str, values: Iterable[bytes], codec: str) -> None:
-    settings = {"bootstrap.servers": address, "compression.codec": codec, "linger.ms": 100}
-    if release.startswith(("0.8.", "0.9.")):  # they do not answer ApiVersions
-        settings |= {"api.version.request": False, "broker.version.fallback": release}
-    producer = Producer(settings)
+    producer = Producer({**librdkafka_settings(address, release), "compression.codec": codec, "linger.ms": 100})
     for each in values:
         producer.produce(topic, each, partition=0)
     assert producer.flush(TIMEOUT_MS / 1000) == 0, f"{topic}: not all was acknowledged"

@@ -161,10 +161,14 @@ class Listener(Machine):
             self._told = None
         elif self.state is ListenerState.STARTING:
             self._telling = None
-        lost = [tp for tp, held in sorted(partitions.items()) if str(self._heard.get(tp)) == held.thread]
-        lost = [tp for tp in lost if tp not in self._heard_gone]
+        lost = [tp for tp, held in sorted(partitions.items()) if self._takes_for_ours(tp, held)]
         self._heard_gone.update(lost)
         return [do.CallLost(tuple(lost))] if lost else []
+
+    def _takes_for_ours(self, tp: TopicPartition, held: Partition) -> bool:
+        """The thread may be another one: a move between two of ours is in the assignment before it is made."""
+        heard = self._heard.get(tp)
+        return heard is not None and tp not in self._heard_gone and heard.consumer_id == held.thread.rpartition("-")[0]
 
     # --- asking -------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.spark.datasource import ZkConsumerDataSource
-from tests.fix_spark import spark_settings
+from tests.fix_spark import spark_settings, started
 
 HOLD_S = 120
 MASTER = "local[2,4]"
@@ -45,14 +45,6 @@ SETTINGS = {
 STARTING_MAX = 1
 """How many queries begin at a time.  Spark gives the Python process of a source ten seconds to start, and on a busy
 machine that is not much."""
-
-STARTS_MAX = 6
-"""How often a query is started until Spark has waited long enough for its source."""
-
-TOO_SLOW = "Python worker failed to connect back"
-"""What Spark says when the ten seconds are over."""
-
-POLL_S = 0.05
 
 _telling = threading.Lock()
 _starting = threading.Semaphore(STARTING_MAX)
@@ -107,15 +99,8 @@ class Query:
             tell("ended", query=self._name, error=str(error)[:4000])
 
     def _start(self, writer: Any) -> None:
-        """Starts it; again where Spark gave up on the source's Python process, before it did anything."""
-        for is_last in [number == STARTS_MAX for number in range(1, STARTS_MAX + 1)]:
-            with _starting:
-                self._query = writer.start()
-                while self._query.isActive and self._query.status["message"] == "Initializing sources":
-                    time.sleep(POLL_S)
-            error = self._query.exception()
-            if is_last or error is None or TOO_SLOW not in str(error):
-                return
+        with _starting:
+            self._query = started(writer.start)
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         found = [list(row.values()) for row in rows.toArrow().to_pylist()]

@@ -23,12 +23,19 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  * One argument, a properties file with producer settings.  Commands on standard input, one a line, each with an id that
  * comes back in the answer:
  *   produce ID TOPIC PARTITION COUNT SIZE CODEC        values "topic-partition-sequence", filled up to SIZE bytes
- *   values  ID TOPIC PARTITION CODEC KEY:VALUE,...     base64; "~" is null
+ *   values  ID TOPIC PARTITION CODEC RECORD,... [NAME] KEY:VALUE or KEY:VALUE:TIMESTAMP:HEADERS, see below; in the
+ *                                                      transaction of that name
  *   keyed   ID TOPIC CODEC KEY:VALUE,...               as values, each where the producer's partitioner says
  *   rate    ID TOPIC PARTITIONS PER_SECOND SIZE CODEC  goes on until "halt"; acknowledged ranges every 50 ms
  *   halt    ID                                         waits until all that was sent is acknowledged
  *   create  ID TOPIC PARTITIONS REPLICAS               through the admin client (from 0.11 on), for KRaft brokers
  *   grow    ID TOPIC PARTITIONS                        as create: up to so many partitions
+ *   begin   ID NAME CODEC                              a transaction (from 0.11 on); several names are several producers
+ *   commit  ID NAME                                    ends it
+ *   abort   ID NAME                                    ends it: readers with read_committed leave its records out
+ *
+ * Keys, values, and names and values of headers are base64; "~" is null.  TIMESTAMP is in ms, "-" for the producer's own
+ * (from 0.10 on).  HEADERS: NAME;VALUE;NAME;VALUE... or nothing (from 0.11 on).
  *
  * The end of standard input means that whoever started this is gone: the JVM halts.
  */
@@ -36,6 +43,7 @@ public final class Load {
     private final Lines lines = new Lines();
     private final Properties settings;
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+    private final Map<String, KafkaProducer<byte[], byte[]>> transactions = new HashMap<>();
     private final Map<String, Long> sequences = new HashMap<>();
     private final List<Rate> rates = new ArrayList<>();
 
@@ -80,7 +88,8 @@ public final class Load {
                     Integer.parseInt(words[5]), words[6]);
                 return;
             case "values":
-                values(words[1], words[2], Integer.parseInt(words[3]), words[4], words[5]);
+                values(words[1], words[2], Integer.parseInt(words[3]), words[5],
+                    words.length > 6 ? transactions.get(words[6]) : producer(words[4]));
                 return;
             case "keyed":
                 keyed(words[1], words[2], words[3], words[4]);
@@ -107,6 +116,15 @@ public final class Load {
                 grow(words[2], Integer.parseInt(words[3]));
                 lines.event("grown", "id", words[1]);
                 return;
+            case "begin":
+                begin(words[2], words[3]);
+                lines.event("begun", "id", words[1]);
+                return;
+            case "commit":
+            case "abort":
+                call(transactions.get(words[2]), words[0] + "Transaction");
+                lines.event("ended", "id", words[1]);
+                return;
             default:
                 throw new IllegalArgumentException("unknown command " + words[0]);
         }
@@ -121,16 +139,56 @@ public final class Load {
         answer(id, topic, partition, sent);
     }
 
-    private void values(String id, String topic, int partition, String codec, String pairs) throws Exception {
-        KafkaProducer<byte[], byte[]> producer = producer(codec);
+    private void values(String id, String topic, int partition, String records,
+            KafkaProducer<byte[], byte[]> producer) throws Exception {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
-        for (String pair : pairs.split(",")) {
-            int colon = pair.indexOf(':');
-            byte[] key = bytes(pair.substring(0, colon));
-            byte[] value = bytes(pair.substring(colon + 1));
-            sent.add(producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, key, value)));
+        for (String each : records.split(",")) {
+            sent.add(producer.send(record(topic, partition, each.split(":", -1))));
         }
         answer(id, topic, partition, sent);
+    }
+
+    /** Through reflection: the record of 0.8.2 has no timestamp, and that of 0.10 no headers. */
+    @SuppressWarnings("unchecked")
+    private static ProducerRecord<byte[], byte[]> record(String topic, int partition, String[] fields)
+            throws Exception {
+        byte[] key = bytes(fields[0]);
+        byte[] value = bytes(fields[1]);
+        if (fields.length == 2) {
+            return new ProducerRecord<byte[], byte[]>(topic, partition, key, value);
+        }
+        Long timestamp = fields[2].equals("-") ? null : Long.valueOf(fields[2]);
+        if (fields[3].isEmpty()) {
+            return ProducerRecord.class
+                .getConstructor(String.class, Integer.class, Long.class, Object.class, Object.class)
+                .newInstance(topic, partition, timestamp, key, value);
+        }
+        Class<?> header = Class.forName("org.apache.kafka.common.header.internals.RecordHeader");
+        List<Object> headers = new ArrayList<>();
+        String[] words = fields[3].split(";", -1);
+        for (int i = 0; i < words.length; i += 2) {
+            String name = new String(bytes(words[i]), StandardCharsets.UTF_8);
+            headers.add(header.getConstructor(String.class, byte[].class).newInstance(name, bytes(words[i + 1])));
+        }
+        return ProducerRecord.class
+            .getConstructor(String.class, Integer.class, Long.class, Object.class, Object.class, Iterable.class)
+            .newInstance(topic, partition, timestamp, key, value, headers);
+    }
+
+    private void begin(String name, String codec) throws Exception {
+        if (!transactions.containsKey(name)) {
+            Properties own = new Properties();
+            own.setProperty("transactional.id", name);
+            KafkaProducer<byte[], byte[]> producer = made(codec, own);
+            call(producer, "initTransactions");
+            transactions.put(name, producer);
+        }
+        call(transactions.get(name), "beginTransaction");
+    }
+
+    /** Through reflection: producers before 0.11 have no transactions. */
+    private static void call(KafkaProducer<byte[], byte[]> producer, String method) throws Exception {
+        KafkaProducer.class.getMethod(method).invoke(producer);
     }
 
     private void keyed(String id, String topic, String codec, String pairs) throws Exception {
@@ -194,14 +252,17 @@ public final class Load {
     }
 
     private synchronized KafkaProducer<byte[], byte[]> producer(String codec) {
-        return producers.computeIfAbsent(codec, name -> {
-            Properties own = new Properties();
-            own.putAll(settings);
-            own.setProperty("compression.type", name);
-            own.setProperty("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
-            own.setProperty("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
-            return new KafkaProducer<byte[], byte[]>(own);
-        });
+        return producers.computeIfAbsent(codec, name -> made(name, new Properties()));
+    }
+
+    private KafkaProducer<byte[], byte[]> made(String codec, Properties more) {
+        Properties own = new Properties();
+        own.putAll(settings);
+        own.putAll(more);
+        own.setProperty("compression.type", codec);
+        own.setProperty("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
+        own.setProperty("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
+        return new KafkaProducer<byte[], byte[]>(own);
     }
 
     /** Through reflection: the producer of 0.8.2 comes without an admin client. */

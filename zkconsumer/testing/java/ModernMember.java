@@ -2,8 +2,6 @@ import java.io.BufferedReader;
 import java.io.FileInputStream;
 import java.io.InputStream;
 import java.io.InputStreamReader;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -16,7 +14,6 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
@@ -120,11 +117,9 @@ public final class ModernMember implements ConsumerRebalanceListener {
     }
 
     private void poll() throws Exception {
-        Method poll = pollMethod();
-        Object patience = poll.getParameterTypes()[0] == long.class ? (Object) POLL_MS : duration();
         long committedAt = System.currentTimeMillis();
         while (!stopping.get()) {
-            for (ConsumerRecord<byte[], byte[]> record : polled(poll, patience)) {
+            for (ConsumerRecord<byte[], byte[]> record : Poll.of(consumer, POLL_MS)) {
                 TopicPartition place = new TopicPartition(record.topic(), record.partition());
                 lines.event("handed", "member", name, "topic", place.topic(), "partition", place.partition(),
                     "offset", record.offset());
@@ -141,31 +136,6 @@ public final class ModernMember implements ConsumerRebalanceListener {
                 committedAt = System.currentTimeMillis();
                 commit();
             }
-        }
-    }
-
-    /** poll(long) left with 4.0, poll(Duration) came with 2.0. */
-    private static Method pollMethod() throws NoSuchMethodException {
-        try {
-            return KafkaConsumer.class.getMethod("poll", Class.forName("java.time.Duration"));
-        } catch (NoSuchMethodException | ClassNotFoundException e) {
-            return KafkaConsumer.class.getMethod("poll", long.class);
-        }
-    }
-
-    private static Object duration() {
-        return java.time.Duration.ofMillis(POLL_MS);
-    }
-
-    @SuppressWarnings("unchecked")
-    private ConsumerRecords<byte[], byte[]> polled(Method poll, Object patience) throws Exception {
-        try {
-            return (ConsumerRecords<byte[], byte[]>) poll.invoke(consumer, patience);
-        } catch (InvocationTargetException e) {
-            if (e.getCause() instanceof Exception) {
-                throw (Exception) e.getCause();
-            }
-            throw e;
         }
     }
 

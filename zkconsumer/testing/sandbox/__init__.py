@@ -8,10 +8,11 @@ from zkconsumer.testing.sandbox.artifacts import SETS, ZOOKEEPERS, ensure_set, m
 from zkconsumer.testing.sandbox.broker import Broker
 from zkconsumer.testing.sandbox.cluster import Sandbox
 from zkconsumer.testing.sandbox.kraft import KraftBroker
-from zkconsumer.testing.sandbox.load import Load, Produced
+from zkconsumer.testing.sandbox.load import Load, Produced, ToSend
 from zkconsumer.testing.sandbox.member import Handed, MemberProcess, ScalaMember
 from zkconsumer.testing.sandbox.modern_member import ModernMember
 from zkconsumer.testing.sandbox.python_member import PythonMember
+from zkconsumer.testing.sandbox.reader import Reader, Reading
 from zkconsumer.testing.sandbox.runs import Run, reap
 from zkconsumer.testing.sandbox.scala_host import ScalaHost
 from zkconsumer.testing.sandbox.security import Security
@@ -32,11 +33,14 @@ __all__ = [
     "ModernMember",
     "Produced",
     "PythonMember",
+    "Reader",
+    "Reading",
     "Run",
     "Sandbox",
     "ScalaHost",
     "ScalaMember",
     "Security",
+    "ToSend",
     "ToolResult",
     "ZooKeeperAdmin",
     "ZooKeeperServer",

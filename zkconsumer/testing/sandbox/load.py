@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.events import Event, EventFile
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.asked import AskedProgram, word
+from zkconsumer.testing.sandbox.events import Event
+from zkconsumer.testing.sandbox.process import JavaCommand, properties
 from zkconsumer.testing.sandbox.runs import Run
-from zkconsumer.testing.sandbox.waiting import wait_until
 
-START_TIMEOUT_MS = 30_000
 PRODUCE_TIMEOUT_MS = 60_000
 
 SETTINGS = {
@@ -37,7 +34,27 @@ class Produced(NamedTuple):
     last: int
 
 
-class Load:
+class ToSend(NamedTuple):
+    """A record as a producer is given it.
+
+    ``timestamp``: ms, or None for the producer's own (0.10 and later); ``headers``: 0.11 and later.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    def words(self) -> str:
+        """As ``Load.java`` reads it."""
+        pair = f"{word(self.key)}:{word(self.value)}"
+        if self.timestamp is None and not self.headers:
+            return pair
+        headers = ";".join(f"{word(name.encode())};{word(value)}" for name, value in self.headers)
+        return f"{pair}:{'-' if self.timestamp is None else self.timestamp}:{headers}"
+
+
+class Load(AskedProgram):
     """A producer that does what it is told until it is closed; commands go one after the other."""
 
     def __init__(
@@ -53,17 +70,9 @@ class Load:
         config = properties(
             {**SETTINGS, "bootstrap.servers": bootstrap, **(settings or {})}, run.root / name / "load.properties"
         )
-        command = JavaCommand(release, "Load", (str(config),), programs=("Load", "Lines"), heap_mb=heap_mb)
-        self._file = EventFile(run.root / name / "out.log")
-        self._process = JavaProcess(run, "load", name, command, talking=True)
-        self._reading = threading.Lock()
-        self._asking = threading.Lock()
-        self._last_id = 0
-        self._answers: dict[str, Event] = {}
         self._acked: dict[tuple[str, int], list[Produced]] = {}
         self._failures: list[Event] = []
-        self._started = False
-        self._wait(lambda: self._started, "starts", START_TIMEOUT_MS)
+        super().__init__(run, "load", name, JavaCommand(release, "Load", (str(config),), ("Load", "Lines"), heap_mb))
 
     def produce(
         self,
@@ -94,8 +103,24 @@ class Load:
     ) -> Produced:
         """Sends these records as they are."""
         keys = keys if keys is not None else [None] * len(values)
-        pairs = ",".join(f"{_word(key)}:{_word(value)}" for key, value in zip(keys, values, strict=True))
+        pairs = ",".join(f"{word(key)}:{word(value)}" for key, value in zip(keys, values, strict=True))
         return self._produced(self._ask(f"values {{}} {topic} {partition} {codec} {pairs}", timeout_ms))
+
+    def produce_records(
+        self, topic: str, partition: int, records: Sequence[ToSend], *, codec: str = "none", transaction: str = ""
+    ) -> Produced:
+        """Sends these records; with ``transaction``, the name given to ``begin``, in it and with its codec."""
+        words = ",".join(each.words() for each in records)
+        command = f"values {{}} {topic} {partition} {codec} {words} {transaction}".rstrip()
+        return self._produced(self._ask(command, PRODUCE_TIMEOUT_MS))
+
+    def begin(self, transaction: str, *, codec: str = "none") -> None:
+        """Begins a transaction (0.11 and later) of the producer with this ``transactional.id``."""
+        self._ask(f"begin {{}} {transaction} {codec}", PRODUCE_TIMEOUT_MS)
+
+    def end(self, transaction: str, *, commit: bool) -> None:
+        """Commits or aborts it; returns when its markers are written or on the way."""
+        self._ask(f"{'commit' if commit else 'abort'} {{}} {transaction}", PRODUCE_TIMEOUT_MS)
 
     def produce_keyed(
         self,
@@ -106,7 +131,7 @@ class Load:
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
     ) -> list[Produced]:
         """Sends these keys and values, each to the partition that the producer computes from the key."""
-        words = ",".join(f"{_word(key)}:{_word(value)}" for key, value in pairs)
+        words = ",".join(f"{word(key)}:{word(value)}" for key, value in pairs)
         before = {tp: len(ranges) for tp, ranges in self.acked.items()}
         self._ask(f"keyed {{}} {topic} {codec} {words}", timeout_ms)
         return [one for tp, ranges in sorted(self._acked.items()) for one in ranges[before.get(tp, 0) :]]
@@ -143,57 +168,13 @@ class Load:
             if name == topic
         }
 
-    def is_running(self) -> bool:
-        return self._process.is_running()
-
-    def close(self) -> None:
-        """Ends the process at once; what is not acknowledged may be lost."""
-        if self._process.is_running():
-            self._process.kill()
-
-    def _ask(self, command: str, timeout_ms: int) -> Event:
-        with self._asking:
-            self._last_id += 1
-            name = str(self._last_id)
-            self._process.say(command.format(name))
-            self._wait(lambda: name in self._answers, command.split(" ")[0], timeout_ms)
-        answer = self._answers.pop(name)
-        if answer["event"] == "failed":
-            raise SandboxError(f"'{command[:80]}' failed: {answer['error']}; {self._process.log_end()}")
-        return answer
-
-    def _wait(self, condition: object, what: str, timeout_ms: int) -> None:
-        assert callable(condition), "a condition is asked again and again"
-
-        def check() -> bool:
-            self._read()
-            if condition():
-                return True
-            self._process.check_running()
-            return False
-
-        try:
-            wait_until(check, f"{self._process.name}: {what}", timeout_ms, poll_ms=5)
-        except SandboxError as error:
-            raise SandboxError(f"{error}; {self._process.log_end()}") from error
-
-    def _read(self) -> None:
-        with self._reading:
-            for event in self._file.read_new():
-                if event["event"] == "produced":
-                    produced = self._produced(event)
-                    self._acked.setdefault((produced.topic, produced.partition), []).append(produced)
-                if event["event"] == "send_failed":
-                    self._failures.append(event)
-                if event["event"] == "started":
-                    self._started = True
-                if event.get("id") is not None:
-                    self._answers[event["id"]] = event
+    def _take(self, event: Event) -> None:
+        if event["event"] == "produced":
+            produced = self._produced(event)
+            self._acked.setdefault((produced.topic, produced.partition), []).append(produced)
+        if event["event"] == "send_failed":
+            self._failures.append(event)
 
     @staticmethod
     def _produced(event: Event) -> Produced:
         return Produced(event["topic"], event["partition"], event["first"], event["last"])
-
-
-def _word(data: bytes | None) -> str:
-    return "~" if data is None else base64.b64encode(data).decode()

@@ -122,7 +122,7 @@ class ModernMember(MemberProcess):
         }
         config = properties({**self.settings, **own}, self.run.root / self.name / "member.properties")
         command = JavaCommand(
-            release, "ModernMember", (str(config),), programs=("ModernMember", "Lines"), heap_mb=self._heap_mb
+            release, "ModernMember", (str(config),), programs=("ModernMember", "Poll", "Lines"), heap_mb=self._heap_mb
         )
         return JavaProcess(self.run, "member", self.name, command, talking=True)
 

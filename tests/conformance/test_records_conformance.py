@@ -1,0 +1,194 @@
+"""Records of real producers and brokers: both decoders read what Java's consumer and librdkafka read.
+
+Both decoders read each raw answer, and each answer is read to its cut-off tail.  ``fix_records`` says what is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+
+from tests.conformance.fix_broker import BrokerUnderTest, RealTopics, asking, fetched, real_one
+from tests.conformance.fix_records import (
+    BYTES_MAX,
+    COMPACTED,
+    READ_COMMITTED,
+    Readers,
+    Written,
+    by_ours,
+    check_alike,
+    check_sent,
+    in_format,
+    newest_for,
+    versions_to_read,
+    wait_until_stable,
+    write_compacted,
+    write_everything,
+    write_transactions,
+    written,
+)
+from tests.fix_tables import seen_by_both
+from zkconsumer.errors import InvalidMessageException
+from zkconsumer.testing.sandbox import Reader, ToSend, wait_until
+from zkconsumer.wire.entries import walk
+
+RELEASES = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
+
+CODECS = ("none", "gzip", "snappy", "lz4")
+"""Of every release here; zstd has topics of its own, because no broker converts it for readers of older formats."""
+
+COMPACTION_TIMEOUT_MS = 60_000
+
+VERSIONS = {release: tuple(map(int, release.split("."))) for release in RELEASES}
+
+OLD_FORMATS = {0: "0.9.0", 1: "0.10.2"}
+"""Format → the value of ``message.format.version`` that makes a later broker keep it."""
+
+
+REFUSED = r"Record is corrupt|Message is corrupt|Record batch .* is invalid"
+"""What Java's consumers say of a wrong checksum."""
+
+
+def releases(first: tuple[int, ...], before: tuple[int, ...] = (99,)) -> pytest.MarkDecorator:
+    """Real brokers from a release on."""
+    some = [real_one(release) for release, version in VERSIONS.items() if first <= version < before]
+    return pytest.mark.parametrize("broker_under_test", some, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def readers(broker_under_test: BrokerUnderTest) -> Iterator[Readers]:
+    assert isinstance(broker_under_test.topics, RealTopics), "a real broker"
+    sandbox = broker_under_test.topics.sandbox
+    java = Reader(sandbox.run, broker_under_test.release.name, sandbox.bootstrap)
+    yield Readers(broker_under_test, java)
+    java.close()
+
+
+def check(topic: Written, readers: Readers) -> None:
+    """Everything that the readers of other projects read of the topic is what both decoders of ours read."""
+    read, error = readers.by_java(topic)
+    assert error is None
+    check_sent(topic, read)
+    same, failure = readers.by_librdkafka(topic)
+    assert failure is None
+    check_alike(same, read, "librdkafka")
+    for version in versions_to_read(topic):
+        magic = newest_for(topic, version)
+        for bytes_max in BYTES_MAX:
+            expected = [in_format(record, magic) for record in read]
+            check_alike(by_ours(topic, version, bytes_max), expected, f"ours, v{version}")
+
+
+@releases((0, 8))
+def test_every_shape_with_every_codec(broker_under_test: BrokerUnderTest, readers: Readers) -> None:
+    check(write_everything(written(broker_under_test, "shapes"), CODECS), readers)
+
+
+@releases((2, 1))
+def test_every_shape_with_zstd(broker_under_test: BrokerUnderTest, readers: Readers) -> None:
+    check(write_everything(written(broker_under_test, "zstd", first_version=10), ["zstd"]), readers)
+
+
+@releases((0, 8), before=(2,))
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.nightly), "gzip"])
+def test_the_scala_producer(broker_under_test: BrokerUnderTest, readers: Readers, codec: str) -> None:
+    topic = written(broker_under_test, f"scala-{codec}", first_version=0)
+    some = [ToSend(b"key", b"value"), ToSend(None, b"value"), ToSend(b"", b"v" * 500), ToSend(b"k", b"")]
+    topic.by_scala(some * 5, codec)
+    check(topic, readers)
+
+
+@releases((0, 10))
+def test_the_time_of_the_append(broker_under_test: BrokerUnderTest, readers: Readers) -> None:
+    config = {"message.timestamp.type": "LogAppendTime"}
+    topic = written(broker_under_test, "append-time", config, is_append_time=True)
+    check(write_everything(topic, ["none", "gzip"]), readers)
+
+
+@releases((0, 10), before=(3,))
+@pytest.mark.parametrize("magic", OLD_FORMATS)
+def test_a_topic_in_an_older_format(broker_under_test: BrokerUnderTest, readers: Readers, magic: int) -> None:
+    if magic >= broker_under_test.release.magic:
+        return  # its own format: the other tests have it
+    config = {"message.format.version": OLD_FORMATS[magic]}
+    topic = written(broker_under_test, f"format-{magic}", config, magic=magic, first_version=0)
+    check(write_everything(topic, ["none", "gzip", "lz4"]), readers)
+
+
+@releases((0, 11))
+def test_transactions(broker_under_test: BrokerUnderTest, readers: Readers) -> None:
+    topic = write_transactions(written(broker_under_test, "transactions"))
+    if broker_under_test.release.converts_lazily:
+        # A converted answer that begins at a marker, which no older format has, holds the entry behind it twice.
+        topic.first_version = 4
+    wait_until_stable(topic)
+    check(topic, readers)
+    committed, error = readers.by_java(topic, "read_committed")
+    assert error is None
+    assert {record.offset for record in committed} == {offset for offset, _ in topic.sent} - topic.aborted
+    same, failure = readers.by_librdkafka(topic, "read_committed")
+    assert failure is None
+    check_alike(same, committed, "librdkafka")
+    for version in versions_to_read(topic):
+        for bytes_max in BYTES_MAX if version >= 4 else ():
+            check_alike(by_ours(topic, version, bytes_max, READ_COMMITTED), committed, f"ours, v{version}")
+
+
+@releases((0, 8))
+def test_a_compacted_topic(broker_under_test: BrokerUnderTest, readers: Readers) -> None:
+    topic = write_compacted(written(broker_under_test, "compacted", COMPACTED))
+    if topic.magic == 2:
+        # A reader of older formats never gets beyond records that are missing at the end of a segment.
+        topic.first_version = 4
+    wait_until(lambda: is_compacted(topic), "the log is compacted", COMPACTION_TIMEOUT_MS)
+    assert topic.active_segment > 20, "there is something to compact"
+    check(topic, readers)
+
+
+def is_compacted(topic: Written) -> bool:
+    """Before the active segment, which stays as it is, each key has one record: the last one there."""
+    active = topic.active_segment
+    newest = {record.key: offset for offset, record in topic.sent if offset < active}
+    kept = [each.offset for each in by_ours(topic, versions_to_read(topic)[-1], BYTES_MAX[-1]) if each.offset < active]
+    return kept == sorted(newest.values())
+
+
+@releases((0, 8))
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_wrong_checksum(broker_under_test: BrokerUnderTest, readers: Readers, codec: str) -> None:
+    """The broker sends what is in its file, and each reader refuses the same entry.
+
+    Whichever byte is another one, both decoders of ours see the same.
+    """
+    topic = written(broker_under_test, f"damaged-{codec}")
+    for _ in range(3):
+        topic.by_java([ToSend(b"key", b"a value that can be compressed" * 3)] * 3, codec)
+    version = versions_to_read(topic)[-1]
+    [row] = fetched(broker_under_test.connection(), version, asking(topic.topic))
+    sound = bytes(row.records or b"")
+    damaged = next(entry for entry in walk(sound) if entry.last_offset >= 4)
+    with topic.segments[0].open("r+b") as log:
+        log.seek(damaged.end - 1)
+        log.write(bytes([sound[damaged.end - 1] ^ 1]))
+    [row] = fetched(broker_under_test.connection(), version, asking(topic.topic))
+    records, failure = seen_by_both(bytes(row.records or b""))
+    assert failure is not None
+    assert failure[0] is InvalidMessageException
+    assert failure[2]["offset"] == damaged.offset
+    for position in range(0, len(sound), 3):
+        for check_crcs in (True, False):
+            one_byte = sound[:position] + bytes([sound[position] ^ 1 << position % 8]) + sound[position + 1 :]
+            seen_by_both(one_byte, check_crcs=check_crcs)
+    same, error = readers.by_librdkafka(topic)
+    check_alike(same, records, "librdkafka")
+    assert error is not None
+    assert error.code() == KafkaError._BAD_MSG
+    assert f" at offset {damaged.offset} " in error.str()
+    read, refusal = readers.by_java(topic)
+    # Before 0.11 Java decompresses what it has not verified, and 0.10 refuses the whole answer.
+    check_alike(read, [] if topic.broker.release.version[:2] == (0, 10) else records, "Java")
+    assert re.search(REFUSED if topic.magic == 2 or codec == "none" else "Corrupt GZIP trailer", refusal or "")
+    assert topic.magic < 2 or f"at offset {damaged.offset} is invalid" in (refusal or "")
