@@ -10,7 +10,7 @@ from zkconsumer.kafka.record_batch import TableFields
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END, Record
 from zkconsumer.wire.records import _scan, iter_records, scan
-from zkconsumer.wire.tables import NO_LIMIT, ROW, joined, read_tables
+from zkconsumer.wire.tables import NO_LIMIT, ROW, read_tables
 
 DECLARED = InvalidMessageException, UnsupportedCodec
 
@@ -44,14 +44,6 @@ def by_tables(record_set: bytes, *, rows: int = 8, bytes_most: int = NO_LIMIT, *
         yield from TableFields(data, bytes(filled), count).records(0, count)
 
 
-def by_joined_tables(record_set: bytes, *, rows: int = 8, **limits: Any) -> Iterator[Record]:
-    """As ``by_tables``, small tables joined."""
-    assert compiled.RECORDS is not None, "only where the compiled decoder is in use"
-    tables = read_tables(compiled.RECORDS, record_set, bytearray(rows * ROW.size), **limits)
-    for data, filled, count in joined(compiled.RECORDS, tables, bytearray(4 * rows * ROW.size), 1 << 20):
-        yield from TableFields(data, bytes(filled), count).records(0, count)
-
-
 def seen_by_both(
     record_set: bytes,
     start_offset: int = 0,
@@ -74,7 +66,8 @@ def seen_by_both(
         for with_instructions in (True, False):
             assert seen(by_tables(record_set, rows=rows, with_instructions=with_instructions, **same)) == expected
         assert seen(by_tables(record_set, rows=rows, bytes_most=64, **same)) == expected
-        assert seen(by_joined_tables(record_set, rows=rows, **same)) == expected
+        for joined_most in (0, 300, 2_000):
+            assert seen(by_tables(record_set, rows=4 * rows, joined_most=joined_most, **same)) == expected
         assert _scanned(scan, record_set, end_offset) == _scanned(_scan, record_set, end_offset)
     return expected
 
