@@ -87,7 +87,7 @@ class Bench:
         self.queues = [ChunkQueue(chunks_max) for _ in range(streams)]
         self.streams: list[Stream] = []
         for number, queue in enumerate(self.queues):
-            queue.on_room = self.manager.wake
+            queue.on_room = self.manager.room_made
             self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, DEADLINE_MS))
 
     def start(self, *partitions: int, offset: int = 0, stream: int = 0) -> list[PartitionTopicInfo]:
@@ -685,8 +685,8 @@ def test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again(
     answers = [older, older]
     real = fetcher_thread.ConsumerFetcherThread._take
 
-    def take_older(fetcher: Any, info: PartitionTopicInfo, part: FetchPartitionResponse, *rest: Any) -> None:
-        real(fetcher, info, replace(part, records=answers.pop()) if answers else part, *rest)
+    def take_older(fetcher: Any, reading: Any, part: FetchPartitionResponse, *rest: Any) -> None:
+        real(fetcher, reading, replace(part, records=answers.pop()) if answers else part, *rest)
 
     monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", take_older)
     made.start(0, offset=3)
@@ -860,6 +860,39 @@ def test_a_chunk_carries_the_offset_that_was_asked_for_and_the_next_one_begins_b
     assert info.fetch_offset == 3
 
 
+def test_the_next_request_is_sent_before_the_chunks_are_handed_over(
+    cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the broker works while the streams are fed."""
+    made = bench(cluster)
+    seen: list[tuple[int, int]] = []
+    real = ChunkQueue.offer
+
+    def offer(queue: ChunkQueue, chunk: FetchedDataChunk) -> bool:
+        seen.append((chunk.next_offset, made.fetches()[-1].topics[0].partitions[0].fetch_offset))
+        return real(queue, chunk)
+
+    monkeypatch.setattr(ChunkQueue, "offer", offer)
+    append(cluster, 0, 1)
+    made.start(0)
+    assert made.take(1) == {0: [0]}
+    for number in range(1, 5):
+        append(cluster, 0, 1)
+        assert made.take(1) == {0: [number]}
+    assert seen == [(number, number) for number in range(1, 6)]
+
+
+def test_a_round_costs_one_request(cluster: FakeCluster, bench: MakeBench) -> None:
+    """What an answer brings is asked for once, and nothing else is asked beside."""
+    made = bench(cluster, max_wait_ms=30_000)
+    made.start(0, 2)
+    for number in range(10):
+        append(cluster, 0, 1)
+        assert made.take(1) == {0: [number]}
+    wait_until(lambda: len(made.fetches()) == 11, "one for each record, and the one that waits")
+    assert {seen.api for seen in cluster.requests} == {API_VERSIONS, METADATA, FETCH}
+
+
 # --- full queues ------------------------------------------------------------------------------------------------
 
 
@@ -990,7 +1023,7 @@ def test_an_error_for_the_whole_fetch_is_survived(
     cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = bench(cluster)
-    real = fetcher_thread.ConsumerFetcherThread._fetch
+    real = fetcher_thread.ConsumerFetcherThread._receive
     failures = [KafkaException("a broker refused the fetch"), KafkaException("and again")]
 
     def refused(*given: Any) -> None:
@@ -998,7 +1031,7 @@ def test_an_error_for_the_whole_fetch_is_survived(
             raise failures.pop()
         real(*given)
 
-    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_fetch", refused)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_receive", refused)
     append(cluster, 0, 1)
     made.start(0)
     assert made.take(1) == {0: [0]}

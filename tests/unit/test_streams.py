@@ -207,7 +207,7 @@ def test_nothing_can_be_put_behind_the_marker() -> None:
     lane.put(info, records_of([0]))
     lane.queue.put_first([FetchedDataChunk(b"", info, 0, 1, 1, 0)])
     assert len(lane.queue) == 0
-    assert not lane.queue.has_room, "a fetcher need not fetch for it any more"
+    assert not lane.queue.free_chunks, "a fetcher need not fetch for it any more"
 
 
 # --- what counts as consumed ------------------------------------------------------------------------------------
@@ -778,13 +778,13 @@ def test_a_queue_takes_so_many_chunks_and_says_when_it_has_room_again() -> None:
     lane.queue.on_room = lambda: told.append(None)
     info = lane.info()
     for number in range(2):
-        assert lane.queue.has_room
+        assert lane.queue.free_chunks
         lane.put(info, records_of([number]))
-    assert not lane.queue.has_room
+    assert not lane.queue.free_chunks
     assert not lane.queue.offer(FetchedDataChunk(records_of([2]), info, 2, 3, 1, 0))
     assert offsets(lane, 1) == [0]
     assert told == [None]
-    assert lane.queue.has_room
+    assert lane.queue.free_chunks
 
 
 def test_dropping_what_is_void_makes_room() -> None:
@@ -794,7 +794,7 @@ def test_dropping_what_is_void_makes_room() -> None:
     lane.put(stays, records_of([0]))
     gone.kill()
     lane.queue.drop_void()
-    assert lane.queue.has_room
+    assert lane.queue.free_chunks
     assert [m.partition for m in take(lane.stream, 1)] == [1]
 
 

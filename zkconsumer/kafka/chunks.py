@@ -157,6 +157,8 @@ class ChunkQueue(QueueState):
     ``_lock``.  Each operation on the deque is one call of C, so a chunk that is removed while another thread replaces
     the deque may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
 
+    ``on_room`` is called when the queue was full and is not any more, or chunks of partitions that leave were removed.
+
     ``reading``: the chunk that was taken and is not finished.  It is set before the chunk leaves ``_chunks``, so a
     chunk of a live partition is always in one of the two.
 
@@ -178,9 +180,9 @@ class ChunkQueue(QueueState):
         return len(self._chunks)
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more chunk would be taken, and read."""
-        return self._marker is None and len(self._chunks) < self.chunks_max
+    def free_chunks(self) -> int:
+        """How many more chunks would be taken, and read."""
+        return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
 
     def offer(self, chunk: FetchedDataChunk) -> bool:
         """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
@@ -212,9 +214,10 @@ class ChunkQueue(QueueState):
             return found
         found.info.opened = found
         self.reading = found
+        was_full = not self.free_chunks
         with contextlib.suppress(ValueError):  # the partition was stopped meanwhile
             self._chunks.remove(found)
-        if self.on_room is not None:
+        if was_full and self.on_room is not None:
             self.on_room()
         return found
 

@@ -147,12 +147,17 @@ class ConsumerFetcherManager:
         self._changed.notify_all()
 
     def wake(self) -> None:
-        """A queue has room, or partitions have left: let every fetcher look again.
+        """Partitions have left, or were moved: let every fetcher look again.
 
         Takes no lock: the thread that iterates a stream calls it, and an exception there would leave the lock taken.
         """
         for fetcher, _ in list(self._fetchers.values()):
             fetcher.wake()
+
+    def room_made(self) -> None:
+        """A queue has room again: let every fetcher hand over and ask.  Takes no lock, as ``wake``."""
+        for fetcher, _ in list(self._fetchers.values()):
+            fetcher.room_made()
 
     def leaderless(self) -> set[TopicPartition]:
         """What is to be read, and waits for a leader."""

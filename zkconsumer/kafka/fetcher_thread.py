@@ -1,7 +1,11 @@
 """``ConsumerFetcherThread``: one thread a broker (and fetcher number) that reads all its partitions.
 
     partitions that have room --Fetch--> broker --record sets--> chunks --offer--> the streams' queues
-                                                                   '--- pending, when a queue is full
+             ^                                        |             '--- pending, when a queue is full
+             '------------ next offsets --------------'
+
+The next request is sent as soon as the headers of the record sets have given the next offsets, before the chunks are
+handed over.
 
 A full queue stops only its own partitions: what does not fit waits here (at most one answer's worth) and its
 partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
@@ -18,8 +22,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.wakeup import WakeUp
@@ -31,7 +36,7 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
-from zkconsumer.kafka.chunks import FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.chunks import INVALID_OFFSET, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -65,7 +70,8 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
-    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.chunks import ChunkQueue
+    from zkconsumer.kafka.connection import Connect, Connection, Pending
     from zkconsumer.kafka.versions import ApiRanges
     from zkconsumer.observe.fetch_metrics import FetchMetrics
     from zkconsumer.wire.primitives import RecordSet
@@ -124,8 +130,49 @@ class FetchSettings:
         return min(RESPONSE_BYTES_UNLIMITED, partitions * self.max_bytes_each + RESPONSE_BYTES_MAX)
 
 
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """One partition that is read here.
+
+    ``asked_offset``: the offset in the last request that named it; -1: none did.  ``bytes_max``: how many of its bytes
+    are asked for, when that is not the setting.
+    """
+
+    info: PartitionTopicInfo
+    asked_offset: int = INVALID_OFFSET
+    bytes_max: int | None = None
+
+
+@dataclass(slots=True)
+class _QueueReadings:
+    """The partitions here whose chunks go into one queue.  ``is_full``: they are left out of requests."""
+
+    readings: dict[TopicPartition, _Reading]
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    """A request without its answer.  ``asked``: what it names, and more if that changed since."""
+
+    pending: Pending[FetchResponse]
+    asked: dict[TopicPartition, _Reading]
+    timeout_ms: int
+    response_bytes_max: int
+    sent_at_ms: int
+
+
 class ConsumerFetcherThread:
-    """Reads the partitions that one broker leads.  Everything public may be called from any thread."""
+    """Reads the partitions that one broker leads.  Everything public may be called from any thread.
+
+    A round: receive an answer, move the fetch offsets behind the records in it, send the next request, and then hand
+    the chunks over.  So the broker works while the streams are fed.  What a round costs depends on the partitions that
+    it is about, not on all that are read here: what is to be asked for (``_wanted``) is kept, and corrected for
+    partitions that may have changed (``_touched``, and those of queues that became full or have room again).
+
+    Only the thread itself uses what has no other comment.  ``_partitions`` is changed by it alone and under ``_lock``,
+    and ``_added`` by anyone under ``_lock``; ``_must_look`` is set by anyone, after the change that it is about.
+    """
 
     def __init__(
         self,
@@ -152,13 +199,25 @@ class ConsumerFetcherThread:
         self._on_round = on_round
         self._lock = threading.Lock()
         self._wake_up = WakeUp()
-        self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._added: list[PartitionTopicInfo] = []
+        self._must_look = False
+        self._partitions: dict[TopicPartition, _Reading] = {}
+        self._queues: dict[ChunkQueue, _QueueReadings] = {}
+        self._touched: dict[TopicPartition, _Reading] = {}
+        self._wanted: dict[TopicPartition, _Reading] = {}
+        """What to ask for, those first that waited longest.  All of it is live, placed, and has room in its queue."""
+        self._unplaced: dict[TopicPartition, _Reading] = {}
+        """What would be wanted, but for its offset."""
         self._paused_until: dict[TopicPartition, int] = {}
+        self._too_large_at: dict[TopicPartition, int] = {}
+        self._grown: dict[TopicPartition, _Reading] = {}
+        """What has more ``bytes_max`` than others.  Only the first is asked for, so that the answer keeps to its
+        limit."""
         self._said: dict[TopicPartition, str] = {}
         self._to_say: dict[str, list[TopicPartition]] = {}
-        self._sizes: dict[TopicPartition, int] = {}
-        self._too_large_at: dict[TopicPartition, int] = {}
         self._pending: deque[FetchedDataChunk] = deque()
+        """What was received and not put into its queue, in order."""
+        self._in_flight: _InFlight | None = None
         self._connection: Connection | None = None
         self._ranges: ApiRanges | None = None
 
@@ -167,14 +226,16 @@ class ConsumerFetcherThread:
     def add(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these too, from their fetch offsets on."""
         with self._lock:
-            for info in infos:
-                self._partitions[info.tp] = info
-                self._paused_until.pop(info.tp, None)
-                self._too_large_at.pop(info.tp, None)
+            self._added += infos
         self.wake()
 
     def wake(self) -> None:
-        """A queue has room, or a partition has left.  Takes no lock: the thread that iterates a stream calls it."""
+        """A partition has left, or was moved.  Takes no lock: the thread that iterates a stream calls it."""
+        self._must_look = True
+        self._wake_up.set()
+
+    def room_made(self) -> None:
+        """A queue has room.  Takes no lock: the thread that iterates a stream calls it."""
         self._wake_up.set()
 
     def interrupt(self) -> None:
@@ -188,7 +249,8 @@ class ConsumerFetcherThread:
     def is_idle(self) -> bool:
         """Whether nothing is left to read here."""
         with self._lock:
-            return not any(info.is_live for info in self._partitions.values())
+            infos = [*self._added, *(reading.info for reading in self._partitions.values())]
+        return not any(info.is_live for info in infos)
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
@@ -199,141 +261,206 @@ class ConsumerFetcherThread:
                 self._wake_up.clear()  # before the stop signal and the partitions are checked: no change is missed
                 if stop.is_set():
                     break
-                wanted, left_out = self._wanted()
-                if wanted:
-                    self._round(wanted, left_out, stop)
-                else:
+                if not self._round(stop):
                     self._wake_up.wait(self._idle_ms())
         finally:
             self._disconnect()
 
-    def _idle_ms(self) -> int:
-        """How long to wait for ``wake``: until the pause of some partition is over."""
-        with self._lock:
-            pauses = list(self._paused_until.values())
-        next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
-        return max(1, min(IDLE_WAIT_MS, next_ms))
-
-    def _wanted(self) -> tuple[list[PartitionTopicInfo], bool]:
-        """What to ask for now, and whether something is left out because it has no room."""
-        with self._lock:
-            self._partitions = {tp: info for tp, info in self._partitions.items() if info.is_live}
-            self._paused_until = {tp: until for tp, until in self._paused_until.items() if tp in self._partitions}
-            self._sizes = {tp: size for tp, size in self._sizes.items() if tp in self._partitions}
-            self._too_large_at = {tp: offset for tp, offset in self._too_large_at.items() if tp in self._partitions}
-            infos = list(self._partitions.values())
-        self._pending = deque(chunk for chunk in self._pending if not chunk.info.queue.offer(chunk))
-        waiting = {chunk.info.tp for chunk in self._pending}
-        now_ms = self._clock.now_ms()
-        wanted: list[PartitionTopicInfo] = []
-        left_out = False
-        for info in infos:
-            if info.tp in self._paused_until:
-                if self._paused_until[info.tp] > now_ms:
-                    continue
-                del self._paused_until[info.tp]
-            if self._too_large_at.get(info.tp) == info.fetch_offset:
-                continue
-            if info.tp in waiting or not info.queue.has_room:
-                left_out = True
-            else:
-                wanted.append(info)
-        return wanted, left_out
-
-    def _round(self, wanted: list[PartitionTopicInfo], left_out: bool, stop: StopSignal) -> None:
+    def _round(self, stop: StopSignal) -> bool:
+        """Take one answer, and ask for the next; False: there is nothing to ask for."""
         try:
-            connection, ranges = self._connected(stop)
-            unplaced = [info for info in wanted if info.fetch_offset < 0]
-            if unplaced:
-                self._reset(connection, ranges, unplaced)
-            placed = [info for info in wanted if info.fetch_offset >= 0 and info.tp not in self._paused_until]
-            asked = self._one_grown(placed[: self._settings.partitions_max(ranges.pick(FETCH))])
-            if asked:
-                self._fetch(connection, ranges, asked, left_out or len(asked) < len(placed))
-                self._on_round(self.broker, None)
+            if self._in_flight is None:
+                self._hand_over()
+                if not self._ask(stop):
+                    return False
+            self._receive()
+            self._ask(stop)
+            self._hand_over()
         except ConnectorClosed:
-            return
+            return True
         except PeerTrouble as error:
             self._disconnect()
             if not stop.is_set():
                 self._on_round(self.broker, error)
-                self._give_up(wanted)
+                self._hand_over()
+                self._give_up([reading.info for reading in (*self._wanted.values(), *self._unplaced.values())])
                 stop.wait(self._settings.backoff_ms)
         finally:
             self._say_all()
+        return True
 
-    def _fetch(
-        self, connection: Connection, ranges: ApiRanges, placed: list[PartitionTopicInfo], left_out: bool
-    ) -> None:
-        settings = self._settings
-        max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if left_out else settings.max_wait_ms
+    def _idle_ms(self) -> int:
+        """How long to wait for ``wake``: until the pause of some partition is over."""
+        pauses = self._paused_until.values()
+        next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
+        return max(1, min(IDLE_WAIT_MS, next_ms))
+
+    # --- what to ask for ----------------------------------------------------------------------------------------
+
+    def _choose(self) -> None:
+        """Bring ``_wanted`` and ``_unplaced`` up to date."""
+        if self._must_look:
+            self._look()
+        coming = Counter(chunk.info.queue for chunk in self._pending)
+        for queue, group in self._queues.items():
+            is_full = queue.free_chunks <= coming[queue]
+            if is_full != group.is_full:
+                group.is_full = is_full
+                self._touched.update(group.readings)
+        if self._paused_until:
+            now_ms = self._clock.now_ms()
+            for tp in [tp for tp, until_ms in self._paused_until.items() if until_ms <= now_ms]:
+                del self._paused_until[tp]
+                self._touch(tp)
+        for tp, offset in list(self._too_large_at.items()):
+            if self._partitions[tp].info.fetch_offset != offset:
+                del self._too_large_at[tp]
+                self._touch(tp)
+        touched, self._touched = self._touched, {}
+        for tp, reading in touched.items():
+            self._decide(tp, reading)
+
+    def _touch(self, tp: TopicPartition) -> None:
+        self._touched[tp] = self._partitions[tp]
+
+    def _decide(self, tp: TopicPartition, reading: _Reading) -> None:
+        """Whether to ask for this partition."""
+        if self._partitions.get(tp) is not reading:
+            return
+        if (
+            tp in self._paused_until
+            or tp in self._too_large_at
+            or self._queues[reading.info.queue].is_full
+            or (tp in self._grown and next(iter(self._grown)) != tp)
+        ):
+            self._wanted.pop(tp, None)
+            self._unplaced.pop(tp, None)
+        elif reading.info.fetch_offset < 0:
+            self._wanted.pop(tp, None)
+            self._unplaced[tp] = reading
+        else:
+            self._unplaced.pop(tp, None)
+            self._wanted[tp] = reading
+
+    def _look(self) -> None:
+        """Take in what was added, and forget what has left."""
+        self._must_look = False
+        with self._lock:
+            added, self._added = self._added, []
+            gone = [tp for tp, reading in self._partitions.items() if not reading.info.is_live]
+            for tp in dict.fromkeys([*gone, *(info.tp for info in added)]):
+                self._forget(tp)
+            for info in added:
+                if info.is_live:
+                    reading = self._partitions[info.tp] = self._touched[info.tp] = _Reading(info)
+                    self._queues.setdefault(info.queue, _QueueReadings({})).readings[info.tp] = reading
+
+    def _forget(self, tp: TopicPartition) -> None:
+        """Read this partition no more; with the lock held."""
+        reading = self._partitions.pop(tp, None)
+        if reading is None:
+            return
+        for kept in (self._touched, self._wanted, self._unplaced, self._paused_until, self._too_large_at):
+            kept.pop(tp, None)
+        self._end_growth(tp)
+        group = self._queues[reading.info.queue]
+        del group.readings[tp]
+        if not group.readings:
+            del self._queues[reading.info.queue]
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _ask(self, stop: StopSignal) -> bool:
+        """Send the next request, if there is something to ask for."""
+        self._choose()
+        if self._unplaced:
+            # This waits for an answer of its own.
+            self._hand_over()
+            connection, ranges = self._connected(stop)
+            self._reset(connection, ranges, list(self._unplaced.values()))
+            self._choose()
+        if not self._wanted:
+            return False
+        connection, ranges = self._connected(stop)
+        settings, version = self._settings, ranges.pick(FETCH)
+        asked = self._wanted
+        is_left_out = any(group.is_full for group in self._queues.values())
+        if len(asked) > settings.partitions_max(version):
+            asked = dict(islice(asked.items(), settings.partitions_max(version)))
+            is_left_out = True
+        max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if is_left_out else settings.max_wait_ms
         topics: dict[str, list[FetchPartition]] = {}
-        asked: dict[TopicPartition, tuple[PartitionTopicInfo, int]] = {}
-        for info in placed:
-            offset = info.fetch_offset
-            asked[info.tp] = (info, offset)
-            bytes_max = self._sizes.get(info.tp, settings.max_bytes_each)
-            row = FetchPartition(partition=info.tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
-            topics.setdefault(info.tp.topic, []).append(row)
+        for tp, reading in asked.items():
+            offset = reading.asked_offset = reading.info.fetch_offset
+            bytes_max = reading.bytes_max or settings.max_bytes_each
+            row = FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
+            topics.setdefault(tp.topic, []).append(row)
         body = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
         )
-        asked_at_ms = self._clock.now_ms()
-        answer = connection.request(
-            FETCH,
-            ranges.pick(FETCH),
-            body,
-            settings.socket_timeout_ms + max_wait_ms,
-            response_bytes_max=settings.response_bytes_max(len(placed)),
+        timeout_ms = settings.socket_timeout_ms + max_wait_ms
+        sent_at_ms = self._clock.now_ms()
+        pending = connection.send(FETCH, version, body, timeout_ms)
+        bytes_max = settings.response_bytes_max(len(asked))
+        self._in_flight = _InFlight(pending, asked, timeout_ms, bytes_max, sent_at_ms)
+        return True
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_pending`` then."""
+        in_flight = self._in_flight
+        assert in_flight is not None, "something was asked for"
+        connection, _ = self._connected_now()
+        answer = connection.receive(
+            in_flight.pending, in_flight.timeout_ms, response_bytes_max=in_flight.response_bytes_max
         )
+        self._in_flight = None
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
         answered_at_ms = self._clock.now_ms()
         records_bytes = sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
-        self.metrics.answered(answered_at_ms - asked_at_ms, records_bytes, answer.throttle_time_ms)
-        self._rotate(placed, answer)
-        leaderless: list[PartitionTopicInfo] = []
-        out_of_range: list[PartitionTopicInfo] = []
+        self.metrics.answered(answered_at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
+        self._rotate(in_flight.asked, answer)
+        outcome = _Outcome({}, [], [])
         for topic in answer.responses:
             for part in topic.partitions:
                 tp = TopicPartition(topic.topic, part.partition_index)
-                if tp not in asked:
+                reading = in_flight.asked.get(tp)
+                if reading is None:
                     raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
-                info, offset = asked.pop(tp)
-                if not info.is_live or info.fetch_offset != offset:
-                    continue
-                info.answered_at_ms = answered_at_ms
-                self._take(info, part, leaderless, out_of_range)
-        if out_of_range:
-            self._reset(connection, ranges, out_of_range)
-        if leaderless:
-            self._give_up(leaderless)
+                info = reading.info
+                if info.is_live and info.fetch_offset == reading.asked_offset:
+                    info.answered_at_ms = answered_at_ms
+                    self._take(reading, part, outcome)
+        self.metrics.handed_over(outcome.complete_bytes)
+        if outcome.out_of_range:
+            self._hand_over()
+            self._reset(*self._connected_now(), outcome.out_of_range)
+        if outcome.leaderless:
+            self._give_up(outcome.leaderless)
+        self._on_round(self.broker, None)
 
-    # --- one partition of an answer -----------------------------------------------------------------------------
-
-    def _take(
-        self,
-        info: PartitionTopicInfo,
-        part: FetchPartitionResponse,
-        leaderless: list[PartitionTopicInfo],
-        out_of_range: list[PartitionTopicInfo],
-    ) -> None:
+    def _take(self, reading: _Reading, part: FetchPartitionResponse, outcome: _Outcome) -> None:
+        """One partition of an answer."""
+        info = reading.info
         if part.error_code == OFFSET_OUT_OF_RANGE.code:
-            out_of_range.append(info)
+            outcome.out_of_range.append(reading)
         elif part.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
             self._refused(info, error_code(part.error_code))
-            leaderless.append(info)
+            outcome.leaderless.append(info)
         elif part.error_code != NONE.code or part.records is None:
             self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set; {NULL_ADVICE}")
         else:
             info.high_watermark = part.high_watermark
             if len(part.records):
-                self._hand_over(info, part.records)
+                self._take_records(reading, part.records, outcome)
 
-    def _hand_over(self, info: PartitionTopicInfo, records: RecordSet) -> None:
+    def _take_records(self, reading: _Reading, records: RecordSet, outcome: _Outcome) -> None:
+        info = reading.info
         offset = info.fetch_offset
         try:
             found = scan(records)
@@ -343,9 +470,9 @@ class ConsumerFetcherThread:
             self._pause(info, f"corrupt record set at fetch offset {offset}: {error}")
             return
         self._said.pop(info.tp, None)
-        if not found.entries and self._grow(info, records):
+        if not found.entries and self._grow(reading, records):
             return
-        self._sizes.pop(info.tp, None)
+        self._end_growth(info.tp)
         if isinstance(records, memoryview) and len(records) * FRAME_SHARE_MIN < memoryview(records.obj).nbytes:
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
@@ -355,30 +482,48 @@ class ConsumerFetcherThread:
         else:
             # Too large at any size: the stream raises it, and asking again would bring the same piece.
             self._too_large_at[info.tp] = offset
-        self.metrics.handed_over(info.tp.topic, found.complete_bytes)
-        if not info.queue.offer(chunk):
-            self._pending.append(chunk)
+        self._touch(info.tp)
+        outcome.complete_bytes[info.tp.topic] = outcome.complete_bytes.get(info.tp.topic, 0) + found.complete_bytes
+        self._pending.append(chunk)
 
-    def _grow(self, info: PartitionTopicInfo, records: RecordSet) -> bool:
+    def _hand_over(self) -> None:
+        """Put what was received into the queues, as far as they have room."""
+        kept: deque[FetchedDataChunk] = deque()
+        full: set[ChunkQueue] = set()
+        for chunk in self._pending:
+            queue = chunk.info.queue
+            # Behind one that does not fit, others of the same queue wait, even if it gets room just now.
+            if queue in full or not queue.offer(chunk):
+                full.add(queue)
+                kept.append(chunk)
+        self._pending = kept
+
+    def _grow(self, reading: _Reading, records: RecordSet) -> bool:
         """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
-        limit = self._settings.grown_bytes_max
-        size = self._sizes.get(info.tp, self._settings.max_bytes_each)
+        tp, limit = reading.info.tp, self._settings.grown_bytes_max
+        size = reading.bytes_max or self._settings.max_bytes_each
         head = read_head(records)
         needed = head.bytes_total if head is not None and head.bytes_total > size else 2 * size
         if size >= limit or (head is not None and head.bytes_total > limit):
             return False
-        self._sizes[info.tp] = min(needed, limit)
-        log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, info.tp, self._sizes[info.tp])
+        reading.bytes_max = min(needed, limit)
+        self._grown[tp] = reading
+        self._touch(tp)
+        log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, tp, reading.bytes_max)
         return True
 
-    def _one_grown(self, infos: list[PartitionTopicInfo]) -> list[PartitionTopicInfo]:
-        """At most one that is asked for with more bytes than the others, so that the answer keeps to its limit."""
-        first = next((info for info in infos if info.tp in self._sizes), None)
-        return [info for info in infos if info is first or info.tp not in self._sizes]
+    def _end_growth(self, tp: TopicPartition) -> None:
+        """Its large message was read, or it has left: it is the turn of the next such partition."""
+        reading = self._grown.pop(tp, None)
+        if reading is not None:
+            reading.bytes_max = None
+            for other in self._grown:
+                self._touch(other)
 
-    def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
+    def _reset(self, connection: Connection, ranges: ApiRanges, readings: list[_Reading]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
         policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
+        infos = [reading.info for reading in readings]
         times = {info.tp: EARLIEST_TIME if info.fetch_offset == BEGINNING else policy for info in infos}
         offsets = list_offsets(connection, ranges, times, self._settings.socket_timeout_ms)
         leaderless: list[PartitionTopicInfo] = []
@@ -389,27 +534,33 @@ class ConsumerFetcherThread:
                 leaderless.append(info)
             elif info.is_live:
                 info.reset(offset)
+                self._touch(info.tp)
                 self._on_reset(info, offset)
         if leaderless:
             self._give_up(leaderless)
 
-    def _rotate(self, asked: list[PartitionTopicInfo], answer: FetchResponse) -> None:
+    def _rotate(self, asked: dict[TopicPartition, _Reading], answer: FetchResponse) -> None:
         """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn."""
-        full = {
+        if asked is not self._wanted:
+            self._move_back(asked)
+        self._move_back(
             TopicPartition(topic.topic, part.partition_index)
             for topic in answer.responses
             for part in topic.partitions
             if part.records
-        }
-        with self._lock:
-            for info in sorted(asked, key=lambda info: info.tp in full):
-                if self._partitions.get(info.tp) is info:
-                    self._partitions[info.tp] = self._partitions.pop(info.tp)
+        )
+
+    def _move_back(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            reading = self._wanted.pop(tp, None)
+            if reading is not None:
+                self._wanted[tp] = reading
 
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
         """This partition alone waits a while; the others go on."""
         self._say(info, why)
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
+        self._touch(info.tp)
 
     def _refused(self, info: PartitionTopicInfo, error: ErrorCode) -> None:
         self._say(info, str(error))
@@ -423,6 +574,8 @@ class ConsumerFetcherThread:
             self._to_say.setdefault(why, []).append(info.tp)
 
     def _say_all(self) -> None:
+        if not self._to_say:
+            return
         to_say, self._to_say = self._to_say, {}
         for why, partitions in to_say.items():
             values = (self.broker, len(partitions), partitions[0], why)
@@ -435,14 +588,16 @@ class ConsumerFetcherThread:
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""
         given = set(infos)
-        waiting = [chunk for chunk in self._pending if chunk.info in given]
-        for chunk in waiting:
-            chunk.info.fetch_offset = chunk.fetch_offset
-        self._pending = deque(chunk for chunk in self._pending if chunk.info not in given)
+        kept = [chunk for chunk in self._pending if chunk.info not in given]
+        for chunk in reversed(self._pending):
+            if chunk.info in given:
+                chunk.info.fetch_offset = chunk.fetch_offset
+        self._pending = deque(kept)
         with self._lock:
             for info in given:
-                if self._partitions.get(info.tp) is info:
-                    del self._partitions[info.tp]
+                reading = self._partitions.get(info.tp)
+                if reading is not None and reading.info is info:
+                    self._forget(info.tp)
         self._say_all()  # before another thread goes on with them
         self._on_leaderless(given)
 
@@ -464,10 +619,24 @@ class ConsumerFetcherThread:
             self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
         return self._connection, self._ranges
 
+    def _connected_now(self) -> tuple[Connection, ApiRanges]:
+        assert self._connection is not None, "a request is in flight on an open connection only"
+        assert self._ranges is not None, "they come with the connection"
+        return self._connection, self._ranges
+
     def _disconnect(self) -> None:
-        connection, self._connection, self._ranges = self._connection, None, None
+        connection, self._connection, self._ranges, self._in_flight = self._connection, None, None, None
         if connection is not None:
             connection.close()
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What came of an answer.  ``complete_bytes``: of whole entries, by topic."""
+
+    complete_bytes: dict[str, int]
+    out_of_range: list[_Reading]
+    leaderless: list[PartitionTopicInfo]
 
 
 NULL_ADVICE = (
