@@ -618,7 +618,8 @@ def test_a_deadline_that_is_nearer_than_the_one_before_holds() -> None:
 
 def test_a_send_that_the_other_side_does_not_take_ends_at_its_deadline() -> None:
     with listening() as (transport, _):
-        worker, results = in_thread(lambda: transport.send_all(bytes(64 * 1024 * 1024), SYSTEM_CLOCK.now_ms() + SHORT_MS))
+        data = bytes(64 * 1024 * 1024)
+        worker, results = in_thread(lambda: transport.send_all(data, SYSTEM_CLOCK.now_ms() + SHORT_MS))
         assert worker.join(TIMEOUT_MS)
         assert isinstance(results[0], TimeoutError)
 

@@ -47,9 +47,10 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.fetch_codec import FetchedRow
 from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.records import scan
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
-from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
 
 TOPIC = "clicks"
 NAME = "g1_a"
@@ -107,8 +108,8 @@ class Bench:
         return dict(sorted(found.items()))
 
     def fetches(self) -> list[Any]:
-        """The bodies of all fetch requests so far."""
-        return [seen.body for seen in self.cluster.requests if seen.api is FETCH]
+        """The bodies of all fetch requests so far, with all that they ask for, also by their session."""
+        return [replace(seen.body, topics=seen.asked) for seen in self.cluster.requests if seen.api is FETCH]
 
     def close(self) -> None:
         assert self.manager.close(DEADLINE_MS)
@@ -685,8 +686,11 @@ def test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again(
     answers = [older, older]
     real = fetcher_thread.ConsumerFetcherThread._take
 
-    def take_older(fetcher: Any, reading: Any, part: FetchPartitionResponse, *rest: Any) -> None:
-        real(fetcher, reading, replace(part, records=answers.pop()) if answers else part, *rest)
+    def take_older(fetcher: Any, reading: Any, row: FetchedRow, *rest: Any) -> None:
+        if answers:
+            found = scan(answers[-1])
+            row = row._replace(records=answers.pop(), entries=found.entries, next_offset=found.next_offset)
+        real(fetcher, reading, row, *rest)
 
     monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", take_older)
     made.start(0, offset=3)
@@ -891,6 +895,138 @@ def test_a_round_costs_one_request(cluster: FakeCluster, bench: MakeBench) -> No
         assert made.take(1) == {0: [number]}
     wait_until(lambda: len(made.fetches()) == 11, "one for each record, and the one that waits")
     assert {seen.api for seen in cluster.requests} == {API_VERSIONS, METADATA, FETCH}
+
+
+# --- fetch sessions ---------------------------------------------------------------------------------------------
+
+
+def named(made: Bench, since: int = 0) -> list[list[int]]:
+    """Which partitions each fetch request names, whatever its session has from before."""
+    bodies = [seen.body for seen in made.cluster.requests if seen.api is FETCH][since:]
+    return [[row.partition for topic in body.topics for row in topic.partitions] for body in bodies]
+
+
+@pytest.fixture
+def single() -> FakeCluster:
+    """One broker that leads eight partitions."""
+    made = FakeCluster()
+    made.create_topic(TOPIC, 8)
+    return made
+
+
+def test_a_request_names_the_partitions_that_brought_something_and_an_answer_holds_what_is_new(
+    single: FakeCluster, bench: MakeBench
+) -> None:
+    made = bench(single, max_wait_ms=30_000)
+    append(single, 3, 1)
+    made.start(*range(8))
+    made.take(1)
+    for partition in (3, 5):
+        append(single, partition, 1)
+        made.take(1)
+    wait_until(lambda: len(made.fetches()) == 4, "the last one is behind what it brought")
+    assert named(made) == [list(range(8)), [3], [3], [5]]
+    last = made.fetches()[-1]
+    assert sorted(row.partition for topic in last.topics for row in topic.partitions) == list(range(8))
+    assert {body.session_id for body in made.fetches()[1:]} == {made.fetches()[1].session_id}
+    assert [body.session_epoch for body in made.fetches()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("release", ["1.0.2", "3.9.1"])
+def test_a_broker_that_keeps_no_session_is_asked_for_everything(release: str, bench: MakeBench) -> None:
+    """It had none before 1.1, or has no place for one."""
+    cluster = FakeCluster(release="0.11.0.3" if release == "1.0.2" else release, fetch_sessions_max=0)
+    cluster.create_topic(TOPIC, 3)
+    made = bench(cluster, max_wait_ms=30_000)
+    made.start(0, 1, 2)
+    for partition in (1, 1, 2):
+        append(cluster, partition, 1)
+        made.take(1)
+    assert {tuple(sorted(each)) for each in named(made)} == {(0, 1, 2)}
+    assert {body.session_epoch for body in made.fetches()} == {-1 if release == "1.0.2" else 0}
+
+
+def test_a_session_that_the_broker_forgets_is_made_anew_in_silence(
+    single: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(single)
+    made.start(*range(8))
+    append(single, 0, 1)
+    assert made.take(1) == {0: [0]}
+    for _ in range(3):
+        single.drop_fetch_sessions(0)
+        since = len(made.fetches())
+        for partition in range(8):
+            append(single, partition, 1)
+        made.take(8)
+        assert any(sorted(each) == list(range(8)) for each in named(made, since)), "everything was asked for again"
+    assert caplog.messages == []
+    assert {seen.api for seen in made.cluster.requests} == {API_VERSIONS, METADATA, FETCH}
+
+
+def test_a_connection_that_breaks_ends_its_session_at_the_next_request(single: FakeCluster, bench: MakeBench) -> None:
+    made = bench(single)
+    made.start(*range(8))
+    append(single, 0, 1)
+    made.take(1)
+    wait_until(lambda: made.fetches()[-1].session_epoch > 0, "there is a session")
+    session = made.fetches()[-1].session_id
+    broken = single.inject(CloseConnection(), api=FETCH)
+    wait_until(lambda: broken.hits, "the connection breaks")
+    append(single, 0, 1)
+    assert made.take(1) == {0: [1]}
+    again = [body for body in made.fetches() if body.session_epoch == 0][1]
+    assert again.session_id == session
+
+
+def test_what_has_no_room_leaves_the_session_and_comes_back(single: FakeCluster, bench: MakeBench) -> None:
+    made = bench(single, streams=2, chunks_max=1)
+    made.start(0, 1, stream=0)
+    made.start(2, 3, stream=1)
+    append(single, 0, 1)
+    append(single, 2, 1)
+    assert made.take(1, stream=1) == {2: [0]}
+
+    def asked() -> list[int]:
+        return sorted(row.partition for topic in made.fetches()[-1].topics for row in topic.partitions)
+
+    wait_until(lambda: asked() == [2, 3], "the queue of stream 0 is full")
+    gone = [body.forgotten_topics_data for body in made.fetches() if body.forgotten_topics_data]
+    assert [(topic.topic, sorted(topic.partitions)) for topic in gone[0]] == [(TOPIC, [0, 1])]
+    assert made.take(1, stream=0) == {0: [0]}
+    wait_until(lambda: asked() == [0, 1, 2, 3], "it has room")
+
+
+def test_an_answer_without_news_of_a_partition_is_an_answer_for_it(single: FakeCluster, bench: MakeBench) -> None:
+    """The lag of a partition that was read to its end is known as long as its broker answers."""
+    made = bench(single, max_wait_ms=5)
+    infos = made.start(0, 1)
+    append(single, 0, 1)
+    made.take(1)
+    wait_until(lambda: infos[1].answered_at_ms, "it was answered for")
+    before = infos[1].answered_at_ms
+    wait_until(lambda: infos[1].answered_at_ms > before, "and again")
+    assert [info.high_watermark for info in infos] == [1, 0]
+    assert [] in named(made), "though answers say nothing of it"
+    infos[1].kill()
+    made.manager.wake()
+    wait_until(lambda: infos[1].answers is None, "nobody asks for it any more")
+    left_at_ms = infos[1].answered_at_ms
+    wait_until(lambda: infos[0].answered_at_ms > left_at_ms, "answers go on")
+    assert infos[1].answered_at_ms == left_at_ms
+
+
+def test_another_ownership_of_a_partition_has_what_its_session_knows(single: FakeCluster, bench: MakeBench) -> None:
+    """The broker has told the high watermark, and does not tell it again."""
+    made = bench(single, max_wait_ms=5)
+    append(single, 0, 3)
+    [old] = made.start(0)
+    made.take(3)
+    wait_until(lambda: old.answered_at_ms, "it is read")
+    old.kill()
+    [new] = made.start(0, offset=3)
+    wait_until(lambda: new.answered_at_ms, "it is read by its new owner")
+    assert new.high_watermark == 3
 
 
 # --- full queues ------------------------------------------------------------------------------------------------
@@ -1113,11 +1249,11 @@ def test_a_dead_fetcher_thread_ends_every_stream_with_its_error(
     world.cluster.append(TOPIC, 0, [b"0", b"1", b"2"])
     assert take(streams[0], 1)[0].offset == 0
 
-    def dies(_: object) -> None:
+    def dies(*_: object) -> None:
         raise MemoryError("not enough")
 
     waiting = run_in_thread(lambda: next(streams[1].iterator()))
-    monkeypatch.setattr(fetcher_thread, "scan", dies)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", dies)
     world.cluster.append(TOPIC, 1, [b"v"])
     wait_until(lambda: any("thread-died" in line for line in caplog.messages), "the thread dies")
     for reading in (waiting, streams[0].iterator().__next__, streams[0].iterator().has_next):
@@ -1138,12 +1274,12 @@ def test_a_commit_that_is_under_way_when_a_thread_dies_does_not_return_as_if_it_
     world.cluster.append(TOPIC, 0, [b"0"])
     take(stream, 1)
 
-    def dies(_: object) -> None:
+    def dies(*_: object) -> None:
         raise MemoryError("not enough")
 
     world.zookeeper.hold("requests", world.store_of(connector))
     committing = run_in_thread(lambda: connector.commit_offsets({TopicPartition(TOPIC, 0): 1}))
-    monkeypatch.setattr(fetcher_thread, "scan", dies)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", dies)
     world.cluster.append(TOPIC, 0, [b"1"])
     with pytest.raises(ThreadDied):
         committing()

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 INVALID_OFFSET = -1
 """``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
 
+class AnswerTime:
+    """When the last answer came that a fetcher thread has taken in, in ms of its clock."""
+
+    __slots__ = ("at_ms",)
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+
+
 class PartitionTopicInfo(OwnershipState):
     """One ownership of one partition: where it is read, and what became of it.
 
@@ -45,15 +54,17 @@ class PartitionTopicInfo(OwnershipState):
     refuses interpreters without it.
 
     ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
-    ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``tally`` counts the messages
-    that the stream has read.
+    ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``answers``: the time of the
+    last answer to requests that ask for this partition, whether or not the answer says something of it.  ``tally``
+    counts the messages that the stream has read.
 
     ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
     stopped: what another stream of this member goes on with.
     """
 
     __slots__ = (
-        "answered_at_ms",
+        "_answered_at_ms",
+        "answers",
         "fetch_offset",
         "high_watermark",
         "kept",
@@ -83,7 +94,8 @@ class PartitionTopicInfo(OwnershipState):
         self.started_at = max(offset, INVALID_OFFSET)
         self.source = source
         self.high_watermark = INVALID_OFFSET
-        self.answered_at_ms = 0
+        self.answers: AnswerTime | None = None
+        self._answered_at_ms = 0
         self.tally = Tally() if tally is None else tally
         self.opened: FetchedDataChunk | None = None
         self.kept: list[FetchedDataChunk] = []
@@ -91,6 +103,27 @@ class PartitionTopicInfo(OwnershipState):
 
     def __str__(self) -> str:
         return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"
+
+    @property
+    def answered_at_ms(self) -> int:
+        """When a broker answered last that was asked for this partition; 0: none has."""
+        answers = self.answers
+        return self._answered_at_ms if answers is None else answers.at_ms
+
+    @answered_at_ms.setter
+    def answered_at_ms(self, at_ms: int) -> None:
+        self._answered_at_ms = at_ms
+
+    def begin_answers(self, answers: AnswerTime, high_watermark: int) -> None:
+        """Requests ask for it; ``high_watermark``: as the broker has told it to a reader before, or -1."""
+        self.answers = answers
+        if self.high_watermark == INVALID_OFFSET:
+            self.high_watermark = high_watermark
+
+    def stop_answers(self) -> None:
+        """Requests do not ask for it any more."""
+        self._answered_at_ms = self.answered_at_ms
+        self.answers = None
 
     def reset(self, offset: int) -> None:
         """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""

@@ -24,7 +24,6 @@ import logging
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.wakeup import WakeUp
@@ -36,7 +35,7 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
-from zkconsumer.kafka.chunks import INVALID_OFFSET, FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.chunks import INVALID_OFFSET, AnswerTime, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -49,21 +48,24 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
+from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_head
-from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
-from zkconsumer.wire.records import scan
-from zkconsumer.wire.schemas import FETCH
-from zkconsumer.wire.schemas.fetch import (
-    RESPONSE_BYTES_UNLIMITED,
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
+from zkconsumer.wire.fetch_codec import (
+    LEAN_FETCH,
+    UNSOUND,
+    VERSION_MAX,
+    FetchAnswer,
+    FetchedRow,
+    FetchQuestion,
+    row_encoder,
 )
+from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
+from zkconsumer.wire.records import Scan, scan
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -134,7 +136,7 @@ class FetchSettings:
 class _Reading:
     """One partition that is read here.
 
-    ``asked_offset``: the offset in the last request that named it; -1: none did.  ``bytes_max``: how many of its bytes
+    ``asked_offset``: the offset that the last request asks for; -1: it does not.  ``bytes_max``: how many of its bytes
     are asked for, when that is not the setting.
     """
 
@@ -153,10 +155,9 @@ class _QueueReadings:
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
-    """A request without its answer.  ``asked``: what it names, and more if that changed since."""
+    """A request without its answer."""
 
-    pending: Pending[FetchResponse]
-    asked: dict[TopicPartition, _Reading]
+    pending: Pending[FetchAnswer]
     timeout_ms: int
     response_bytes_max: int
     sent_at_ms: int
@@ -168,7 +169,8 @@ class ConsumerFetcherThread:
     A round: receive an answer, move the fetch offsets behind the records in it, send the next request, and then hand
     the chunks over.  So the broker works while the streams are fed.  What a round costs depends on the partitions that
     it is about, not on all that are read here: what is to be asked for (``_wanted``) is kept, and corrected for
-    partitions that may have changed (``_touched``, and those of queues that became full or have room again).
+    partitions that may have changed (``_touched``, and those of queues that became full or have room again).  Brokers
+    from 1.1 on keep it too, as a fetch session: then requests and answers hold what changed.
 
     Only the thread itself uses what has no other comment.  ``_partitions`` is changed by it alone and under ``_lock``,
     and ``_added`` by anyone under ``_lock``; ``_must_look`` is set by anyone, after the change that it is about.
@@ -205,7 +207,18 @@ class ConsumerFetcherThread:
         self._queues: dict[ChunkQueue, _QueueReadings] = {}
         self._touched: dict[TopicPartition, _Reading] = {}
         self._wanted: dict[TopicPartition, _Reading] = {}
-        """What to ask for, those first that waited longest.  All of it is live, placed, and has room in its queue."""
+        """What to ask for.  All of it is placed, and has room in its queue."""
+        self._changed: dict[TopicPartition, None] = {}
+        """Where ``_session`` may say otherwise than ``_wanted``."""
+        self._session: FetchSession[bytes] = FetchSession()
+        self._version = -1
+        """Of Fetch: how the rows in ``_session`` are encoded."""
+        self._encode_row = row_encoder(0)
+        self._answers = AnswerTime()
+        self._begun: list[_Reading] = []
+        """What the next answer is the first one for."""
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        """Of what the session has, as told last: a broker does not tell it again to another ownership."""
         self._unplaced: dict[TopicPartition, _Reading] = {}
         """What would be wanted, but for its offset."""
         self._paused_until: dict[TopicPartition, int] = {}
@@ -327,20 +340,16 @@ class ConsumerFetcherThread:
         """Whether to ask for this partition."""
         if self._partitions.get(tp) is not reading:
             return
-        if (
+        self._changed[tp] = None
+        is_left_out = (
             tp in self._paused_until
             or tp in self._too_large_at
             or self._queues[reading.info.queue].is_full
             or (tp in self._grown and next(iter(self._grown)) != tp)
-        ):
-            self._wanted.pop(tp, None)
-            self._unplaced.pop(tp, None)
-        elif reading.info.fetch_offset < 0:
-            self._wanted.pop(tp, None)
-            self._unplaced[tp] = reading
-        else:
-            self._unplaced.pop(tp, None)
-            self._wanted[tp] = reading
+        )
+        is_placed = reading.info.fetch_offset >= 0
+        _put(self._unplaced, tp, reading, is_in=not is_left_out and not is_placed)
+        _put(self._wanted, tp, reading, is_in=not is_left_out and is_placed)
 
     def _look(self) -> None:
         """Take in what was added, and forget what has left."""
@@ -362,6 +371,8 @@ class ConsumerFetcherThread:
             return
         for kept in (self._touched, self._wanted, self._unplaced, self._paused_until, self._too_large_at):
             kept.pop(tp, None)
+        self._changed[tp] = None
+        reading.info.stop_answers()
         self._end_growth(tp)
         group = self._queues[reading.info.queue]
         del group.readings[tp]
@@ -382,31 +393,48 @@ class ConsumerFetcherThread:
         if not self._wanted:
             return False
         connection, ranges = self._connected(stop)
-        settings, version = self._settings, ranges.pick(FETCH)
-        asked = self._wanted
-        is_left_out = any(group.is_full for group in self._queues.values())
-        if len(asked) > settings.partitions_max(version):
-            asked = dict(islice(asked.items(), settings.partitions_max(version)))
-            is_left_out = True
+        settings, version = self._settings, ranges.pick(FETCH, VERSION_MAX)
+        self._encode_changes(version)
+        partitions_max = settings.partitions_max(version)
+        is_left_out = len(self._wanted) > partitions_max or any(group.is_full for group in self._queues.values())
         max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if is_left_out else settings.max_wait_ms
-        topics: dict[str, list[FetchPartition]] = {}
-        for tp, reading in asked.items():
-            offset = reading.asked_offset = reading.info.fetch_offset
-            bytes_max = reading.bytes_max or settings.max_bytes_each
-            row = FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
+        asked = self._session.next_request(partitions_max)
+        topics: dict[str, list[bytes]] = {}
+        for tp, row in asked.rows.items():
             topics.setdefault(tp.topic, []).append(row)
-        body = FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
+        forgotten: dict[str, list[int]] = {}
+        for tp in asked.forgotten:
+            forgotten.setdefault(tp.topic, []).append(tp.partition)
+        body = FetchQuestion(
+            max_wait_ms, settings.min_bytes, settings.max_bytes, asked.session_id, asked.epoch, topics, forgotten
         )
         timeout_ms = settings.socket_timeout_ms + max_wait_ms
         sent_at_ms = self._clock.now_ms()
-        pending = connection.send(FETCH, version, body, timeout_ms)
-        bytes_max = settings.response_bytes_max(len(asked))
-        self._in_flight = _InFlight(pending, asked, timeout_ms, bytes_max, sent_at_ms)
+        pending = connection.send(LEAN_FETCH, version, body, timeout_ms)
+        bytes_max = settings.response_bytes_max(len(self._session.asked))
+        self._in_flight = _InFlight(pending, timeout_ms, bytes_max, sent_at_ms)
         return True
+
+    def _encode_changes(self, version: int) -> None:
+        """Bring ``_session`` up to date."""
+        changed, self._changed = self._changed, {}
+        if version != self._version:
+            self._version, self._encode_row = version, row_encoder(version)
+            changed = dict.fromkeys([*changed, *self._wanted])
+        for tp in changed:
+            reading = self._wanted.get(tp)
+            if reading is None:
+                self._session.leave_out(tp)
+                self._high_watermarks.pop(tp, None)
+                if tp in self._partitions:
+                    self._partitions[tp].asked_offset = INVALID_OFFSET
+                    self._partitions[tp].info.stop_answers()
+            else:
+                offset = reading.asked_offset = reading.info.fetch_offset
+                bytes_max = reading.bytes_max or self._settings.max_bytes_each
+                self._session.want(tp, self._encode_row(tp.partition, offset, bytes_max))
+                if reading.info.answers is None:
+                    self._begun.append(reading)
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -419,23 +447,35 @@ class ConsumerFetcherThread:
             in_flight.pending, in_flight.timeout_ms, response_bytes_max=in_flight.response_bytes_max
         )
         self._in_flight = None
+        asked = self._session.asked
+        rows = {TopicPartition(row[0], row[1]): FetchedRow(*row) for row in answer.rows}
+        refused = self._session.answered(answer.error_code, answer.session_id, rows)
+        if refused is not None:
+            log.debug("fetch-session-ended broker=%s why=%s: all partitions are named again", self.broker, refused)
+            return
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
-        answered_at_ms = self._clock.now_ms()
-        records_bytes = sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
-        self.metrics.answered(answered_at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
-        self._rotate(in_flight.asked, answer)
+        self._answers.at_ms = self._clock.now_ms()
+        records_bytes = sum(len(row.records) for row in rows.values() if row.records)
+        self.metrics.answered(self._answers.at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
+        if not self._session.is_open:
+            self._rotate(asked, rows)
+        begun, self._begun = self._begun, []
+        for reading in begun:
+            if self._wanted.get(reading.info.tp) is reading:
+                known = self._high_watermarks.get(reading.info.tp, INVALID_OFFSET)
+                reading.info.begin_answers(self._answers, known)
         outcome = _Outcome({}, [], [])
-        for topic in answer.responses:
-            for part in topic.partitions:
-                tp = TopicPartition(topic.topic, part.partition_index)
-                reading = in_flight.asked.get(tp)
-                if reading is None:
-                    raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
-                info = reading.info
-                if info.is_live and info.fetch_offset == reading.asked_offset:
-                    info.answered_at_ms = answered_at_ms
-                    self._take(reading, part, outcome)
+        for tp, row in rows.items():
+            if tp not in asked:
+                raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
+            reading = self._partitions[tp]
+            info = reading.info
+            if info.fetch_offset != reading.asked_offset:
+                # The program went past a message meanwhile.
+                self._touch(tp)
+            elif info.is_live:
+                self._take(reading, row, outcome)
         self.metrics.handed_over(outcome.complete_bytes)
         if outcome.out_of_range:
             self._hand_over()
@@ -444,26 +484,28 @@ class ConsumerFetcherThread:
             self._give_up(outcome.leaderless)
         self._on_round(self.broker, None)
 
-    def _take(self, reading: _Reading, part: FetchPartitionResponse, outcome: _Outcome) -> None:
+    def _take(self, reading: _Reading, row: FetchedRow, outcome: _Outcome) -> None:
         """One partition of an answer."""
         info = reading.info
-        if part.error_code == OFFSET_OUT_OF_RANGE.code:
+        if row.error_code == OFFSET_OUT_OF_RANGE.code:
             outcome.out_of_range.append(reading)
-        elif part.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
-            self._refused(info, error_code(part.error_code))
+        elif row.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
+            self._refused(info, error_code(row.error_code))
             outcome.leaderless.append(info)
-        elif part.error_code != NONE.code or part.records is None:
-            self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set; {NULL_ADVICE}")
+        elif row.error_code != NONE.code or row.records is None:
+            self._pause(info, f"{error_code(row.error_code)}: the broker gave no record set; {NULL_ADVICE}")
         else:
-            info.high_watermark = part.high_watermark
-            if len(part.records):
-                self._take_records(reading, part.records, outcome)
+            info.high_watermark = self._high_watermarks[info.tp] = row.high_watermark
+            if row.records:
+                self._take_records(reading, row, row.records, outcome)
 
-    def _take_records(self, reading: _Reading, records: RecordSet, outcome: _Outcome) -> None:
+    def _take_records(self, reading: _Reading, row: FetchedRow, records: RecordSet, outcome: _Outcome) -> None:
         info = reading.info
         offset = info.fetch_offset
+        found: FetchedRow | Scan = row
         try:
-            found = scan(records)
+            if row.entries == UNSOUND:
+                found = scan(records)
             if found.entries and found.next_offset <= offset:
                 raise InvalidMessageException(f"the record set ends at {found.next_offset}, before the fetch offset")
         except (InvalidMessageException, UnsupportedCodec) as error:
@@ -539,22 +581,17 @@ class ConsumerFetcherThread:
         if leaderless:
             self._give_up(leaderless)
 
-    def _rotate(self, asked: dict[TopicPartition, _Reading], answer: FetchResponse) -> None:
-        """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn."""
-        if asked is not self._wanted:
-            self._move_back(asked)
-        self._move_back(
-            TopicPartition(topic.topic, part.partition_index)
-            for topic in answer.responses
-            for part in topic.partitions
-            if part.records
-        )
+    def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedRow]) -> None:
+        """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn.
 
-    def _move_back(self, partitions: Iterable[TopicPartition]) -> None:
-        for tp in partitions:
-            reading = self._wanted.pop(tp, None)
-            if reading is not None:
-                self._wanted[tp] = reading
+        Without a session only: with one the broker does so.
+        """
+        if len(self._wanted) > len(rows):
+            for tp in asked:
+                self._session.move_back(tp)
+        for tp, row in rows.items():
+            if row.records:
+                self._session.move_back(tp)
 
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
         """This partition alone waits a while; the others go on."""
@@ -626,8 +663,18 @@ class ConsumerFetcherThread:
 
     def _disconnect(self) -> None:
         connection, self._connection, self._ranges, self._in_flight = self._connection, None, None, None
+        self._session.failed()
+        self._begun.clear()
         if connection is not None:
             connection.close()
+
+
+def _put(into: dict[TopicPartition, _Reading], tp: TopicPartition, reading: _Reading, *, is_in: bool) -> None:
+    """See that it is in there, or not."""
+    if is_in:
+        into[tp] = reading
+    else:
+        into.pop(tp, None)
 
 
 @dataclass(slots=True)

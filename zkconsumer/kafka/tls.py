@@ -203,8 +203,8 @@ class TlsTransport:
     def fill(self, view: memoryview, deadline_ms: int) -> int:
         """Fill the whole of ``view``; gives how many bytes came: fewer, if the other side ended.
 
-        Bytes of TLS are more than the plain bytes in them, so as many as are missing can be waited for at once, less the
-        beginning of one TLS record, which OpenSSL may hold already.
+        Bytes of TLS are more than the plain bytes in them, so as many as are missing can be waited for at once, less
+        the beginning of one TLS record, which OpenSSL may hold already.
         """
         filled = 0
         if self._plain:

@@ -85,8 +85,8 @@ class SocketTransport:
     Once connected, the socket blocks in the kernel (SO_RCVTIMEO, SO_SNDTIMEO), so that a receive is one system call in
     which the thread does not need the global interpreter lock.  With a time-out of the ``socket`` module it would be
     two, and each takes the lock again, which a thread that computes gives up only after ``sys.getswitchinterval``
-    (5 ms).  The main thread alone waits by ``selectors`` first: it runs signal handlers, and a system call that is begun
-    again after each signal would begin its time-out again.
+    (5 ms).  The main thread alone waits by ``selectors`` first: it runs signal handlers, and a system call that is
+    begun again after each signal would begin its time-out again.
     """
 
     def __init__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> None:
