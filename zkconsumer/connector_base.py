@@ -519,6 +519,7 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
         client_id=config.client_id,
         max_bytes_each=config.fetch_message_max_bytes,
         max_bytes=config.fetch_max_bytes,
+        queued_max_bytes=config.queued_max_bytes,
         min_bytes=config.fetch_min_bytes,
         max_wait_ms=config.fetch_wait_max_ms,
         socket_timeout_ms=config.socket_timeout_ms,

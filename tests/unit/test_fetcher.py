@@ -88,7 +88,7 @@ class Bench:
         self.queues = [ChunkQueue(chunks_max) for _ in range(streams)]
         self.streams: list[Stream] = []
         for number, queue in enumerate(self.queues):
-            queue.on_room = self.manager.room_made
+            self.manager.feed(queue)
             self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, DEADLINE_MS))
 
     def start(self, *partitions: int, offset: int = 0, stream: int = 0) -> list[PartitionTopicInfo]:
@@ -200,7 +200,7 @@ def test_an_answer_as_long_as_many_partitions_make_it_is_taken(bench: MakeBench)
     cluster.create_topic(TOPIC, 70)
     for partition in range(70):
         cluster.append(TOPIC, partition, [bytes(1_000_000)])
-    made = bench(cluster, chunks_max=70)
+    made = bench(cluster, chunks_max=70, queued_max_bytes=2**28)
     made.start(*range(70))
     assert len(made.take(70)) == 70
     assert len(made.fetches()[0].topics[0].partitions) == 70

@@ -25,10 +25,12 @@ from zkconsumer.types import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zkconsumer.kafka.byte_budget import ByteBudget
     from zkconsumer.types import TopicPartition
 
 INVALID_OFFSET = -1
 """``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
+
 
 class AnswerTime:
     """When the last answer came that a fetcher thread has taken in, in ms of its clock."""
@@ -197,6 +199,10 @@ class ChunkQueue(QueueState):
 
     ``in_hand_since_ms``: when the iterating thread handed the program the record that it works on, of whatever
     partition; None while it has none.  One attribute, so that another thread sees it whole.
+
+    ``expanded_bytes``: what the decompressed bytes occupy that the stream reads, or has read last: the next ones will
+    need about as much.  0 when the stream reads what is not compressed, or waits.  ``budget``: where these bytes and
+    those of the chunks count; None: nothing bounds them.
     """
 
     def __init__(self, chunks_max: int) -> None:
@@ -205,6 +211,8 @@ class ChunkQueue(QueueState):
         self.on_room: Callable[[], None] | None = None
         self.wake_up = WakeUp()
         self.reading: FetchedDataChunk | None = None
+        self.expanded_bytes = 0
+        self.budget: ByteBudget | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
         self._lock = threading.Lock()
@@ -216,6 +224,16 @@ class ChunkQueue(QueueState):
     def free_chunks(self) -> int:
         """How many more chunks would be taken, and read."""
         return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the stream has nothing to read."""
+        return not self._chunks and self.reading is None and self._marker is None
+
+    def chunks(self) -> list[FetchedDataChunk]:
+        """What is here, and what is being read; a chunk may be named twice."""
+        reading = self.reading
+        return [*self._chunks] if reading is None else [reading, *self._chunks]
 
     def offer(self, chunk: FetchedDataChunk) -> bool:
         """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
@@ -235,10 +253,13 @@ class ChunkQueue(QueueState):
         stopped it takes them back.  Called by the iterating thread only.
         """
         started_ms = SYSTEM_CLOCK.now_ms()
+        if self.budget is not None and self.budget.is_short and self.on_room is not None:
+            self.on_room()
         while True:
             found = self._marker or self.reading or self._first()
             if found is not None:
                 break
+            self.expanded_bytes = 0
             left_ms = None if timeout_ms is None else timeout_ms - (SYSTEM_CLOCK.now_ms() - started_ms)
             if left_ms is not None and left_ms <= 0:
                 return None

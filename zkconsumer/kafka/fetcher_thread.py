@@ -11,6 +11,9 @@ A full queue stops only its own partitions: what does not fit waits here (at mos
 partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
 whole thread, with a lock held, until the slowest stream has read on.)
 
+All fetchers of a connector share a budget of bytes (``byte_budget``).  Without room in it nothing is asked for, but one
+chunk for each stream that has nothing to read: what a slow stream holds never stops another one.
+
 What happens to one partition never stops the others.
 
 A message larger than ``fetch.message.max.bytes`` comes whole from Fetch 3 on (0.10.1).  From older brokers only its
@@ -35,6 +38,7 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
+from zkconsumer.kafka.byte_budget import ByteBudget
 from zkconsumer.kafka.chunks import INVALID_OFFSET, AnswerTime, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
@@ -87,6 +91,9 @@ TOTAL_LIMIT_FROM = 3
 IDLE_WAIT_MS = 1_000
 """How long to wait for a queue to have room, or for a partition, before looking again."""
 
+HELD_BACK_WAIT_MS = 100
+"""How long to wait for room in the budget before looking again; a stream that takes its next chunk ends the wait."""
+
 FRAME_SHARE_MIN = 4
 """A record set that is less than this part of its answer is copied out of it: it would keep all of it in memory for as
 long as it waits in a queue."""
@@ -110,6 +117,7 @@ class FetchSettings:
     client_id: str
     max_bytes_each: int = 1024 * 1024
     max_bytes: int = RESPONSE_BYTES_UNLIMITED
+    queued_max_bytes: int = 100 * 1024 * 1024
     min_bytes: int = 1
     max_wait_ms: int = 100
     socket_timeout_ms: int = 30_000
@@ -118,14 +126,14 @@ class FetchSettings:
     reset_to_earliest: bool = False
     grown_bytes_max: int = GROWN_BYTES_MAX
 
-    def partitions_max(self, version: int) -> int:
-        """How many partitions one request may name, so that the answer keeps to ``fetch.max.bytes``.
+    def partitions_max(self, version: int, room: int) -> int:
+        """How many partitions one request may name, so that the answer has at most ``room`` bytes, or one chunk.
 
         From Fetch 3 on (0.10.1) the broker keeps to it by itself.
         """
         if version >= TOTAL_LIMIT_FROM:
             return RESPONSE_BYTES_UNLIMITED
-        return max(1, self.max_bytes // self.max_bytes_each)
+        return max(1, room // self.max_bytes_each)
 
     def response_bytes_max(self, partitions: int) -> int:
         """The longest answer that is taken: what was asked for, and one message larger than that."""
@@ -186,6 +194,7 @@ class ConsumerFetcherThread:
         on_reset: Callable[[PartitionTopicInfo, int], None],
         on_round: Callable[[BrokerAddress, Exception | None], None],
         metrics: FetchMetrics,
+        budget: ByteBudget,
         on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None],
         on_topics_refused: Callable[[Mapping[str, ErrorCode]], None],
     ) -> None:
@@ -228,8 +237,11 @@ class ConsumerFetcherThread:
         limit."""
         self._said: dict[TopicPartition, str] = {}
         self._to_say: dict[str, list[TopicPartition]] = {}
-        self._pending: deque[FetchedDataChunk] = deque()
-        """What was received and not put into its queue, in order."""
+        self._budget = budget
+        self._share = budget.new_share()
+        """Its ``waiting`` is what was received and not put into its queue, in order."""
+        self._is_held_back = False
+        """There is something to ask for, and no room in the budget."""
         self._in_flight: _InFlight | None = None
         self._connection: Connection | None = None
         self._ranges: ApiRanges | None = None
@@ -278,6 +290,7 @@ class ConsumerFetcherThread:
                     self._wake_up.wait(self._idle_ms())
         finally:
             self._disconnect()
+            self._budget.drop_share(self._share)
 
     def _round(self, stop: StopSignal) -> bool:
         """Take one answer, and ask for the next; False: there is nothing to ask for."""
@@ -306,7 +319,7 @@ class ConsumerFetcherThread:
         """How long to wait for ``wake``: until the pause of some partition is over."""
         pauses = self._paused_until.values()
         next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
-        return max(1, min(IDLE_WAIT_MS, next_ms))
+        return max(1, min(HELD_BACK_WAIT_MS if self._is_held_back else IDLE_WAIT_MS, next_ms))
 
     # --- what to ask for ----------------------------------------------------------------------------------------
 
@@ -314,7 +327,7 @@ class ConsumerFetcherThread:
         """Bring ``_wanted`` and ``_unplaced`` up to date."""
         if self._must_look:
             self._look()
-        coming = Counter(chunk.info.queue for chunk in self._pending)
+        coming = Counter(chunk.info.queue for chunk in self._share.waiting)
         for queue, group in self._queues.items():
             is_full = queue.free_chunks <= coming[queue]
             if is_full != group.is_full:
@@ -329,6 +342,9 @@ class ConsumerFetcherThread:
             if self._partitions[tp].info.fetch_offset != offset:
                 del self._too_large_at[tp]
                 self._touch(tp)
+        self._decide_touched()
+
+    def _decide_touched(self) -> None:
         touched, self._touched = self._touched, {}
         for tp, reading in touched.items():
             self._decide(tp, reading)
@@ -390,12 +406,13 @@ class ConsumerFetcherThread:
             connection, ranges = self._connected(stop)
             self._reset(connection, ranges, list(self._unplaced.values()))
             self._choose()
-        if not self._wanted:
+        room = self._room()
+        if not room:
             return False
         connection, ranges = self._connected(stop)
         settings, version = self._settings, ranges.pick(FETCH, VERSION_MAX)
         self._encode_changes(version)
-        partitions_max = settings.partitions_max(version)
+        partitions_max = settings.partitions_max(version, room)
         is_left_out = len(self._wanted) > partitions_max or any(group.is_full for group in self._queues.values())
         max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if is_left_out else settings.max_wait_ms
         asked = self._session.next_request(partitions_max)
@@ -406,7 +423,7 @@ class ConsumerFetcherThread:
         for tp in asked.forgotten:
             forgotten.setdefault(tp.topic, []).append(tp.partition)
         body = FetchQuestion(
-            max_wait_ms, settings.min_bytes, settings.max_bytes, asked.session_id, asked.epoch, topics, forgotten
+            max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten
         )
         timeout_ms = settings.socket_timeout_ms + max_wait_ms
         sent_at_ms = self._clock.now_ms()
@@ -414,6 +431,34 @@ class ConsumerFetcherThread:
         bytes_max = settings.response_bytes_max(len(self._session.asked))
         self._in_flight = _InFlight(pending, timeout_ms, bytes_max, sent_at_ms)
         return True
+
+    def _room(self) -> int:
+        """How many bytes the next answer may bring; 0: there is nothing to ask for, or no room for it."""
+        settings, budget = self._settings, self._budget
+        self._is_held_back = False
+        if not self._wanted:
+            budget.give_back(self._share)
+            return 0
+        room = budget.ask(self._share, settings.max_bytes_each, settings.max_bytes)
+        if room:
+            return room
+        self._is_held_back = True
+        coming = {chunk.info.queue for chunk in self._share.waiting}
+        busy = [queue for queue in self._queues if not queue.is_idle or queue in coming]
+        if len(busy) == len(self._queues):
+            self.metrics.held_back()
+            return 0
+        for queue in busy:
+            group = self._queues[queue]
+            if not group.is_full:
+                # Until the next look.
+                group.is_full = True
+                self._touched.update(group.readings)
+        self._decide_touched()
+        if not self._wanted:
+            self.metrics.held_back()
+            return 0
+        return budget.ask_beyond(self._share, min(settings.max_bytes_each, settings.max_bytes))
 
     def _encode_changes(self, version: int) -> None:
         """Bring ``_session`` up to date."""
@@ -439,7 +484,7 @@ class ConsumerFetcherThread:
     # --- answers ------------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_pending`` then."""
+        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_share.waiting`` then."""
         in_flight = self._in_flight
         assert in_flight is not None, "something was asked for"
         connection, _ = self._connected_now()
@@ -476,6 +521,7 @@ class ConsumerFetcherThread:
                 self._touch(tp)
             elif info.is_live:
                 self._take(reading, row, outcome)
+        self._share.asked_bytes = 0
         self.metrics.handed_over(outcome.complete_bytes)
         if outcome.out_of_range:
             self._hand_over()
@@ -526,19 +572,19 @@ class ConsumerFetcherThread:
             self._too_large_at[info.tp] = offset
         self._touch(info.tp)
         outcome.complete_bytes[info.tp.topic] = outcome.complete_bytes.get(info.tp.topic, 0) + found.complete_bytes
-        self._pending.append(chunk)
+        self._share.waiting.append(chunk)
 
     def _hand_over(self) -> None:
         """Put what was received into the queues, as far as they have room."""
         kept: deque[FetchedDataChunk] = deque()
         full: set[ChunkQueue] = set()
-        for chunk in self._pending:
+        for chunk in self._share.waiting:
             queue = chunk.info.queue
             # Behind one that does not fit, others of the same queue wait, even if it gets room just now.
             if queue in full or not queue.offer(chunk):
                 full.add(queue)
                 kept.append(chunk)
-        self._pending = kept
+        self._share.waiting = kept
 
     def _grow(self, reading: _Reading, records: RecordSet) -> bool:
         """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
@@ -625,11 +671,11 @@ class ConsumerFetcherThread:
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""
         given = set(infos)
-        kept = [chunk for chunk in self._pending if chunk.info not in given]
-        for chunk in reversed(self._pending):
+        kept = [chunk for chunk in self._share.waiting if chunk.info not in given]
+        for chunk in reversed(self._share.waiting):
             if chunk.info in given:
                 chunk.info.fetch_offset = chunk.fetch_offset
-        self._pending = deque(kept)
+        self._share.waiting = deque(kept)
         with self._lock:
             for info in given:
                 reading = self._partitions.get(info.tp)
@@ -665,6 +711,7 @@ class ConsumerFetcherThread:
         connection, self._connection, self._ranges, self._in_flight = self._connection, None, None, None
         self._session.failed()
         self._begun.clear()
+        self._budget.give_back(self._share)
         if connection is not None:
             connection.close()
 

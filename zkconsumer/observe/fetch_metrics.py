@@ -28,6 +28,7 @@ class FetchMetrics:
         self.requests = registry.meter(names.FETCHER_REQUESTS, *where)
         self._bytes = registry.meter(names.FETCHER_BYTES, *where)
         self._bytes_all = registry.meter(names.BYTES_ALL)
+        self._held_back = registry.meter(names.HELD_BACK)
         self._topics: dict[str, Meter] = {}
         self._times = (registry.timer(names.FETCH_TIME_ALL), registry.timer(names.FETCH_TIME, *where))
         self._sizes = (registry.histogram(names.FETCH_SIZE_ALL), registry.histogram(names.FETCH_SIZE, *where))
@@ -53,6 +54,10 @@ class FetchMetrics:
             size.update(records_bytes)
         for throttle in self._throttles:
             throttle.update(throttle_ms)
+
+    def held_back(self) -> None:
+        """Nothing was asked for, because there is no room for an answer."""
+        self._held_back.mark()
 
     def handed_over(self, complete_bytes: Mapping[str, int]) -> None:
         """Chunks of one answer go to the streams: how many bytes of each topic."""
