@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ from zkconsumer.testing.fake_faults import (
 )
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire import compression
+from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.fetch_codec import FetchedRow
@@ -895,6 +896,53 @@ def test_a_round_costs_one_request(cluster: FakeCluster, bench: MakeBench) -> No
         assert made.take(1) == {0: [number]}
     wait_until(lambda: len(made.fetches()) == 11, "one for each record, and the one that waits")
     assert {seen.api for seen in cluster.requests} == {API_VERSIONS, METADATA, FETCH}
+
+
+FETCH_SIDE = ("zkconsumer/kafka/", "zkconsumer/wire/")
+
+
+def calls_of_rounds(made: Bench, partition: int) -> list[int]:
+    """How many calls of Python and of C our code made in each round that brought records of a partition."""
+    rounds: list[int] = []
+    count, has_records = 0, False
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count, has_records
+        if not threading.current_thread().name.startswith("ConsumerFetcherThread"):
+            return
+        name = frame.f_code.co_name
+        if name == "_round" and event in ("call", "return"):
+            if has_records:
+                rounds.append(count)
+            count, has_records = 0, False
+        elif event in ("call", "c_call") and any(part in frame.f_code.co_filename for part in FETCH_SIDE):
+            # A connection in memory waits in Python.
+            if not any(part in frame.f_code.co_filename for part in ("connection", "transport")):
+                count += 1
+            has_records = has_records or name == "_take_records"
+
+    threading.setprofile(profile)
+    try:
+        made.start(partition)
+        made.take(1)
+        wait_until(lambda: rounds, "a round has ended")
+    finally:
+        threading.setprofile(None)
+    return rounds
+
+
+@pytest.mark.skipif(compiled.RECORDS is None, reason="the Python reader looks at each message of formats 0 and 1")
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
+def test_the_fetch_side_makes_no_call_for_a_message(release: str, codec: int, bench: MakeBench) -> None:
+    cluster = FakeCluster(brokers=1, release=release)
+    cluster.create_topic(TOPIC, 2)
+    cluster.append(TOPIC, 0, [b"x"], codec=codec)
+    cluster.append(TOPIC, 1, [b"x"] * 2_000, codec=codec)
+    calls_of_rounds(bench(cluster), 0)  # what is made once for a process is there then
+    one, many = (calls_of_rounds(bench(cluster), partition) for partition in (0, 1))
+    assert 20 < min(one)
+    assert max(many) <= max(one) + 20
 
 
 # --- fetch sessions ---------------------------------------------------------------------------------------------
