@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk
+    from zkconsumer.wire.primitives import RecordSet
 
 
 class Share:
@@ -108,14 +109,13 @@ class ByteBudget:
         chunks = [chunk for queue in self._queues for chunk in queue.chunks()]
         for share in self._shares:
             chunks += share.waiting
-        return expanded + memory_of(chunks)
+        return expanded + memory_of(chunk.records for chunk in chunks)
 
 
-def memory_of(chunks: Iterable[FetchedDataChunk]) -> int:
-    """The bytes that these chunks keep in memory: a part of an answer keeps all of it."""
+def memory_of(record_sets: Iterable[RecordSet]) -> int:
+    """The bytes that these record sets keep in memory: a part of an answer keeps all of it."""
     sizes: dict[int, int] = {}
-    for chunk in chunks:
-        records = chunk.records
+    for records in record_sets:
         owner = memoryview(records).obj
         sizes[id(owner)] = memoryview(owner).nbytes
     return sum(sizes.values())

@@ -1,7 +1,7 @@
 """What travels from a fetcher to a stream: chunks of raw record sets, through a bounded queue.
 
     FetcherThread --offer--> ChunkQueue --take--> ConsumerIterator
-                  <- on_room -          (one queue a stream, ``queued.max.message.chunks`` long)
+                  <- on_room -          (one queue a stream; full from ``queued.max.message.chunks`` on)
 
 A chunk is one partition's part of one fetch answer, as it came: nothing is decoded before the stream opens it.
 ``PartitionTopicInfo`` is one *ownership* of one partition.  When the partition leaves, ``is_live`` becomes false and
@@ -185,7 +185,10 @@ class ShutdownMarker:
 
 
 class ChunkQueue(QueueState):
-    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes.
+    """A stream's queue: chunks, or the marker behind which nothing comes.
+
+    With ``chunks_max`` chunks it is full: fetchers ask for nothing more.  What was asked for before is taken in any
+    case: it is in memory, and a fetcher that waits for its next answer could not hand it over.
 
     The thread that iterates the stream takes no lock (``take``, ``finish``): an exception of a signal handler may come
     at any bytecode, and a lock that it left taken would stop the fetchers.  All others change ``_chunks`` under
@@ -222,7 +225,7 @@ class ChunkQueue(QueueState):
 
     @property
     def free_chunks(self) -> int:
-        """How many more chunks would be taken, and read."""
+        """How many more chunks should be asked for; 0: it is full, or has ended."""
         return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
 
     @property
@@ -235,16 +238,13 @@ class ChunkQueue(QueueState):
         reading = self.reading
         return [*self._chunks] if reading is None else [reading, *self._chunks]
 
-    def offer(self, chunk: FetchedDataChunk) -> bool:
-        """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
+    def offer(self, chunk: FetchedDataChunk) -> None:
+        """Put a chunk in, full or not; a void chunk is swallowed.  Never blocks."""
         with self._lock:
             if chunk.is_void or self._marker is not None:
-                return True
-            if len(self._chunks) >= self.chunks_max:
-                return False
+                return
             self._chunks.append(chunk)
         self.wake_up.set()
-        return True
 
     def take(self, timeout_ms: int | None) -> FetchedDataChunk | ShutdownMarker | None:
         """The marker, the chunk that is not finished, or the next chunk; None when nothing came in time.
@@ -271,7 +271,7 @@ class ChunkQueue(QueueState):
         was_full = not self.free_chunks
         with contextlib.suppress(ValueError):  # the partition was stopped meanwhile
             self._chunks.remove(found)
-        if was_full and self.on_room is not None:
+        if was_full and self.free_chunks and self.on_room is not None:
             self.on_room()
         return found
 

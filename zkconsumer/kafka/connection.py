@@ -34,6 +34,7 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut, OpenTransport, SocketTransport, Transport
+from zkconsumer.wire import compiled
 from zkconsumer.wire.frames import (
     RESPONSE_BYTES_MAX,
     SIZE_BYTES,
@@ -69,9 +70,9 @@ PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException, Authentic
 """What goes wrong with one broker, and may be otherwise at another or later."""
 
 
-def zeroed(size: int) -> memoryview:
-    """A ``NewBuffer``; filling large ones with zeros takes a tenth of receiving them."""
-    return memoryview(bytearray(size))
+def unwritten(size: int) -> memoryview:
+    """A ``NewBuffer``; zeros where the compiled decoder is missing."""
+    return memoryview(bytearray(size) if compiled.RECORDS is None else compiled.RECORDS.unwritten(size))
 
 
 class Reason(Enum):
@@ -139,7 +140,7 @@ class Connection(Protocol):
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = zeroed,
+        new_buffer: NewBuffer = unwritten,
     ) -> R:
         """The answer to the oldest request that has none yet."""
 
@@ -262,7 +263,7 @@ class BlockingConnection:
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = zeroed,
+        new_buffer: NewBuffer = unwritten,
     ) -> R:
         """The answer to ``pending``, which must be the oldest request that has none yet.
 
@@ -407,7 +408,7 @@ class BlockingConnection:
         pending: Pending[Any],
         deadline_ms: int,
         bytes_max: int,
-        new_buffer: NewBuffer = zeroed,
+        new_buffer: NewBuffer = unwritten,
     ) -> memoryview:
         """Receive one answer: what came with the one before, what comes with its size, and in one call the rest."""
         while self._ahead_end - self._ahead_start < SIZE_BYTES:

@@ -1,13 +1,13 @@
 """``ConsumerFetcherThread``: one thread a broker (and fetcher number) that reads all its partitions.
 
     partitions that have room --Fetch--> broker --record sets--> chunks --offer--> the streams' queues
-             ^                                        |             '--- pending, when a queue is full
+             ^                                        |
              '------------ next offsets --------------'
 
 The next request is sent as soon as the headers of the record sets have given the next offsets, before the chunks are
 handed over.
 
-A full queue stops only its own partitions: what does not fit waits here (at most one answer's worth) and its
+A full queue stops only its own partitions: it takes what was asked for before (at most two answers' worth), and its
 partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
 whole thread, with a lock held, until the slowest stream has read on.)
 
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
-from zkconsumer.kafka.byte_budget import ByteBudget
+from zkconsumer.kafka.byte_budget import ByteBudget, memory_of
 from zkconsumer.kafka.chunks import INVALID_OFFSET, AnswerTime, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
@@ -95,8 +94,8 @@ HELD_BACK_WAIT_MS = 100
 """How long to wait for room in the budget before looking again; a stream that takes its next chunk ends the wait."""
 
 FRAME_SHARE_MIN = 4
-"""A record set that is less than this part of its answer is copied out of it: it would keep all of it in memory for as
-long as it waits in a queue."""
+"""A record set that is less than this part of its answer is copied out of it when there are several streams: it would
+keep all of it in memory for as long as its stream leaves it in the queue.  One stream reads an answer to its end."""
 
 log = logging.getLogger("zkconsumer.fetcher")
 
@@ -239,7 +238,7 @@ class ConsumerFetcherThread:
         self._to_say: dict[str, list[TopicPartition]] = {}
         self._budget = budget
         self._share = budget.new_share()
-        """Its ``waiting`` is what was received and not put into its queue, in order."""
+        """Its ``waiting`` is what was received and is not in its queue yet, in order."""
         self._is_held_back = False
         """There is something to ask for, and no room in the budget."""
         self._in_flight: _InFlight | None = None
@@ -295,10 +294,8 @@ class ConsumerFetcherThread:
     def _round(self, stop: StopSignal) -> bool:
         """Take one answer, and ask for the next; False: there is nothing to ask for."""
         try:
-            if self._in_flight is None:
-                self._hand_over()
-                if not self._ask(stop):
-                    return False
+            if self._in_flight is None and not self._ask(stop):
+                return False
             self._receive()
             self._ask(stop)
             self._hand_over()
@@ -308,7 +305,6 @@ class ConsumerFetcherThread:
             self._disconnect()
             if not stop.is_set():
                 self._on_round(self.broker, error)
-                self._hand_over()
                 self._give_up([reading.info for reading in (*self._wanted.values(), *self._unplaced.values())])
                 stop.wait(self._settings.backoff_ms)
         finally:
@@ -327,9 +323,8 @@ class ConsumerFetcherThread:
         """Bring ``_wanted`` and ``_unplaced`` up to date."""
         if self._must_look:
             self._look()
-        coming = Counter(chunk.info.queue for chunk in self._share.waiting)
         for queue, group in self._queues.items():
-            is_full = queue.free_chunks <= coming[queue]
+            is_full = not queue.free_chunks
             if is_full != group.is_full:
                 group.is_full = is_full
                 self._touched.update(group.readings)
@@ -561,7 +556,7 @@ class ConsumerFetcherThread:
         if not found.entries and self._grow(reading, records):
             return
         self._end_growth(info.tp)
-        if isinstance(records, memoryview) and len(records) * FRAME_SHARE_MIN < memoryview(records.obj).nbytes:
+        if len(self._queues) > 1 and len(records) * FRAME_SHARE_MIN < memory_of([records]):
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
         chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
@@ -575,16 +570,12 @@ class ConsumerFetcherThread:
         self._share.waiting.append(chunk)
 
     def _hand_over(self) -> None:
-        """Put what was received into the queues, as far as they have room."""
-        kept: deque[FetchedDataChunk] = deque()
-        full: set[ChunkQueue] = set()
-        for chunk in self._share.waiting:
-            queue = chunk.info.queue
-            # Behind one that does not fit, others of the same queue wait, even if it gets room just now.
-            if queue in full or not queue.offer(chunk):
-                full.add(queue)
-                kept.append(chunk)
-        self._share.waiting = kept
+        """Put what was received into the queues."""
+        waiting = self._share.waiting
+        while waiting:
+            chunk = waiting[0]
+            chunk.info.queue.offer(chunk)
+            waiting.popleft()  # now: the budget sees each chunk in one of the two
 
     def _grow(self, reading: _Reading, records: RecordSet) -> bool:
         """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
@@ -669,19 +660,15 @@ class ConsumerFetcherThread:
                 self._on_trouble(self.broker, tuple(partitions), why)
 
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""
+        """Give these to the leader finder."""
+        self._hand_over()  # before another thread goes on with them
         given = set(infos)
-        kept = [chunk for chunk in self._share.waiting if chunk.info not in given]
-        for chunk in reversed(self._share.waiting):
-            if chunk.info in given:
-                chunk.info.fetch_offset = chunk.fetch_offset
-        self._share.waiting = deque(kept)
         with self._lock:
             for info in given:
                 reading = self._partitions.get(info.tp)
                 if reading is not None and reading.info is info:
                     self._forget(info.tp)
-        self._say_all()  # before another thread goes on with them
+        self._say_all()
         self._on_leaderless(given)
 
     # --- the connection -----------------------------------------------------------------------------------------

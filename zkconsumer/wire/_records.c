@@ -775,6 +775,17 @@ static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
     return found;
 }
 
+/* bytearray of so many bytes, whatever stands in them: to fill it with zeros first takes a tenth of receiving it */
+static PyObject *unwritten(PyObject *Py_UNUSED(module), PyObject *size) {
+    Py_ssize_t bytes = PyLong_AsSsize_t(size);
+    if (bytes == -1 && PyErr_Occurred()) return NULL;
+    if (bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "a size is not negative");
+        return NULL;
+    }
+    return PyByteArray_FromStringAndSize(NULL, bytes);
+}
+
 /* --- the module ----------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
@@ -786,6 +797,7 @@ static PyMethodDef methods[] = {
     {"headers", headers, METH_VARARGS, NULL},
     {"numbers", numbers, METH_VARARGS, NULL},
     {"scan", scan, METH_VARARGS, NULL},
+    {"unwritten", unwritten, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
