@@ -522,6 +522,7 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
         queued_max_bytes=config.queued_max_bytes,
         min_bytes=config.fetch_min_bytes,
         max_wait_ms=config.fetch_wait_max_ms,
+        pause_ms=config.fetch_pause_ms,
         socket_timeout_ms=config.socket_timeout_ms,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         backoff_ms=config.refresh_leader_backoff_ms,

@@ -899,6 +899,49 @@ def test_a_round_costs_one_request(cluster: FakeCluster, bench: MakeBench) -> No
     assert {seen.api for seen in cluster.requests} == {API_VERSIONS, METADATA, FETCH}
 
 
+def test_after_an_answer_that_leaves_nothing_to_read_a_fetcher_pauses(cluster: FakeCluster, bench: MakeBench) -> None:
+    """So one answer brings what several would.  What is added ends the pause, and so does the end of the fetcher."""
+    made = bench(cluster, pause_ms=600_000, max_wait_ms=30_000)
+    append(cluster, 0, 1)
+    made.start(0)
+    made.take(1)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    assert len(made.fetches()) == 1, "the second request would have been sent before the record came"
+    made.start(2)
+    assert made.take(2) == {0: [1], 2: [0]}
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.11.0.3", "3.9.1"])
+def test_a_fetcher_does_not_pause_while_there_is_more_to_read(release: str, bench: MakeBench) -> None:
+    cluster = FakeCluster(release=release)
+    cluster.create_topic(TOPIC, 2)
+    for number in range(10):
+        cluster.append(TOPIC, 0, [bytes(900)])
+        if number < 2:
+            cluster.append(TOPIC, 1, [bytes(900)])
+    made = bench(cluster, pause_ms=600_000, max_bytes_each=1_000)
+    made.start(0, 1)
+    assert made.take(12) == {0: list(range(10)), 1: [0, 1]}
+
+
+def test_a_fetcher_does_not_pause_after_a_large_answer(cluster: FakeCluster, bench: MakeBench) -> None:
+    """A limit may have left partitions out of it."""
+    made = bench(cluster, pause_ms=600_000, max_bytes=80_000)
+    for partition in (0, 2):
+        cluster.append(TOPIC, partition, [bytes(70_000)])
+    made.start(0, 2)
+    assert made.take(2) == {0: [0], 2: [0]}
+
+
+def test_a_fetcher_does_not_pause_after_an_answer_without_records(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster, pause_ms=600_000, max_wait_ms=1)
+    made.start(0)
+    wait_until(lambda: len(made.fetches()) > 5, "it asks and asks")
+    append(cluster, 0, 1)
+    assert made.take(1) == {0: [0]}
+
+
 FETCH_SIDE = ("zkconsumer/kafka/", "zkconsumer/wire/")
 
 

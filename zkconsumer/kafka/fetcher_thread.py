@@ -5,7 +5,8 @@
              '------------ next offsets --------------'
 
 The next request is sent as soon as the headers of the record sets have given the next offsets, before the chunks are
-handed over.
+handed over.  At the end of the logs it is sent a moment later (``fetch.pause.ms``): a round costs as much for one small
+batch as for several.
 
 A full queue stops only its own partitions: it takes what was asked for before (at most two answers' worth), and its
 partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.wakeup import WakeUp
@@ -93,6 +94,10 @@ IDLE_WAIT_MS = 1_000
 HELD_BACK_WAIT_MS = 100
 """How long to wait for room in the budget before looking again; a stream that takes its next chunk ends the wait."""
 
+PAUSE_BYTES_MAX = 64 * 1024
+"""After an answer with more than so many bytes of records there is no pause: a round costs little against them, and
+what its limit left out may wait at the broker."""
+
 FRAME_SHARE_MIN = 4
 """A record set that is less than this part of its answer is copied out of it when there are several streams: it would
 keep all of it in memory for as long as its stream leaves it in the queue.  One stream reads an answer to its end."""
@@ -119,6 +124,7 @@ class FetchSettings:
     queued_max_bytes: int = 100 * 1024 * 1024
     min_bytes: int = 1
     max_wait_ms: int = 100
+    pause_ms: int = 0
     socket_timeout_ms: int = 30_000
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
@@ -296,9 +302,12 @@ class ConsumerFetcherThread:
         try:
             if self._in_flight is None and not self._ask(stop):
                 return False
-            self._receive()
-            self._ask(stop)
+            may_pause = self._receive() and self._settings.pause_ms > 0
+            if not may_pause:
+                self._ask(stop)
             self._hand_over()
+            if may_pause:
+                self._wake_up.wait(self._settings.pause_ms)
         except ConnectorClosed:
             return True
         except PeerTrouble as error:
@@ -478,8 +487,11 @@ class ConsumerFetcherThread:
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
-        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_share.waiting`` then."""
+    def _receive(self) -> bool:
+        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_share.waiting`` then.
+
+        Gives whether it brought a few records, and left nothing to read.
+        """
         in_flight = self._in_flight
         assert in_flight is not None, "something was asked for"
         connection, _ = self._connected_now()
@@ -492,7 +504,7 @@ class ConsumerFetcherThread:
         refused = self._session.answered(answer.error_code, answer.session_id, rows)
         if refused is not None:
             log.debug("fetch-session-ended broker=%s why=%s: all partitions are named again", self.broker, refused)
-            return
+            return False
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
         self._answers.at_ms = self._clock.now_ms()
@@ -505,7 +517,7 @@ class ConsumerFetcherThread:
             if self._wanted.get(reading.info.tp) is reading:
                 known = self._high_watermarks.get(reading.info.tp, INVALID_OFFSET)
                 reading.info.begin_answers(self._answers, known)
-        outcome = _Outcome({}, [], [])
+        outcome = _Outcome()
         for tp, row in rows.items():
             if tp not in asked:
                 raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
@@ -524,6 +536,7 @@ class ConsumerFetcherThread:
         if outcome.leaderless:
             self._give_up(outcome.leaderless)
         self._on_round(self.broker, None)
+        return 0 < records_bytes <= PAUSE_BYTES_MAX and not outcome.leaves_some
 
     def _take(self, reading: _Reading, row: FetchedRow, outcome: _Outcome) -> None:
         """One partition of an answer."""
@@ -566,6 +579,7 @@ class ConsumerFetcherThread:
             # Too large at any size: the stream raises it, and asking again would bring the same piece.
             self._too_large_at[info.tp] = offset
         self._touch(info.tp)
+        outcome.leaves_some |= next_offset < row.high_watermark
         outcome.complete_bytes[info.tp.topic] = outcome.complete_bytes.get(info.tp.topic, 0) + found.complete_bytes
         self._share.waiting.append(chunk)
 
@@ -713,11 +727,12 @@ def _put(into: dict[TopicPartition, _Reading], tp: TopicPartition, reading: _Rea
 
 @dataclass(slots=True)
 class _Outcome:
-    """What came of an answer.  ``complete_bytes``: of whole entries, by topic."""
+    """What came of an answer.  ``complete_bytes``: of whole entries, by topic.  ``leaves_some``: there is more."""
 
-    complete_bytes: dict[str, int]
-    out_of_range: list[_Reading]
-    leaderless: list[PartitionTopicInfo]
+    complete_bytes: dict[str, int] = field(default_factory=dict)
+    out_of_range: list[_Reading] = field(default_factory=list)
+    leaderless: list[PartitionTopicInfo] = field(default_factory=list)
+    leaves_some: bool = False
 
 
 NULL_ADVICE = (
