@@ -780,15 +780,18 @@ def test_a_queue_takes_so_many_chunks_and_says_when_it_has_room_again() -> None:
     for number in range(2):
         assert lane.queue.free_chunks
         lane.put(info, records_of([number]))
-    assert not lane.queue.free_chunks
+    assert not lane.queue.leaves_room()
     lane.put(info, records_of([2]))  # it was asked for before
     assert offsets(lane, 1) == [0]
     assert not told
-    assert not lane.queue.free_chunks
+    assert not lane.queue.leaves_room()
     assert offsets(lane, 1) == [1]
     assert told == [None]
-    assert lane.queue.free_chunks
-    assert offsets(lane, 1) == [2]
+    assert lane.queue.leaves_room()
+    for number in (3, 4):
+        lane.put(info, records_of([number]))
+    assert offsets(lane, 3) == [2, 3, 4]
+    assert told == [None], "no fetcher waits for it"
 
 
 def test_dropping_what_is_void_makes_room() -> None:

@@ -51,7 +51,8 @@ class ByteBudget:
     def add_queue(self, queue: ChunkQueue) -> None:
         """Count what is in this queue, and what its stream has expanded."""
         with self._lock:
-            self._queues.append(queue)
+            if queue not in self._queues:
+                self._queues.append(queue)
 
     def new_share(self) -> Share:
         """For one more fetcher thread."""

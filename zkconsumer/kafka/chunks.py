@@ -195,7 +195,8 @@ class ChunkQueue(QueueState):
     ``_lock``.  Each operation on the deque is one call of C, so a chunk that is removed while another thread replaces
     the deque may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
 
-    ``on_room`` is called when the queue was full and is not any more, or chunks of partitions that leave were removed.
+    ``on_room`` is called when the queue is not full any more and a fetcher waits for that (``leaves_room``), or chunks
+    of partitions that leave were removed.
 
     ``reading``: the chunk that was taken and is not finished.  It is set before the chunk leaves ``_chunks``, so a
     chunk of a live partition is always in one of the two.
@@ -214,6 +215,7 @@ class ChunkQueue(QueueState):
         self.on_room: Callable[[], None] | None = None
         self.wake_up = WakeUp()
         self.reading: FetchedDataChunk | None = None
+        self._is_awaited = False
         self.expanded_bytes = 0
         self.budget: ByteBudget | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
@@ -227,6 +229,13 @@ class ChunkQueue(QueueState):
     def free_chunks(self) -> int:
         """How many more chunks should be asked for; 0: it is full, or has ended."""
         return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
+
+    def leaves_room(self) -> bool:
+        """Whether a fetcher may ask; False: ``on_room`` says when."""
+        if self.free_chunks:
+            return True
+        self._is_awaited = True
+        return bool(self.free_chunks)  # the stream may have taken one just before
 
     @property
     def is_idle(self) -> bool:
@@ -268,10 +277,10 @@ class ChunkQueue(QueueState):
             return found
         found.info.opened = found
         self.reading = found
-        was_full = not self.free_chunks
         with contextlib.suppress(ValueError):  # the partition was stopped meanwhile
             self._chunks.remove(found)
-        if was_full and self.free_chunks and self.on_room is not None:
+        if self._is_awaited and self.free_chunks and self.on_room is not None:
+            self._is_awaited = False
             self.on_room()
         return found
 

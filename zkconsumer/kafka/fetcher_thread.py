@@ -333,7 +333,7 @@ class ConsumerFetcherThread:
         if self._must_look:
             self._look()
         for queue, group in self._queues.items():
-            is_full = not queue.free_chunks
+            is_full = not queue.leaves_room()
             if is_full != group.is_full:
                 group.is_full = is_full
                 self._touched.update(group.readings)
