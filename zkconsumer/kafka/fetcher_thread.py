@@ -328,12 +328,16 @@ class ConsumerFetcherThread:
 
     # --- what to ask for ----------------------------------------------------------------------------------------
 
-    def _choose(self) -> None:
-        """Bring ``_wanted`` and ``_unplaced`` up to date."""
+    def _choose(self) -> bool:
+        """Bring ``_wanted`` and ``_unplaced`` up to date; False: there is nothing to ask for."""
         if self._must_look:
             self._look()
+        full = {queue for queue in self._queues if not queue.leaves_room()}
+        if len(full) == len(self._queues):
+            # What is wanted stays as it is: with one stream it would be left out and come back at every other look.
+            return False
         for queue, group in self._queues.items():
-            is_full = not queue.leaves_room()
+            is_full = queue in full
             if is_full != group.is_full:
                 group.is_full = is_full
                 self._touched.update(group.readings)
@@ -347,6 +351,7 @@ class ConsumerFetcherThread:
                 del self._too_large_at[tp]
                 self._touch(tp)
         self._decide_touched()
+        return bool(self._wanted or self._unplaced)
 
     def _decide_touched(self) -> None:
         touched, self._touched = self._touched, {}
@@ -403,13 +408,17 @@ class ConsumerFetcherThread:
 
     def _ask(self, stop: StopSignal) -> bool:
         """Send the next request, if there is something to ask for."""
-        self._choose()
+        self._is_held_back = False
+        if not self._choose():
+            self._budget.give_back(self._share)
+            return False
         if self._unplaced:
             # This waits for an answer of its own.
             self._hand_over()
             connection, ranges = self._connected(stop)
             self._reset(connection, ranges, list(self._unplaced.values()))
-            self._choose()
+            if not self._choose():
+                return False
         room = self._room()
         if not room:
             return False
@@ -439,7 +448,6 @@ class ConsumerFetcherThread:
     def _room(self) -> int:
         """How many bytes the next answer may bring; 0: there is nothing to ask for, or no room for it."""
         settings, budget = self._settings, self._budget
-        self._is_held_back = False
         if not self._wanted:
             budget.give_back(self._share)
             return 0
