@@ -54,7 +54,12 @@ def compiled(name: str, *depends: str) -> Extension:
 COMPILED = [
     compiled("zkconsumer.base._arrow"),
     compiled("zkconsumer.base._delivery"),
-    compiled("zkconsumer.wire._records", "zkconsumer/wire/records_core.h", "zkconsumer/wire/crc.h"),
+    compiled(
+        "zkconsumer.wire._records",
+        "zkconsumer/wire/fetch_core.h",
+        "zkconsumer/wire/records_core.h",
+        "zkconsumer/wire/crc.h",
+    ),
 ]
 
 setup(

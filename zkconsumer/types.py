@@ -107,13 +107,15 @@ class Tally:
     """A count that one thread raises without a lock, and that others read.
 
     ``place``: where the reader of a record set notes how far it is, for a reader that may be interrupted; a new one for
-    each record set.  None: it notes nothing.
+    each record set.  None: it notes nothing.  ``expanded_bytes``: what the entry that is read was decompressed to; 0:
+    it is not compressed.
     """
 
-    __slots__ = ("count", "place")
+    __slots__ = ("count", "expanded_bytes", "place")
 
     def __init__(self) -> None:
         self.count = 0
+        self.expanded_bytes = 0
         self.place: Place | None = None
 
 

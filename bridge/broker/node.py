@@ -21,6 +21,7 @@ from zkconsumer.kafka.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode,
 )
+from zkconsumer.kafka.fetch_session_cache import FetchSessionCache
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Node:
         self.cluster = cluster
         self.groups = groups
         self.addresses: dict[str, BrokerAddress] = {}
+        self.fetch_sessions = FetchSessionCache(cluster.scheduler.now_ms)
         self.apis = KafkaApis(self, cluster.may, apis.handlers(self))
 
     def may(self, call: Call, operation: Operation, topic: str) -> bool:

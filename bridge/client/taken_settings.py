@@ -23,7 +23,8 @@ AS_EVERYWHERE = frozenset(
         "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "sasl.mechanism", "sasl.username",
         "sasl.password", "sasl.jaas.config", "sasl.kerberos.service.name", "rebalance.drain.timeout.ms",
         "rebalance.listener.timeout.ms", "health.socket", "zookeeper.sync.time.ms",
-        "new.partitions.from.beginning", "api.version.request",
+        "new.partitions.from.beginning", "queued.max.bytes", "fetch.pause.ms",
+        "api.version.request",
     }
 )  # fmt: skip
 """Keys that mean what they mean for a member that ZooKeeper keeps."""

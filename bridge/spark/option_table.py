@@ -376,9 +376,10 @@ ASIDE: dict[str, str] = {
     **dict.fromkeys(
         (
             "fetch.message.max.bytes", "fetch.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms",
-            "num.consumer.fetchers", "queued.max.message.chunks", "refresh.leader.backoff.ms", "consumer.timeout.ms",
-            "socket.receive.buffer.bytes", "kafka.fetch.max.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.min.bytes",
-            "kafka.max.partition.fetch.bytes", "kafka.receive.buffer.bytes",
+            "num.consumer.fetchers", "queued.max.message.chunks", "queued.max.bytes", "fetch.pause.ms",
+            "refresh.leader.backoff.ms", "consumer.timeout.ms", "socket.receive.buffer.bytes", "kafka.fetch.max.bytes",
+            "kafka.fetch.max.wait.ms", "kafka.fetch.min.bytes", "kafka.max.partition.fetch.bytes",
+            "kafka.receive.buffer.bytes",
         ),
         _FETCHER,
     ),

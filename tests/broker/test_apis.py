@@ -11,8 +11,10 @@ import pytest
 
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
+from tests.fix_fetch_sessions import walk_through
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.testing.sandbox import wait_until
+from zkconsumer.types import BrokerAddress
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, walk
@@ -312,6 +314,30 @@ def test_what_cannot_be_fetched_is_said_at_once(talk: Talk, topic: str) -> None:
         body = talk.fetch_body(topic, 0, 0)
         body.topics[0].partitions[0].current_leader_epoch = epoch
         assert talk.ask(FETCH, 11, body).responses[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_fetch_sessions_are_those_of_kafka(talk: Talk, broker: EmbeddedBroker, version: int) -> None:
+    topics = [f"session-{version}-{name}" for name in "ab"]
+    for name in topics:
+        broker.create_topic(name)
+    walk_through(
+        lambda body: talk.ask(FETCH, version, body), lambda topic, value: talk.produce(topic, 0, value), *topics
+    )
+
+
+def test_a_fetch_of_a_session_that_waits_ends_when_one_of_its_partitions_has_records(talk: Talk, topic: str) -> None:
+    with Talk(BrokerAddress(0, talk.connection.host, talk.connection.port)) as reader:
+        body = talk.fetch_body(topic, 0, 0)
+        body.session_epoch = 0
+        session = reader.ask(FETCH, 12, body).session_id
+        waiting = FetchRequest(max_wait_ms=30_000, min_bytes=1, session_id=session, session_epoch=1, topics=[])
+        pending = reader.connection.send(FETCH, 12, waiting, 40_000)
+        talk.produce(topic, 0, b"new")
+        answer = reader.connection.receive(pending, 40_000)
+        [row] = answer.responses[0].partitions
+        assert [record.value for record in iter_records(row.records or b"")] == [b"new"]
+        assert answer.session_id == session
 
 
 def test_limits_of_a_fetch(talk: Talk, topic: str) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest, RealTopics, asking, fetched, versions_of
+from tests.fix_fetch_sessions import walk_through
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata import fetch_leaders, list_offset, list_offsets
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
 from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import walk
+from zkconsumer.wire.fetch_codec import LEAN_FETCH, VERSION_MAX, FetchedRow, FetchQuestion, row_encoder
 from zkconsumer.wire.records import iter_records, scan
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
@@ -343,3 +346,47 @@ def test_an_unknown_fetch_session_is_refused(broker_under_test: BrokerUnderTest)
             body = FetchRequest(max_wait_ms=1, min_bytes=1, session_id=77, session_epoch=1, topics=[])
             response = connection.request(FETCH, version, body, TIMEOUT_MS)
             assert response.error_code == codes.FETCH_SESSION_ID_NOT_FOUND.code
+
+
+def test_a_fetch_session(broker_under_test: BrokerUnderTest) -> None:
+    connection = broker_under_test.connection()
+    for version in versions_of(broker_under_test, FETCH):
+        if version >= 7:
+            walk_through(
+                lambda body, version=version: connection.request(FETCH, version, body, TIMEOUT_MS),  # type: ignore[misc]
+                lambda topic, value: broker_under_test.topics.produce(topic, [value], "none"),
+                broker_under_test.topic(),
+                broker_under_test.topic(),
+            )
+
+
+def test_a_reader_with_fetch_sessions_reads_what_one_without_reads(broker_under_test: BrokerUnderTest) -> None:
+    """A fetcher thread against the broker: values come whole and in order, also when the session is lost on the way."""
+    topics = [broker_under_test.topic(), broker_under_test.topic()]
+    version = broker_under_test.ranges.pick(FETCH, VERSION_MAX)
+    connection, encode = broker_under_test.connection(), row_encoder(version)
+    session: FetchSession[bytes] = FetchSession()
+    offsets = {TopicPartition(topic, 0): 0 for topic in topics}
+    found: dict[str, list[bytes | None]] = {topic: [] for topic in topics}
+    for number in range(6):
+        broker_under_test.topics.produce(topics[number % 2], [b"%d" % number], "none")
+        if number == 3:
+            session.failed()
+        while sum(map(len, found.values())) <= number:
+            for tp, offset in offsets.items():
+                session.want(tp, encode(0, offset, PLENTY))
+            asked = session.next_request()
+            rows = {tp.topic: [row] for tp, row in asked.rows.items()}
+            question = FetchQuestion(100, 1, PLENTY, asked.session_id, asked.epoch, rows, {})
+            answer = connection.request(LEAN_FETCH, version, question, TIMEOUT_MS)
+            parts = [FetchedRow(*row) for row in answer.rows]
+            refused = session.answered(
+                answer.error_code, answer.session_id, [TopicPartition(part.topic, part.partition) for part in parts]
+            )
+            assert (answer.error_code, refused) == (0, None)
+            for part in parts:
+                if part.records:
+                    found[part.topic] += [record.value for record in iter_records(part.records)]
+                    offsets[TopicPartition(part.topic, 0)] = part.next_offset
+    assert found == {topics[0]: [b"0", b"2", b"4"], topics[1]: [b"1", b"3", b"5"]}
+    assert session.is_open is (version >= 7)

@@ -13,6 +13,7 @@ from zkconsumer.kafka.login import CHALLENGES_MAX
 from zkconsumer.kafka.sasl import BROKER_WORDS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
 from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
 from zkconsumer.kafka.tls import TlsSettings
+from zkconsumer.kafka.transport import fill_by_pieces
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_security import FakeSecurity
@@ -148,6 +149,9 @@ class Recorded:
         piece, self._data = self._data[: len(view)], self._data[len(view) :]
         view[: len(piece)] = piece
         return len(piece)
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        return fill_by_pieces(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         return True

@@ -29,6 +29,7 @@ from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.testing.embedded_broker import QUICK
 from zkconsumer.base.clock import Clock
 from zkconsumer.kafka.connection import BlockingConnection, Connection
+from zkconsumer.kafka.transport import fill_by_pieces
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock
@@ -140,6 +141,9 @@ class StillTransport:
         view[: len(taken)] = taken
         del self._wire.answers[: len(taken)]
         return len(taken)
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        return fill_by_pieces(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         while not self._wire.answers and not self._wire.has_ended:

@@ -2,11 +2,13 @@
  *
  * The first bytes choose the options, the rest is the record set.  Besides what the sanitizers find, it checks what
  * callers rely on: rows lie inside of their buffer, offsets increase, every call makes progress, and a table of another
- * size gives the same rows.  The payload of a compressed entry is entered as if it had been decompressed. */
+ * size gives the same rows.  The payload of a compressed entry is entered as if it had been decompressed.  The same
+ * bytes are read as the answer to a Fetch, too. */
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../../zkconsumer/wire/fetch_core.h"
 #include "../../zkconsumer/wire/records_core.h"
 
 #define CHECK(condition)                                                     \
@@ -81,6 +83,24 @@ static outcome read_all(const uint8_t *set, size_t bytes, const uint8_t *options
     return found;
 }
 
+/* The same bytes as the answer to a Fetch: its record sets lie inside of it, in order, and it ends. */
+static void read_answer(const uint8_t *data, size_t bytes, int32_t version) {
+    zk_fetch_answer answer;
+    zk_fetched row;
+    int64_t before = 0, rows = 0;
+    if (!zk_fetch_open(&answer, data, 0, (int64_t)bytes, version)) return;
+    while (zk_fetch_next(&answer, &row) == ZK_FETCHED_ROW) {
+        CHECK(0 <= row.topic_start && row.topic_start <= row.topic_end && row.topic_end <= (int64_t)bytes);
+        if (row.records_start >= 0) {
+            CHECK(before < row.records_start && row.records_start <= row.records_end);
+            CHECK(row.records_end <= (int64_t)bytes);
+            before = row.records_end;
+        }
+        CHECK(rows++ < (int64_t)bytes);
+    }
+    CHECK(answer.at >= data && answer.at <= data + bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static zk_crc with, without;
     static bool is_made;
@@ -97,6 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(copy, set, bytes);
     CHECK(with.crc32(&with, copy, bytes) == without.crc32(&without, copy, bytes));
     CHECK(with.crc32c(&with, copy, bytes) == without.crc32c(&without, copy, bytes));
+    read_answer(copy, bytes, options[0] % (ZK_FETCH_VERSION_MAX + 2));
     zk_scan_result scanned = zk_scan(copy, (int64_t)bytes, ZK_NO_END);
     CHECK(scanned.complete_bytes <= (int64_t)bytes);
     outcome whole = read_all(copy, bytes, options, &with, TABLE_ROWS);

@@ -43,7 +43,8 @@ class Partition:
         info, first = self.info, self.info.fetch_offset
         data = build_record_set([Record(first + each, 0, 0, None, b"v") for each in range(RECORDS)], 2)
         chunk = FetchedDataChunk(data, info, first, first + RECORDS, len(data), info.resets)
-        if self.queue.offer(chunk):
+        if self.queue.free_chunks:
+            self.queue.offer(chunk)
             info.fetch_offset = first + RECORDS
 
     def restart(self) -> None:

@@ -16,6 +16,9 @@ import pytest
 from tests.fix_compiled import build
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.frames import SIZE_BYTES, encode_response
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 
 SOURCE = "tests/sanitizers/decoder_fuzzer.c"
 SANITIZED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -47,6 +50,25 @@ def corpus() -> list[bytes]:
                     damaged[chance.randrange(4, len(damaged))] ^= 1 << chance.randrange(8)
                     made.append(bytes(damaged))
                     made.append(options + whole[: chance.randrange(len(whole))])
+    return made + fetch_answers(chance)
+
+
+def fetch_answers(chance: random.Random) -> list[bytes]:
+    """Answers to a Fetch of each version, whole and damaged; the first byte says which version."""
+    made: list[bytes] = []
+    records = build_record_set([Record(5, 0, 0, None, b"v")], 2)
+    rows = [
+        FetchPartitionResponse(partition_index=index, high_watermark=6, records=data)
+        for index, data in enumerate((records, b"", None))
+    ]
+    for version in range(13):
+        topics = [FetchTopicResponse(topic=name, partitions=rows) for name in ("t", "long-topic")]
+        body = FetchResponse(responses=topics)
+        answer = encode_response(FETCH, version, 7, body)[SIZE_BYTES + (5 if FETCH.is_flexible(version) else 4) :]
+        options = bytes([version, 0, 0, 0])
+        damaged = bytearray(answer)
+        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        made += [options + answer, options + bytes(damaged), options + answer[: chance.randrange(len(answer))]]
     return made
 
 

@@ -11,7 +11,7 @@ from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection, Connection
 from zkconsumer.kafka.metadata import fetch_cluster_id
-from zkconsumer.kafka.transport import Transport
+from zkconsumer.kafka.transport import Transport, fill_by_pieces
 from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
@@ -37,6 +37,9 @@ class SwallowsPackets:
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         self._time_out(deadline_ms)
         return 0
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        return fill_by_pieces(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         self._clock.move(max(0, deadline_ms - self._clock.now_ms()))

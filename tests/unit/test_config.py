@@ -95,6 +95,8 @@ DEFAULTS_OF_OURS = {
     "roundrobin.compatibility": "auto",
     "new.partitions.from.beginning": True,
     "offsets.older.than.topic": "use",
+    "fetch.pause.ms": 3,
+    "queued.max.bytes": 104857600,
     "health.socket": None,
     "zookeeper.auth": None,
 }

@@ -22,14 +22,15 @@ from zkconsumer.kafka.connection import (
     Reason,
     guess,
 )
-from zkconsumer.kafka.transport import SocketTransport
+from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold, WrongCorrelationId
+from zkconsumer.wire.frames import encode_response
 from zkconsumer.wire.primitives import MalformedMessage
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, METADATA, PRODUCE
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
-from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
+from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from zkconsumer.wire.schemas.produce import ProduceRequest
 
 TIMEOUT_MS = 5_000
@@ -135,6 +136,39 @@ def test_an_answer_is_put_where_the_caller_wants_it(cluster: FakeCluster, connec
     assert records.obj is given[0]
     assert bytes(records).endswith(b"a value\0")
     assert len(given) == 1
+
+
+def test_a_small_answer_is_received_in_one_call_and_the_one_behind_it_in_none() -> None:
+    calls: list[str] = []
+
+    class Watched(SocketTransport):
+        def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+            calls.append("receive_into")
+            return super().receive_into(view, deadline_ms)
+
+        def fill(self, view: memoryview, deadline_ms: int) -> int:
+            calls.append("fill")
+            return super().fill(view, deadline_ms)
+
+    frame = encode_response(METADATA, 0, 0, MetadataResponse(brokers=[], topics=[]))
+    second = encode_response(METADATA, 0, 1, MetadataResponse(brokers=[], topics=[]))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = BlockingConnection(*listener.getsockname(), transport=Watched)
+        one, two = (connection.send(METADATA, 0, ALL, TIMEOUT_MS) for _ in range(2))
+        other, _ = listener.accept()
+        with other:
+            other.sendall(frame + second)
+            connection.receive(one, TIMEOUT_MS)
+            assert calls == ["receive_into"]
+            assert connection.has_answer(0)
+            connection.receive(two, TIMEOUT_MS)
+            assert calls == ["receive_into"]
+            three = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+            other.sendall(frame[:6])
+            other.shutdown(socket.SHUT_WR)
+            with pytest.raises(ConnectionFailed, match="after 6 bytes of the answer to Metadata v0"):
+                connection.receive(three, TIMEOUT_MS)
+        connection.close()
 
 
 def test_has_answer_waits_but_takes_nothing(cluster: FakeCluster, connection: Connection) -> None:
@@ -479,6 +513,135 @@ def test_the_socket_is_set_up_for_a_broker() -> None:
         default.release()
         with pytest.raises(ConnectionAbortedError, match="not open"):
             transport.receive_into(memoryview(bytearray(1)), SYSTEM_CLOCK.now_ms() + TIMEOUT_MS)
+
+
+@contextmanager
+def listening() -> Iterator[tuple[SocketTransport, socket.socket]]:
+    """A transport that is open, and the other end of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        transport = SocketTransport(host, port, 64 * 1024, SYSTEM_CLOCK)
+        transport.open(SYSTEM_CLOCK.now_ms() + TIMEOUT_MS)
+        other, _ = listener.accept()
+        with other:
+            yield transport, other
+        transport.release()
+
+
+class CountedSocket:
+    """A socket that counts its calls."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls.append(name)
+        return getattr(self._sock, name)
+
+
+LARGE = bytes(range(256)) * 8_000
+
+
+def sending(other: socket.socket, data: bytes) -> Worker:
+    return spawn("sender", lambda stop: other.sendall(data), lambda _, error: None)
+
+
+@pytest.mark.skipif(not HAS_WAIT_ALL, reason="this system has no MSG_WAITALL")
+def test_an_answer_much_larger_than_the_receive_buffer_is_one_call_on_any_thread_but_the_main_one() -> None:
+    """Each call would need the interpreter's lock again, which an iterating thread gives up every 5 ms."""
+    with listening() as (transport, other):
+        counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
+        transport._socket = counted  # type: ignore[assignment]
+        view = memoryview(bytearray(len(LARGE)))
+        sender = sending(other, LARGE)
+        worker, results = in_thread(lambda: transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS))
+        assert worker.join(TIMEOUT_MS)
+        assert sender.join(TIMEOUT_MS)
+        assert results == [len(LARGE)]
+        assert bytes(view) == LARGE
+        assert counted.calls.count("recv_into") == 1
+        sender = sending(other, LARGE)
+        assert transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == len(LARGE), "the main thread, by pieces"
+        assert sender.join(TIMEOUT_MS)
+
+
+def test_the_kernel_is_told_a_deadline_once_for_many_calls_alike() -> None:
+    with listening() as (transport, other):
+        counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
+        transport._socket = counted  # type: ignore[assignment]
+        view = memoryview(bytearray(1))
+        for _ in range(10):
+            other.sendall(b"x")
+            assert transport.receive_into(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == 1
+        assert counted.calls.count("setsockopt") <= 2
+
+
+@pytest.mark.parametrize("call", ["receive_into", "fill"])
+@pytest.mark.parametrize("is_main_thread", [True, False], ids=["main thread", "another thread"])
+def test_a_deadline_holds_though_some_bytes_come(call: str, is_main_thread: bool) -> None:
+    with listening() as (transport, other):
+        if call == "fill":
+            other.sendall(b"some")
+        view = memoryview(bytearray(1_000))
+
+        def receive() -> object:
+            # The one before was told a longer time.
+            transport._timeouts_ms[socket.SO_RCVTIMEO] = -1
+            with pytest.raises(TimeoutError):
+                getattr(transport, call)(view, SYSTEM_CLOCK.now_ms() + SHORT_MS)
+            return True
+
+        if is_main_thread:
+            assert receive()
+        else:
+            worker, results = in_thread(receive)
+            assert worker.join(TIMEOUT_MS)
+            assert results == [True]
+
+
+def test_a_deadline_that_is_nearer_than_the_one_before_holds() -> None:
+    with listening() as (transport, other):
+        other.sendall(b"x")
+
+        def receive() -> object:
+            view = memoryview(bytearray(1))
+            transport.receive_into(view, SYSTEM_CLOCK.now_ms() + LONG_POLL_MS)
+            with pytest.raises(TimeoutError):
+                transport.receive_into(view, SYSTEM_CLOCK.now_ms() + SHORT_MS)
+            return True
+
+        worker, results = in_thread(receive)
+        assert worker.join(TIMEOUT_MS)
+        assert results == [True]
+
+
+def test_a_send_that_the_other_side_does_not_take_ends_at_its_deadline() -> None:
+    with listening() as (transport, _):
+        data = bytes(64 * 1024 * 1024)
+        worker, results = in_thread(lambda: transport.send_all(data, SYSTEM_CLOCK.now_ms() + SHORT_MS))
+        assert worker.join(TIMEOUT_MS)
+        assert isinstance(results[0], TimeoutError)
+
+
+def test_an_abort_ends_a_fill_at_once() -> None:
+    with listening() as (transport, other):
+        other.sendall(b"some")
+        worker, results = in_thread(
+            lambda: transport.fill(memoryview(bytearray(1_000)), SYSTEM_CLOCK.now_ms() + LONG_POLL_MS)
+        )
+        transport.abort()
+        assert worker.join(TIMEOUT_MS)
+        assert isinstance(results[0], ConnectionAbortedError) or results[0] in (0, 4)
+
+
+def test_the_end_of_the_other_side_ends_a_fill() -> None:
+    with listening() as (transport, other):
+        other.sendall(b"some")
+        other.shutdown(socket.SHUT_WR)
+        view = memoryview(bytearray(1_000))
+        assert transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == 4
+        assert bytes(view[:4]) == b"some"
 
 
 def test_an_aborted_transport_stays_aborted() -> None:

@@ -443,10 +443,31 @@ def test_a_release_that_is_not_known() -> None:
         FakeCluster().stop_broker(9)
 
 
-def test_a_fetch_session_is_refused_and_a_new_one_not_opened(cluster: FakeCluster) -> None:
+def test_a_fetch_session_that_a_broker_does_not_have_is_refused(cluster: FakeCluster) -> None:
     response = connected(cluster).request(FETCH, 7, asking(session_id=4, session_epoch=1), TIMEOUT_MS)
     assert response.error_code == codes.FETCH_SESSION_ID_NOT_FOUND.code
-    assert connected(cluster).request(FETCH, 7, asking(session_epoch=0), TIMEOUT_MS).session_id == 0
+
+
+def test_a_broker_has_so_many_fetch_sessions_and_loses_them_when_it_is_stopped() -> None:
+    cluster = FakeCluster(release="3.9.1", fetch_sessions_max=1)
+    cluster.create_topic("t")
+    first, second = (
+        connected(cluster).request(FETCH, 7, asking(session_epoch=0), TIMEOUT_MS).session_id for _ in range(2)
+    )
+    assert (first != 0, second) == (True, 0)
+    cluster.stop_broker(0)
+    cluster.start_broker(0)
+    response = connected(cluster).request(FETCH, 7, asking(session_id=first, session_epoch=1), TIMEOUT_MS)
+    assert response.error_code == codes.FETCH_SESSION_ID_NOT_FOUND.code
+
+
+def test_a_fault_of_a_partition_hits_a_request_whose_session_has_it(cluster: FakeCluster) -> None:
+    connection = connected(cluster)
+    session = connection.request(FETCH, 7, asking(session_epoch=0), TIMEOUT_MS).session_id
+    fault = cluster.inject(PartitionError(T0, 29))
+    body = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session, session_epoch=1, topics=[])
+    assert fetched(connection, 7, body).error_code == 29
+    assert fault.hits == 1
 
 
 def test_committed_records_only(cluster: FakeCluster) -> None:

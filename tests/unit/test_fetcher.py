@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -44,12 +45,13 @@ from zkconsumer.testing.fake_faults import (
 )
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire import compression
+from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.fetch_codec import FetchedRow
 from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.records import scan
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
-from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
 
 TOPIC = "clicks"
 NAME = "g1_a"
@@ -87,7 +89,7 @@ class Bench:
         self.queues = [ChunkQueue(chunks_max) for _ in range(streams)]
         self.streams: list[Stream] = []
         for number, queue in enumerate(self.queues):
-            queue.on_room = self.manager.wake
+            self.manager.feed(queue)
             self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, DEADLINE_MS))
 
     def start(self, *partitions: int, offset: int = 0, stream: int = 0) -> list[PartitionTopicInfo]:
@@ -107,8 +109,8 @@ class Bench:
         return dict(sorted(found.items()))
 
     def fetches(self) -> list[Any]:
-        """The bodies of all fetch requests so far."""
-        return [seen.body for seen in self.cluster.requests if seen.api is FETCH]
+        """The bodies of all fetch requests so far, with all that they ask for, also by their session."""
+        return [replace(seen.body, topics=seen.asked) for seen in self.cluster.requests if seen.api is FETCH]
 
     def close(self) -> None:
         assert self.manager.close(DEADLINE_MS)
@@ -199,7 +201,7 @@ def test_an_answer_as_long_as_many_partitions_make_it_is_taken(bench: MakeBench)
     cluster.create_topic(TOPIC, 70)
     for partition in range(70):
         cluster.append(TOPIC, partition, [bytes(1_000_000)])
-    made = bench(cluster, chunks_max=70)
+    made = bench(cluster, chunks_max=70, queued_max_bytes=2**28)
     made.start(*range(70))
     assert len(made.take(70)) == 70
     assert len(made.fetches()[0].topics[0].partitions) == 70
@@ -685,8 +687,11 @@ def test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again(
     answers = [older, older]
     real = fetcher_thread.ConsumerFetcherThread._take
 
-    def take_older(fetcher: Any, info: PartitionTopicInfo, part: FetchPartitionResponse, *rest: Any) -> None:
-        real(fetcher, info, replace(part, records=answers.pop()) if answers else part, *rest)
+    def take_older(fetcher: Any, reading: Any, row: FetchedRow, *rest: Any) -> None:
+        if answers:
+            found = scan(answers[-1])
+            row = row._replace(records=answers.pop(), entries=found.entries, next_offset=found.next_offset)
+        real(fetcher, reading, row, *rest)
 
     monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", take_older)
     made.start(0, offset=3)
@@ -739,12 +744,13 @@ def test_a_partition_that_can_never_be_read_is_asked_for_with_pauses(cluster: Fa
 def test_a_small_record_set_does_not_keep_the_whole_answer_in_memory(bench: MakeBench) -> None:
     cluster = FakeCluster()
     cluster.create_topic(TOPIC, 20)
-    made = bench(cluster, chunks_max=100)
+    made = bench(cluster, chunks_max=100, streams=2)
     for partition in range(20):
         cluster.append(TOPIC, partition, [bytes(1_000 if partition else 1_000_000)])
-    made.start(*range(20))
-    wait_until(lambda: len(made.queues[0]) == 20, "all have arrived")
-    for _ in range(20):
+    made.start(19, stream=1)
+    made.start(*range(19))
+    wait_until(lambda: len(made.queues[0]) == 19, "all have arrived")
+    for _ in range(19):
         chunk = made.queues[0].take(0)
         assert isinstance(chunk, FetchedDataChunk)
         kept = memoryview(chunk.records.obj).nbytes if isinstance(chunk.records, memoryview) else len(chunk.records)
@@ -860,6 +866,263 @@ def test_a_chunk_carries_the_offset_that_was_asked_for_and_the_next_one_begins_b
     assert info.fetch_offset == 3
 
 
+def test_the_next_request_is_sent_before_the_chunks_are_handed_over(
+    cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the broker works while the streams are fed."""
+    made = bench(cluster)
+    seen: list[tuple[int, int]] = []
+    real = ChunkQueue.offer
+
+    def offer(queue: ChunkQueue, chunk: FetchedDataChunk) -> bool:
+        seen.append((chunk.next_offset, made.fetches()[-1].topics[0].partitions[0].fetch_offset))
+        return real(queue, chunk)
+
+    monkeypatch.setattr(ChunkQueue, "offer", offer)
+    append(cluster, 0, 1)
+    made.start(0)
+    assert made.take(1) == {0: [0]}
+    for number in range(1, 5):
+        append(cluster, 0, 1)
+        assert made.take(1) == {0: [number]}
+    assert seen == [(number, number) for number in range(1, 6)]
+
+
+def test_a_round_costs_one_request(cluster: FakeCluster, bench: MakeBench) -> None:
+    """What an answer brings is asked for once, and nothing else is asked beside."""
+    made = bench(cluster, max_wait_ms=30_000)
+    made.start(0, 2)
+    for number in range(10):
+        append(cluster, 0, 1)
+        assert made.take(1) == {0: [number]}
+    wait_until(lambda: len(made.fetches()) == 11, "one for each record, and the one that waits")
+    assert {seen.api for seen in cluster.requests} == {API_VERSIONS, METADATA, FETCH}
+
+
+def test_after_an_answer_that_leaves_nothing_to_read_a_fetcher_pauses(cluster: FakeCluster, bench: MakeBench) -> None:
+    """So one answer brings what several would.  What is added ends the pause, and so does the end of the fetcher."""
+    made = bench(cluster, pause_ms=600_000, max_wait_ms=30_000)
+    append(cluster, 0, 1)
+    made.start(0)
+    made.take(1)
+    append(cluster, 0, 1)
+    append(cluster, 2, 1)
+    assert len(made.fetches()) == 1, "the second request would have been sent before the record came"
+    made.start(2)
+    assert made.take(2) == {0: [1], 2: [0]}
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.11.0.3", "3.9.1"])
+def test_a_fetcher_does_not_pause_while_there_is_more_to_read(release: str, bench: MakeBench) -> None:
+    cluster = FakeCluster(release=release)
+    cluster.create_topic(TOPIC, 2)
+    for number in range(10):
+        cluster.append(TOPIC, 0, [bytes(900)])
+        if number < 2:
+            cluster.append(TOPIC, 1, [bytes(900)])
+    made = bench(cluster, pause_ms=600_000, max_bytes_each=1_000)
+    made.start(0, 1)
+    assert made.take(12) == {0: list(range(10)), 1: [0, 1]}
+
+
+def test_a_fetcher_does_not_pause_after_a_large_answer(cluster: FakeCluster, bench: MakeBench) -> None:
+    """A limit may have left partitions out of it."""
+    made = bench(cluster, pause_ms=600_000, max_bytes=80_000)
+    for partition in (0, 2):
+        cluster.append(TOPIC, partition, [bytes(70_000)])
+    made.start(0, 2)
+    assert made.take(2) == {0: [0], 2: [0]}
+
+
+def test_a_fetcher_does_not_pause_after_an_answer_without_records(cluster: FakeCluster, bench: MakeBench) -> None:
+    made = bench(cluster, pause_ms=600_000, max_wait_ms=1)
+    made.start(0)
+    wait_until(lambda: len(made.fetches()) > 5, "it asks and asks")
+    append(cluster, 0, 1)
+    assert made.take(1) == {0: [0]}
+
+
+FETCH_SIDE = ("zkconsumer/kafka/", "zkconsumer/wire/")
+
+
+def calls_of_rounds(made: Bench, partition: int) -> list[int]:
+    """How many calls of Python and of C our code made in each round that brought records of a partition."""
+    rounds: list[int] = []
+    count, has_records = 0, False
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count, has_records
+        if not threading.current_thread().name.startswith("ConsumerFetcherThread"):
+            return
+        name = frame.f_code.co_name
+        if name == "_round" and event in ("call", "return"):
+            if has_records:
+                rounds.append(count)
+            count, has_records = 0, False
+        elif event in ("call", "c_call") and any(part in frame.f_code.co_filename for part in FETCH_SIDE):
+            # A connection in memory waits in Python.
+            if not any(part in frame.f_code.co_filename for part in ("connection", "transport")):
+                count += 1
+            has_records = has_records or name == "_take_records"
+
+    threading.setprofile(profile)
+    try:
+        made.start(partition)
+        made.take(1)
+        wait_until(lambda: rounds, "a round has ended")
+    finally:
+        threading.setprofile(None)
+    return rounds
+
+
+@pytest.mark.skipif(compiled.RECORDS is None, reason="the Python reader looks at each message of formats 0 and 1")
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
+def test_the_fetch_side_makes_no_call_for_a_message(release: str, codec: int, bench: MakeBench) -> None:
+    cluster = FakeCluster(brokers=1, release=release)
+    cluster.create_topic(TOPIC, 2)
+    cluster.append(TOPIC, 0, [b"x"], codec=codec)
+    cluster.append(TOPIC, 1, [b"x"] * 2_000, codec=codec)
+    calls_of_rounds(bench(cluster), 0)  # what is made once for a process is there then
+    one, many = (calls_of_rounds(bench(cluster), partition) for partition in (0, 1))
+    assert min(one) > 20
+    assert max(many) <= max(one) + 20
+
+
+# --- fetch sessions ---------------------------------------------------------------------------------------------
+
+
+def named(made: Bench, since: int = 0) -> list[list[int]]:
+    """Which partitions each fetch request names, whatever its session has from before."""
+    bodies = [seen.body for seen in made.cluster.requests if seen.api is FETCH][since:]
+    return [[row.partition for topic in body.topics for row in topic.partitions] for body in bodies]
+
+
+@pytest.fixture
+def single() -> FakeCluster:
+    """One broker that leads eight partitions."""
+    made = FakeCluster()
+    made.create_topic(TOPIC, 8)
+    return made
+
+
+def test_a_request_names_the_partitions_that_brought_something_and_an_answer_holds_what_is_new(
+    single: FakeCluster, bench: MakeBench
+) -> None:
+    made = bench(single, max_wait_ms=30_000)
+    append(single, 3, 1)
+    made.start(*range(8))
+    made.take(1)
+    for partition in (3, 5):
+        append(single, partition, 1)
+        made.take(1)
+    wait_until(lambda: len(made.fetches()) == 4, "the last one is behind what it brought")
+    assert named(made) == [list(range(8)), [3], [3], [5]]
+    last = made.fetches()[-1]
+    assert sorted(row.partition for topic in last.topics for row in topic.partitions) == list(range(8))
+    assert {body.session_id for body in made.fetches()[1:]} == {made.fetches()[1].session_id}
+    assert [body.session_epoch for body in made.fetches()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("release", ["1.0.2", "3.9.1"])
+def test_a_broker_that_keeps_no_session_is_asked_for_everything(release: str, bench: MakeBench) -> None:
+    """It had none before 1.1, or has no place for one."""
+    cluster = FakeCluster(release="0.11.0.3" if release == "1.0.2" else release, fetch_sessions_max=0)
+    cluster.create_topic(TOPIC, 3)
+    made = bench(cluster, max_wait_ms=30_000)
+    made.start(0, 1, 2)
+    for partition in (1, 1, 2):
+        append(cluster, partition, 1)
+        made.take(1)
+    assert {tuple(sorted(each)) for each in named(made)} == {(0, 1, 2)}
+    assert {body.session_epoch for body in made.fetches()} == {-1 if release == "1.0.2" else 0}
+
+
+def test_a_session_that_the_broker_forgets_is_made_anew_in_silence(
+    single: FakeCluster, bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(single)
+    made.start(*range(8))
+    append(single, 0, 1)
+    assert made.take(1) == {0: [0]}
+    for _ in range(3):
+        single.drop_fetch_sessions(0)
+        since = len(made.fetches())
+        for partition in range(8):
+            append(single, partition, 1)
+        made.take(8)
+        assert any(sorted(each) == list(range(8)) for each in named(made, since)), "everything was asked for again"
+    assert caplog.messages == []
+    assert {seen.api for seen in made.cluster.requests} == {API_VERSIONS, METADATA, FETCH}
+
+
+def test_a_connection_that_breaks_ends_its_session_at_the_next_request(single: FakeCluster, bench: MakeBench) -> None:
+    made = bench(single)
+    made.start(*range(8))
+    append(single, 0, 1)
+    made.take(1)
+    wait_until(lambda: made.fetches()[-1].session_epoch > 0, "there is a session")
+    session = made.fetches()[-1].session_id
+    broken = single.inject(CloseConnection(), api=FETCH)
+    wait_until(lambda: broken.hits, "the connection breaks")
+    append(single, 0, 1)
+    assert made.take(1) == {0: [1]}
+    again = [body for body in made.fetches() if body.session_epoch == 0][1]
+    assert again.session_id == session
+
+
+def test_what_has_no_room_leaves_the_session_and_comes_back(single: FakeCluster, bench: MakeBench) -> None:
+    made = bench(single, streams=2, chunks_max=1)
+    made.start(0, 1, stream=0)
+    made.start(2, 3, stream=1)
+    for number in range(2):
+        append(single, 0, 1)
+        wait_until(lambda number=number: len(made.queues[0]) > number, "a chunk arrives")
+    append(single, 2, 1)
+    assert made.take(1, stream=1) == {2: [0]}
+
+    def asked() -> list[int]:
+        return sorted(row.partition for topic in made.fetches()[-1].topics for row in topic.partitions)
+
+    wait_until(lambda: asked() == [2, 3], "the queue of stream 0 is full")
+    gone = [body.forgotten_topics_data for body in made.fetches() if body.forgotten_topics_data]
+    assert [(topic.topic, sorted(topic.partitions)) for topic in gone[0]] == [(TOPIC, [0, 1])]
+    assert made.take(2, stream=0) == {0: [0, 1]}
+    wait_until(lambda: asked() == [0, 1, 2, 3], "it has room")
+
+
+def test_an_answer_without_news_of_a_partition_is_an_answer_for_it(single: FakeCluster, bench: MakeBench) -> None:
+    """The lag of a partition that was read to its end is known as long as its broker answers."""
+    made = bench(single, max_wait_ms=5)
+    infos = made.start(0, 1)
+    append(single, 0, 1)
+    made.take(1)
+    wait_until(lambda: infos[1].answered_at_ms, "it was answered for")
+    before = infos[1].answered_at_ms
+    wait_until(lambda: infos[1].answered_at_ms > before, "and again")
+    assert [info.high_watermark for info in infos] == [1, 0]
+    assert [] in named(made), "though answers say nothing of it"
+    infos[1].kill()
+    made.manager.wake()
+    wait_until(lambda: infos[1].answers is None, "nobody asks for it any more")
+    left_at_ms = infos[1].answered_at_ms
+    wait_until(lambda: infos[0].answered_at_ms > left_at_ms, "answers go on")
+    assert infos[1].answered_at_ms == left_at_ms
+
+
+def test_another_ownership_of_a_partition_has_what_its_session_knows(single: FakeCluster, bench: MakeBench) -> None:
+    """The broker has told the high watermark, and does not tell it again."""
+    made = bench(single, max_wait_ms=5)
+    append(single, 0, 3)
+    [old] = made.start(0)
+    made.take(3)
+    wait_until(lambda: old.answered_at_ms, "it is read")
+    old.kill()
+    [new] = made.start(0, offset=3)
+    wait_until(lambda: new.answered_at_ms, "it is read by its new owner")
+    assert new.high_watermark == 3
+
+
 # --- full queues ------------------------------------------------------------------------------------------------
 
 
@@ -868,11 +1131,9 @@ def test_a_full_queue_of_one_stream_does_not_stop_the_others(cluster: FakeCluste
     made = bench(cluster, streams=2, chunks_max=2, max_wait_ms=30_000)
     made.start(0, stream=0)
     made.start(2, stream=1)
-    for _ in range(6):
+    for number in range(3):
         append(cluster, 0, 1)
-        wait_until(lambda: len(made.queues[0]) in (1, 2), "a chunk arrives")
-        if len(made.queues[0]) == 2:
-            break
+        wait_until(lambda number=number: len(made.queues[0]) > number, "a chunk arrives")
     wait_until(lambda: made.fetches()[-1].max_wait_ms == LEFT_OUT_WAIT_MS, "the full one is left out")
     for number in range(5):
         append(cluster, 2, 1)
@@ -887,7 +1148,7 @@ def test_a_full_queue_of_one_stream_does_not_stop_the_others(cluster: FakeCluste
 
 
 def test_the_chunks_queued_are_bounded_and_nothing_is_lost_or_reordered(bench: MakeBench) -> None:
-    """S12: at most queued.max.message.chunks a stream, however many partitions it reads."""
+    """S12: queued.max.message.chunks a stream, and two answers beyond, however many partitions it reads."""
     cluster = FakeCluster(brokers=2)
     cluster.create_topic(TOPIC, 20)
     made = bench(cluster, streams=2, chunks_max=2, max_bytes_each=200)
@@ -899,14 +1160,14 @@ def test_the_chunks_queued_are_bounded_and_nothing_is_lost_or_reordered(bench: M
     found: dict[int, list[int]] = {}
     for _ in range(200):
         for stream in range(2):
-            assert len(made.queues[stream]) <= 2
+            assert len(made.queues[stream]) < 2 + 2 * 2 * 5, "two answers of each broker, about five partitions each"
             for partition, offsets in made.take(1, stream).items():
                 found.setdefault(partition, []).extend(offsets)
     assert dict(sorted(found.items())) == {partition: list(range(20)) for partition in range(20)}
 
 
 def test_what_waits_for_room_is_not_lost_when_its_fetcher_gives_up(bench: MakeBench) -> None:
-    """A chunk had no room in the queue, and in the same round the broker died over another partition's reset."""
+    """The queue was full, and in the same round the broker died over another partition's reset."""
     cluster = FakeCluster(brokers=2)
     cluster.create_topic(TOPIC, 3, leaders=dict.fromkeys(range(3), 0))
     made = bench(cluster, chunks_max=1, reset_to_earliest=True)
@@ -918,7 +1179,7 @@ def test_what_waits_for_room_is_not_lost_when_its_fetcher_gives_up(bench: MakeBe
         PartitionTopicInfo(TopicPartition(TOPIC, partition), f"{NAME}-0", made.queues[0], offset)
         for partition, offset in offsets.items()
     )
-    wait_until(lambda: held.hits, "partition 2 is reset, and the chunk of 1 waits for that of 0")
+    wait_until(lambda: held.hits, "partition 2 is reset, and the chunks of 0 and 1 are here")
     for partition in range(3):
         cluster.move_leader(TOPIC, partition, 1)
     cluster.stop_broker(0)
@@ -990,7 +1251,7 @@ def test_an_error_for_the_whole_fetch_is_survived(
     cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = bench(cluster)
-    real = fetcher_thread.ConsumerFetcherThread._fetch
+    real = fetcher_thread.ConsumerFetcherThread._receive
     failures = [KafkaException("a broker refused the fetch"), KafkaException("and again")]
 
     def refused(*given: Any) -> None:
@@ -998,7 +1259,7 @@ def test_an_error_for_the_whole_fetch_is_survived(
             raise failures.pop()
         real(*given)
 
-    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_fetch", refused)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_receive", refused)
     append(cluster, 0, 1)
     made.start(0)
     assert made.take(1) == {0: [0]}
@@ -1080,11 +1341,11 @@ def test_a_dead_fetcher_thread_ends_every_stream_with_its_error(
     world.cluster.append(TOPIC, 0, [b"0", b"1", b"2"])
     assert take(streams[0], 1)[0].offset == 0
 
-    def dies(_: object) -> None:
+    def dies(*_: object) -> None:
         raise MemoryError("not enough")
 
     waiting = run_in_thread(lambda: next(streams[1].iterator()))
-    monkeypatch.setattr(fetcher_thread, "scan", dies)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", dies)
     world.cluster.append(TOPIC, 1, [b"v"])
     wait_until(lambda: any("thread-died" in line for line in caplog.messages), "the thread dies")
     for reading in (waiting, streams[0].iterator().__next__, streams[0].iterator().has_next):
@@ -1105,12 +1366,12 @@ def test_a_commit_that_is_under_way_when_a_thread_dies_does_not_return_as_if_it_
     world.cluster.append(TOPIC, 0, [b"0"])
     take(stream, 1)
 
-    def dies(_: object) -> None:
+    def dies(*_: object) -> None:
         raise MemoryError("not enough")
 
     world.zookeeper.hold("requests", world.store_of(connector))
     committing = run_in_thread(lambda: connector.commit_offsets({TopicPartition(TOPIC, 0): 1}))
-    monkeypatch.setattr(fetcher_thread, "scan", dies)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", dies)
     world.cluster.append(TOPIC, 0, [b"1"])
     with pytest.raises(ThreadDied):
         committing()

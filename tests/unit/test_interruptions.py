@@ -149,7 +149,7 @@ class World:
         for number, data in self.sets.items():
             info, found = self.infos[number], scan(data)
             chunk = FetchedDataChunk(data, info, info.fetch_offset, found.next_offset, found.complete_bytes, 0)
-            assert self.queue.offer(chunk)
+            self.queue.offer(chunk)
 
     def positions(self) -> dict[int, int]:
         """The next offset of each partition, going by what the program has."""
@@ -460,14 +460,18 @@ def take(iterator: MessageSetIterator, way: str) -> MessageAndOffset | None:
 
 def test_a_thread_that_iterates_needs_no_lock_of_the_fetchers() -> None:
     """An exception in ``with condition`` may leave the lock taken, so nothing that this thread calls may take one."""
-    manager = ConsumerFetcherManager(  # nothing of it is used but ``wake``
-        "c", FetchSettings("c"), 1, Any, Any, ManualClock(), Any, Any, Any  # type: ignore[arg-type]
+    settings = FetchSettings("c", queued_max_bytes=1)
+    manager = ConsumerFetcherManager(  # nothing of it is used but ``feed``
+        "c", settings, 1, Any, Any, ManualClock(), Any, Any, Any  # type: ignore[arg-type]
     )
     world = World()
-    world.queue.on_room = manager.wake
+    manager.feed(world.queue)
+    budget = manager.budget
+    assert not budget.ask(budget.new_share(), 1, 1)
     locks = [lock for lock in vars(manager).values() if isinstance(lock, type(threading.Condition()))]
-    assert locks
-    with locks[0]:
+    locks += [lock for lock in vars(budget).values() if isinstance(lock, type(threading.Lock()))]
+    assert len(locks) == 2
+    with locks[0], locks[1]:
         got = run_in_thread(lambda: place(next(world.iterator)))
         assert got(2_000) == world.expected[0]
 

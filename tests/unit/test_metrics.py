@@ -184,7 +184,7 @@ class Standing:
         self.registry = Registry(self.clock, {"clientId": "c", "groupId": "g"})
         queues = {("t", "c-0"): self.queue}
         self.metrics = MemberMetrics(
-            self.registry, self.clock, self.lease, lambda: self.infos, lambda: queues, lambda: 0.0
+            self.registry, self.clock, self.lease, lambda: self.infos, lambda: queues, lambda: 0.0, lambda: 0
         )
         self.metrics.share_is_missing()
         self.metrics.share_is_whole()

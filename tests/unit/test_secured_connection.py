@@ -129,6 +129,41 @@ def test_large_answers_come_whole_through_tls() -> None:
     assert value in bytes(records)
 
 
+def test_a_large_answer_through_tls_is_taken_from_below_in_large_pieces() -> None:
+    """Each call needs the interpreter's lock again."""
+    cluster = cluster_with(secured("SSL"))
+    cluster.create_topic("clicks")
+    cluster.append("clicks", 0, [bytes(4_000_000)])
+    calls: list[int] = []
+
+    def counted(*where: Any) -> Any:
+        below = cluster.transport(*where)
+        real = below.receive_into, below.fill
+
+        def receive_into(view: memoryview, deadline_ms: int) -> int:
+            calls.append(len(view))
+            return real[0](view, deadline_ms)
+
+        def fill(view: memoryview, deadline_ms: int) -> int:
+            before = len(calls)
+            received = real[1](view, deadline_ms)
+            calls[before:] = [len(view)]
+            return received
+
+        below.receive_into, below.fill = receive_into, fill  # type: ignore[method-assign]
+        return below
+
+    connection = SecureConnect(BrokerSecurity("SSL", TRUST), socket=counted)(*cluster.address(0)[1:])
+    version = negotiate(connection, 5_000).pick(FETCH)
+    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**23)
+    body = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[FetchTopic(topic="clicks", partitions=[row])])
+    calls.clear()
+    records = connection.request(FETCH, version, body, 5_000).responses[0].partitions[0].records
+    assert records is not None
+    assert len(records) > 4_000_000
+    assert len(calls) <= 4_000_000 / tls_module.LARGE_PIECE_BYTES + 6
+
+
 def test_a_session_ticket_is_no_answer() -> None:
     """TLS 1.3 sends tickets after the handshake: a socket that can be read is not yet an answer."""
     cluster = cluster_with(secured("SSL"))

@@ -79,6 +79,17 @@ def test_so_many_threads_read_from_each_broker(world: FakeWorld, connect: MakeCo
     assert {name[-4:] for name in threads} == ends
 
 
+@pytest.mark.parametrize(("pause_ms", "requests"), [(600_000, 1), (0, 2)])
+def test_a_fetcher_asks_again_after_the_pause_that_is_set(
+    pause_ms: int, requests: int, world: FakeWorld, connect: MakeConnector
+) -> None:
+    world.create_topic(TOPIC)
+    stream = stream_of(connect(fetch_pause_ms=pause_ms, fetch_wait_max_ms=30_000, socket_timeout_ms=30_000))
+    append(world, b"v")
+    take(stream, 1)
+    assert sum(seen.api is FETCH for seen in world.cluster.requests) == requests
+
+
 def test_so_many_chunks_wait_for_a_program_that_does_not_come(world: FakeWorld, connect: MakeConnector) -> None:
     world.create_topic(TOPIC)
     connector = connect(queued_max_message_chunks=3)

@@ -65,7 +65,7 @@ class Lane:
         next_offset = found.next_offset if found.entries else info.fetch_offset
         chunk = FetchedDataChunk(records, info, info.fetch_offset, next_offset, found.complete_bytes, info.resets)
         info.fetch_offset = next_offset
-        assert self.queue.offer(chunk)
+        self.queue.offer(chunk)
 
 
 def records_of(offsets: Sequence[int], magic: int = 2, codec: int = compression.NONE) -> bytes:
@@ -207,7 +207,7 @@ def test_nothing_can_be_put_behind_the_marker() -> None:
     lane.put(info, records_of([0]))
     lane.queue.put_first([FetchedDataChunk(b"", info, 0, 1, 1, 0)])
     assert len(lane.queue) == 0
-    assert not lane.queue.has_room, "a fetcher need not fetch for it any more"
+    assert not lane.queue.free_chunks, "a fetcher need not fetch for it any more"
 
 
 # --- what counts as consumed ------------------------------------------------------------------------------------
@@ -778,13 +778,20 @@ def test_a_queue_takes_so_many_chunks_and_says_when_it_has_room_again() -> None:
     lane.queue.on_room = lambda: told.append(None)
     info = lane.info()
     for number in range(2):
-        assert lane.queue.has_room
+        assert lane.queue.free_chunks
         lane.put(info, records_of([number]))
-    assert not lane.queue.has_room
-    assert not lane.queue.offer(FetchedDataChunk(records_of([2]), info, 2, 3, 1, 0))
+    assert not lane.queue.leaves_room()
+    lane.put(info, records_of([2]))  # it was asked for before
     assert offsets(lane, 1) == [0]
+    assert not told
+    assert not lane.queue.leaves_room()
+    assert offsets(lane, 1) == [1]
     assert told == [None]
-    assert lane.queue.has_room
+    assert lane.queue.leaves_room()
+    for number in (3, 4):
+        lane.put(info, records_of([number]))
+    assert offsets(lane, 3) == [2, 3, 4]
+    assert told == [None], "no fetcher waits for it"
 
 
 def test_dropping_what_is_void_makes_room() -> None:
@@ -794,11 +801,11 @@ def test_dropping_what_is_void_makes_room() -> None:
     lane.put(stays, records_of([0]))
     gone.kill()
     lane.queue.drop_void()
-    assert lane.queue.has_room
+    assert lane.queue.free_chunks
     assert [m.partition for m in take(lane.stream, 1)] == [1]
 
 
-def test_a_void_chunk_is_swallowed_by_a_full_queue() -> None:
+def test_a_void_chunk_is_swallowed() -> None:
     lane = Lane(chunks_max=1)
     gone, stays = lane.info(), lane.info(tp=OTHER)
     lane.put(stays, records_of([0]))

@@ -130,7 +130,8 @@ class OriginalSettings(SettingsTable):
     )
     queued_max_message_chunks = integer(
         "queued.max.message.chunks", 2,
-        "How many fetched chunks, of up to `fetch.message.max.bytes` each, wait in front of one stream.",
+        "With how many fetched chunks, of up to `fetch.message.max.bytes` each, in front of one stream nothing more is "
+        "asked for; what was asked for before is queued too.",
         unit="chunks", low=1,
     )
     refresh_leader_backoff_ms = integer(

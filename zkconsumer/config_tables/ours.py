@@ -61,6 +61,21 @@ class OwnSettings(SettingsTable):
         "offset, is read from its beginning also with `auto.offset.reset=largest`. The original begins at its end, and "
         "so skips what was produced before the partition was claimed.",
     )
+    fetch_pause_ms = integer(
+        "fetch.pause.ms", 3,
+        "How long a fetcher waits after an answer with a few records that leaves nothing to read, before it asks "
+        "again: one answer then brings what several would. A record that follows another one of the same "
+        "broker at once comes later by so much at most. 0 asks at once.",
+        unit="ms",
+    )
+    queued_max_bytes = integer(
+        "queued.max.bytes", 100 * 1024 * 1024,
+        "How much memory fetched bytes may take that wait for the streams, or are on their way, and decompressed bytes "
+        "that a stream reads: of the whole connector. Without room fetchers ask for nothing, but one chunk for each "
+        "stream that has nothing to read, however small the limit is. A stream decompresses one batch at a time, and "
+        "takes the room for it in any case.",
+        unit="bytes", low=1,
+    )
     offsets_older_than_topic = choice(
         "offsets.older.than.topic", ("use", "ignore"),
         "What to do with a stored offset that was written before its topic was created. It belongs to a deleted topic "

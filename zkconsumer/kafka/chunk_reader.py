@@ -209,7 +209,9 @@ class ChunkReader(Generic[U]):
                     raise self._too_large(chunk)
                 chunk.info.move_past(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
             self._queue.finish(chunk)
-            self._open = None
+            self._open = self._placed = None
+            # While the stream waits for the next one, nothing here keeps this one in memory.
+            del found, chunk, units
 
     def _open_chunk(self) -> tuple[FetchedDataChunk, Iterator[U]] | None:
         while isinstance(taken := self._queue.take(self.timeout_ms), FetchedDataChunk) and taken.is_void:

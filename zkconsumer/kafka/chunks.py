@@ -1,7 +1,7 @@
 """What travels from a fetcher to a stream: chunks of raw record sets, through a bounded queue.
 
     FetcherThread --offer--> ChunkQueue --take--> ConsumerIterator
-                  <- on_room -          (one queue a stream, ``queued.max.message.chunks`` long)
+                  <- on_room -          (one queue a stream; full from ``queued.max.message.chunks`` on)
 
 A chunk is one partition's part of one fetch answer, as it came: nothing is decoded before the stream opens it.
 ``PartitionTopicInfo`` is one *ownership* of one partition.  When the partition leaves, ``is_live`` becomes false and
@@ -25,10 +25,21 @@ from zkconsumer.types import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zkconsumer.kafka.byte_budget import ByteBudget
     from zkconsumer.types import TopicPartition
 
 INVALID_OFFSET = -1
 """``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
+
+
+class AnswerTime:
+    """When the last answer came that a fetcher thread has taken in, in ms of its clock."""
+
+    __slots__ = ("at_ms",)
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+
 
 class PartitionTopicInfo(OwnershipState):
     """One ownership of one partition: where it is read, and what became of it.
@@ -45,15 +56,17 @@ class PartitionTopicInfo(OwnershipState):
     refuses interpreters without it.
 
     ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
-    ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``tally`` counts the messages
-    that the stream has read.
+    ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``answers``: the time of the
+    last answer to requests that ask for this partition, whether or not the answer says something of it.  ``tally``
+    counts the messages that the stream has read.
 
     ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
     stopped: what another stream of this member goes on with.
     """
 
     __slots__ = (
-        "answered_at_ms",
+        "_answered_at_ms",
+        "answers",
         "fetch_offset",
         "high_watermark",
         "kept",
@@ -83,7 +96,8 @@ class PartitionTopicInfo(OwnershipState):
         self.started_at = max(offset, INVALID_OFFSET)
         self.source = source
         self.high_watermark = INVALID_OFFSET
-        self.answered_at_ms = 0
+        self.answers: AnswerTime | None = None
+        self._answered_at_ms = 0
         self.tally = Tally() if tally is None else tally
         self.opened: FetchedDataChunk | None = None
         self.kept: list[FetchedDataChunk] = []
@@ -91,6 +105,27 @@ class PartitionTopicInfo(OwnershipState):
 
     def __str__(self) -> str:
         return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"
+
+    @property
+    def answered_at_ms(self) -> int:
+        """When a broker answered last that was asked for this partition; 0: none has."""
+        answers = self.answers
+        return self._answered_at_ms if answers is None else answers.at_ms
+
+    @answered_at_ms.setter
+    def answered_at_ms(self, at_ms: int) -> None:
+        self._answered_at_ms = at_ms
+
+    def begin_answers(self, answers: AnswerTime, high_watermark: int) -> None:
+        """Requests ask for it; ``high_watermark``: as the broker has told it to a reader before, or -1."""
+        self.answers = answers
+        if self.high_watermark == INVALID_OFFSET:
+            self.high_watermark = high_watermark
+
+    def stop_answers(self) -> None:
+        """Requests do not ask for it any more."""
+        self._answered_at_ms = self.answered_at_ms
+        self.answers = None
 
     def reset(self, offset: int) -> None:
         """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""
@@ -150,18 +185,28 @@ class ShutdownMarker:
 
 
 class ChunkQueue(QueueState):
-    """A stream's queue: at most ``chunks_max`` chunks, or the marker behind which nothing comes.
+    """A stream's queue: chunks, or the marker behind which nothing comes.
+
+    With ``chunks_max`` chunks it is full: fetchers ask for nothing more.  What was asked for before is taken in any
+    case: it is in memory, and a fetcher that waits for its next answer could not hand it over.
 
     The thread that iterates the stream takes no lock (``take``, ``finish``): an exception of a signal handler may come
     at any bytecode, and a lock that it left taken would stop the fetchers.  All others change ``_chunks`` under
     ``_lock``.  Each operation on the deque is one call of C, so a chunk that is removed while another thread replaces
     the deque may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
 
+    ``on_room`` is called when the queue is not full any more and a fetcher waits for that (``leaves_room``), or chunks
+    of partitions that leave were removed.
+
     ``reading``: the chunk that was taken and is not finished.  It is set before the chunk leaves ``_chunks``, so a
     chunk of a live partition is always in one of the two.
 
     ``in_hand_since_ms``: when the iterating thread handed the program the record that it works on, of whatever
     partition; None while it has none.  One attribute, so that another thread sees it whole.
+
+    ``expanded_bytes``: what the decompressed bytes occupy that the stream reads, or has read last: the next ones will
+    need about as much.  0 when the stream reads what is not compressed, or waits.  ``budget``: where these bytes and
+    those of the chunks count; None: nothing bounds them.
     """
 
     def __init__(self, chunks_max: int) -> None:
@@ -170,6 +215,9 @@ class ChunkQueue(QueueState):
         self.on_room: Callable[[], None] | None = None
         self.wake_up = WakeUp()
         self.reading: FetchedDataChunk | None = None
+        self._is_awaited = False
+        self.expanded_bytes = 0
+        self.budget: ByteBudget | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
         self._lock = threading.Lock()
@@ -178,20 +226,34 @@ class ChunkQueue(QueueState):
         return len(self._chunks)
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more chunk would be taken, and read."""
-        return self._marker is None and len(self._chunks) < self.chunks_max
+    def free_chunks(self) -> int:
+        """How many more chunks should be asked for; 0: it is full, or has ended."""
+        return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
 
-    def offer(self, chunk: FetchedDataChunk) -> bool:
-        """Put a chunk in, unless the queue is full; a void chunk is swallowed.  Never blocks."""
+    def leaves_room(self) -> bool:
+        """Whether a fetcher may ask; False: ``on_room`` says when."""
+        if self.free_chunks:
+            return True
+        self._is_awaited = True
+        return bool(self.free_chunks)  # the stream may have taken one just before
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the stream has nothing to read."""
+        return not self._chunks and self.reading is None and self._marker is None
+
+    def chunks(self) -> list[FetchedDataChunk]:
+        """What is here, and what is being read; a chunk may be named twice."""
+        reading = self.reading
+        return [*self._chunks] if reading is None else [reading, *self._chunks]
+
+    def offer(self, chunk: FetchedDataChunk) -> None:
+        """Put a chunk in, full or not; a void chunk is swallowed.  Never blocks."""
         with self._lock:
             if chunk.is_void or self._marker is not None:
-                return True
-            if len(self._chunks) >= self.chunks_max:
-                return False
+                return
             self._chunks.append(chunk)
         self.wake_up.set()
-        return True
 
     def take(self, timeout_ms: int | None) -> FetchedDataChunk | ShutdownMarker | None:
         """The marker, the chunk that is not finished, or the next chunk; None when nothing came in time.
@@ -200,10 +262,13 @@ class ChunkQueue(QueueState):
         stopped it takes them back.  Called by the iterating thread only.
         """
         started_ms = SYSTEM_CLOCK.now_ms()
+        if self.budget is not None and self.budget.is_short and self.on_room is not None:
+            self.on_room()
         while True:
             found = self._marker or self.reading or self._first()
             if found is not None:
                 break
+            self.expanded_bytes = 0
             left_ms = None if timeout_ms is None else timeout_ms - (SYSTEM_CLOCK.now_ms() - started_ms)
             if left_ms is not None and left_ms <= 0:
                 return None
@@ -214,7 +279,8 @@ class ChunkQueue(QueueState):
         self.reading = found
         with contextlib.suppress(ValueError):  # the partition was stopped meanwhile
             self._chunks.remove(found)
-        if self.on_room is not None:
+        if self._is_awaited and self.free_chunks and self.on_room is not None:
+            self._is_awaited = False
             self.on_room()
         return found
 

@@ -18,11 +18,10 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -35,6 +34,7 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut, OpenTransport, SocketTransport, Transport
+from zkconsumer.wire import compiled
 from zkconsumer.wire.frames import (
     RESPONSE_BYTES_MAX,
     SIZE_BYTES,
@@ -43,7 +43,7 @@ from zkconsumer.wire.frames import (
     encode_request,
     frame_size,
 )
-from zkconsumer.wire.primitives import Buffer, MalformedMessage
+from zkconsumer.wire.primitives import MalformedMessage
 from zkconsumer.wire.schemas.produce import ProduceRequest
 from zkconsumer.wire.schemas.table import Api
 
@@ -58,6 +58,10 @@ RECEIVE_BUFFER_BYTES = 64 * 1024
 
 CORRELATION_ID_MAX = 0x7FFF_FFFF
 
+AHEAD_BYTES = 64 * 1024
+"""How much is received at a time before the size of an answer is known: a small answer is one system call.  As much as
+the receive buffer of a socket holds by default."""
+
 NewBuffer: TypeAlias = Callable[[int], memoryview]
 """So many writable bytes, whatever stands in them."""
 
@@ -66,9 +70,9 @@ PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException, Authentic
 """What goes wrong with one broker, and may be otherwise at another or later."""
 
 
-def zeroed(size: int) -> memoryview:
-    """A ``NewBuffer``; filling large ones with zeros takes a tenth of receiving them."""
-    return memoryview(bytearray(size))
+def unwritten(size: int) -> memoryview:
+    """A ``NewBuffer``; zeros where the compiled decoder is missing."""
+    return memoryview(bytearray(size) if compiled.RECORDS is None else compiled.RECORDS.unwritten(size))
 
 
 class Reason(Enum):
@@ -136,7 +140,7 @@ class Connection(Protocol):
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = zeroed,
+        new_buffer: NewBuffer = unwritten,
     ) -> R:
         """The answer to the oldest request that has none yet."""
 
@@ -195,6 +199,9 @@ class BlockingConnection:
         self._pid = os.getpid()
         self._correlation_id = 0
         self._pending: deque[Pending[Any]] = deque()
+        # What was received and belongs to no answer that was taken: ``_ahead[_ahead_start:_ahead_end]``.
+        self._ahead = memoryview(b"")
+        self._ahead_start = self._ahead_end = 0
         self._lock = threading.Lock()
         # Under the lock: whether a thread is inside a call, the transport that it uses, and whether it must end.
         self._is_in_use = False
@@ -237,12 +244,12 @@ class BlockingConnection:
         """Ask without waiting; opens the connection (within its own time-out) if it is not open."""
         if isinstance(body, ProduceRequest) and body.acks == 0:
             raise UsageError("Produce with acks=0 has no answer, and this connection waits for one; use acks=1")
-        with self._in_use():
+        with _Stay(self):
             pending: Pending[R] = Pending(api, version, self._correlation_id)
             named = self._client_id if client_id is None else client_id
             frame = encode_request(api, version, pending.correlation_id, named, body)
             transport = self._transport or self._open()
-            with self._translated(str(pending), timeout_ms):
+            with _Translated(self, pending, timeout_ms):
                 if not self._pending:
                     transport.renew(self._clock.now_ms() + timeout_ms)
                 transport.send_all(frame, self._clock.now_ms() + timeout_ms)
@@ -256,18 +263,18 @@ class BlockingConnection:
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = zeroed,
+        new_buffer: NewBuffer = unwritten,
     ) -> R:
         """The answer to ``pending``, which must be the oldest request that has none yet.
 
         ``response_bytes_max``: a longer answer is refused before it is read.  Record sets in the answer are views of
         the bytes received, which live as long as one of them does.  ``new_buffer``: where these bytes are put.
         """
-        with self._in_use():
+        with _Stay(self):
             transport = self._awaited(pending)
             if self._pending[0] is not pending:
                 raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
-            with self._translated(str(pending), timeout_ms):
+            with _Translated(self, pending, timeout_ms):
                 deadline_ms = self._clock.now_ms() + timeout_ms
                 data = self._frame(transport, pending, deadline_ms, response_bytes_max, new_buffer)
                 body = self._decoded(pending, data)
@@ -276,11 +283,12 @@ class BlockingConnection:
 
     def has_answer(self, timeout_ms: int) -> bool:
         """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
-        with self._in_use():
-            if self._transport is None:
+        with _Stay(self):
+            if self._transport is None or self._ahead_start < self._ahead_end:
                 return True
-            with self._translated("wait", timeout_ms):
+            with _Translated(self, "wait", timeout_ms):
                 return self._transport.wait(self._clock.now_ms() + timeout_ms)
+        raise AssertionError("what fails is raised")
 
     def receive_next(
         self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
@@ -289,12 +297,12 @@ class BlockingConnection:
 
         Brokers answer in order, but 0.9 says nothing at all to a request that it does not know.
         """
-        with self._in_use():
+        with _Stay(self):
             if not self._pending:
                 raise UsageError("no request is waiting for an answer")
             oldest = self._pending[0]
             transport = self._awaited(oldest)
-            with self._translated(str(oldest), timeout_ms):
+            with _Translated(self, oldest, timeout_ms):
                 data = self._frame(transport, oldest, self._clock.now_ms() + timeout_ms, response_bytes_max)
                 answered = self._answered(data)
                 body = self._decoded(answered, data)
@@ -319,9 +327,8 @@ class BlockingConnection:
             if not is_in_use:
                 transport.release()
 
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """One thread's stay inside: what is closed meanwhile is released on the way out, never under its feet."""
+    def _enter(self) -> None:
+        """See ``_Stay``."""
         if os.getpid() != self._pid:
             raise ForkedError(f"the connection to {self} belongs to process {self._pid}; connect in the child instead")
         with self._lock:
@@ -330,10 +337,6 @@ class BlockingConnection:
             if self._is_in_use:
                 raise UsageError(f"two threads use the connection to {self} at once; give each its own")
             self._is_in_use = True
-        try:
-            yield
-        finally:
-            self._leave()
 
     def _leave(self) -> None:
         with self._lock:
@@ -348,32 +351,29 @@ class BlockingConnection:
             if self._is_closed:
                 raise self._closed()
             self._transport = transport
-        with self._translated("connect", self._connect_timeout_ms):
+        with _Translated(self, "connect", self._connect_timeout_ms):
             transport.open(self._clock.now_ms() + self._connect_timeout_ms)
         return transport
 
     def _release(self) -> None:
         transport, self._transport = self._transport, None
         self._pending.clear()
+        self._ahead_start = self._ahead_end = 0
         if transport is not None:
             transport.release()
 
-    @contextmanager
-    def _translated(self, what: str, timeout_ms: int) -> Iterator[None]:
-        """The border: whatever goes wrong inside breaks the connection and leaves as one of ours."""
-        try:
-            yield
-        except (OSError, MalformedMessage, ConnectionFailed) as error:
-            self._release()
-            if self._is_closed:
-                raise self._closed() from error
-            if isinstance(error, OSError):
-                raise self._network_error(error, what, timeout_ms) from error
-            raise
-        except BaseException:
-            # Interrupted in the middle of a frame: what comes next on this connection would be misread.
-            self._release()
-            raise
+    def _break(self, error: BaseException, what: str, timeout_ms: int) -> None:
+        """Something went wrong inside: release the connection, and raise what ``error`` means unless it says so itself.
+
+        Interrupted in the middle of a frame, too: what comes next on this connection would be misread.
+        """
+        self._release()
+        if not isinstance(error, OSError | MalformedMessage | ConnectionFailed):
+            return
+        if self._is_closed:
+            raise self._closed() from error
+        if isinstance(error, OSError):
+            raise self._network_error(error, what, timeout_ms) from error
 
     def _network_error(self, error: OSError, what: str, timeout_ms: int) -> ConnectionFailed:
         match error:
@@ -408,30 +408,42 @@ class BlockingConnection:
         pending: Pending[Any],
         deadline_ms: int,
         bytes_max: int,
-        new_buffer: NewBuffer = zeroed,
+        new_buffer: NewBuffer = unwritten,
     ) -> memoryview:
-        start = bytearray(SIZE_BYTES)
-        self._fill(transport, memoryview(start), pending, deadline_ms)
+        """Receive one answer: what came with the one before, what comes with its size, and in one call the rest."""
+        while self._ahead_end - self._ahead_start < SIZE_BYTES:
+            self._receive_ahead(transport, pending, deadline_ms)
+        start = bytes(self._ahead[self._ahead_start : self._ahead_start + SIZE_BYTES])
         try:
             size = frame_size(start, bytes_max, f"{self}: {pending} response")
         except MalformedMessage as error:
             raise MalformedMessage(error.message, error.field, error.offset, error.why + guess(start)) from None
         data = new_buffer(size)
-        self._fill(transport, data, pending, deadline_ms, start)
+        here = self._ahead[self._ahead_start + SIZE_BYTES : self._ahead_end][:size]
+        data[: len(here)] = here
+        self._ahead_start += SIZE_BYTES + len(here)
+        filled = len(here)
+        if filled < size:
+            filled += transport.fill(data[filled:], deadline_ms)
+            if filled < size:
+                self._raise_ended(pending, start + bytes(data[:filled]))
         return data
 
-    def _fill(
-        self, transport: Transport, view: memoryview, pending: Pending[Any], deadline_ms: int, before: Buffer = b""
-    ) -> None:
-        """Receive until the view is full."""
-        filled = 0
-        while filled < len(view):
-            received = transport.receive_into(view[filled:], deadline_ms)
-            if received == 0:
-                seen = bytes(before) + bytes(view[:filled])
-                where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
-                raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess(seen)}")
-            filled += received
+    def _receive_ahead(self, transport: Transport, pending: Pending[Any], deadline_ms: int) -> None:
+        """Receive what is there behind what was received; the size of the next answer is not whole yet."""
+        if not self._ahead:
+            self._ahead = memoryview(bytearray(AHEAD_BYTES))
+        kept = bytes(self._ahead[self._ahead_start : self._ahead_end])
+        self._ahead[: len(kept)] = kept
+        self._ahead_start, self._ahead_end = 0, len(kept)
+        received = transport.receive_into(self._ahead[len(kept) :], deadline_ms)
+        if received == 0:
+            self._raise_ended(pending, kept)
+        self._ahead_end += received
+
+    def _raise_ended(self, pending: Pending[Any], seen: bytes) -> NoReturn:
+        where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
+        raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess(seen)}")
 
     def _awaited(self, pending: Pending[Any]) -> Transport:
         """The transport on which the answer to ``pending`` will come."""
@@ -457,6 +469,39 @@ class BlockingConnection:
             return decode_response(pending.api, pending.version, data)[1]
         except MalformedMessage as error:
             raise MalformedMessage(f"{self}: {error.message}", error.field, error.offset, error.why) from None
+
+
+class _Stay:
+    """One thread's stay inside: what is closed meanwhile is released on the way out, never under its feet."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection._enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._connection._leave()
+
+
+class _Translated:
+    """The border: whatever goes wrong inside breaks the connection and leaves as one of ours."""
+
+    __slots__ = ("_connection", "_timeout_ms", "_what")
+
+    def __init__(self, connection: BlockingConnection, what: object, timeout_ms: int) -> None:
+        self._connection = connection
+        self._what = what
+        self._timeout_ms = timeout_ms
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._connection._break(error, str(self._what), self._timeout_ms)
 
 
 def guess(start: bytes | bytearray) -> str:

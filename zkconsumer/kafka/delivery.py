@@ -280,6 +280,7 @@ class RecordDelivery(ChunkReader[Record]):
 
     def _keep(self, chunk: FetchedDataChunk, record: Record) -> None:
         self._next = chunk, record
+        self._queue.expanded_bytes = chunk.info.tally.expanded_bytes
 
     def _has_kept(self) -> bool:
         if self._next is None:

@@ -23,6 +23,7 @@ from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.core.reminders import Reminders
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, SaslAuthenticationException, WorldError
 from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
+from zkconsumer.kafka.byte_budget import ByteBudget
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
 from zkconsumer.observe.fetch_metrics import FetchMetrics
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.chunks import PartitionTopicInfo
+    from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
     from zkconsumer.kafka.connection import Connect
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress, TopicPartition
@@ -96,6 +97,7 @@ class ConsumerFetcherManager:
         self._on_trouble = on_trouble
         self._name = name
         self._settings = settings
+        self.budget = ByteBudget(settings.queued_max_bytes)
         self._num_fetchers = num_fetchers
         self._connect = connect
         self._brokers = brokers
@@ -146,13 +148,24 @@ class ConsumerFetcherManager:
         self._leaderless.update({info.tp: info for info in infos if info.is_live})
         self._changed.notify_all()
 
+    def feed(self, queue: ChunkQueue) -> None:
+        """Partitions are read into this queue from now on; what it holds counts for ``queued.max.bytes``."""
+        queue.on_room = self.room_made
+        queue.budget = self.budget
+        self.budget.add_queue(queue)
+
     def wake(self) -> None:
-        """A queue has room, or partitions have left: let every fetcher look again.
+        """Partitions have left, or were moved: let every fetcher look again.
 
         Takes no lock: the thread that iterates a stream calls it, and an exception there would leave the lock taken.
         """
         for fetcher, _ in list(self._fetchers.values()):
             fetcher.wake()
+
+    def room_made(self) -> None:
+        """A queue has room again: let every fetcher hand over and ask.  Takes no lock, as ``wake``."""
+        for fetcher, _ in list(self._fetchers.values()):
+            fetcher.room_made()
 
     def leaderless(self) -> set[TopicPartition]:
         """What is to be read, and waits for a leader."""
@@ -343,6 +356,7 @@ class ConsumerFetcherManager:
                 self._on_reset,
                 self._after_round,
                 FetchMetrics(self._registry, broker),
+                self.budget,
                 self._on_trouble,
                 self._on_topics_refused,
             )

@@ -1,11 +1,19 @@
 """``ConsumerFetcherThread``: one thread a broker (and fetcher number) that reads all its partitions.
 
     partitions that have room --Fetch--> broker --record sets--> chunks --offer--> the streams' queues
-                                                                   '--- pending, when a queue is full
+             ^                                        |
+             '------------ next offsets --------------'
 
-A full queue stops only its own partitions: what does not fit waits here (at most one answer's worth) and its
+The next request is sent as soon as the headers of the record sets have given the next offsets, before the chunks are
+handed over.  At the end of the logs it is sent a moment later (``fetch.pause.ms``): a round costs as much for one small
+batch as for several.
+
+A full queue stops only its own partitions: it takes what was asked for before (at most two answers' worth), and its
 partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
 whole thread, with a lock held, until the slowest stream has read on.)
+
+All fetchers of a connector share a budget of bytes (``byte_budget``).  Without room in it nothing is asked for, but one
+chunk for each stream that has nothing to read: what a slow stream holds never stops another one.
 
 What happens to one partition never stops the others.
 
@@ -18,8 +26,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.wakeup import WakeUp
@@ -31,7 +38,8 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
-from zkconsumer.kafka.chunks import FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.byte_budget import ByteBudget, memory_of
+from zkconsumer.kafka.chunks import INVALID_OFFSET, AnswerTime, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -44,28 +52,32 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
+from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_head
-from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
-from zkconsumer.wire.records import scan
-from zkconsumer.wire.schemas import FETCH
-from zkconsumer.wire.schemas.fetch import (
-    RESPONSE_BYTES_UNLIMITED,
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
+from zkconsumer.wire.fetch_codec import (
+    LEAN_FETCH,
+    UNSOUND,
+    VERSION_MAX,
+    FetchAnswer,
+    FetchedRow,
+    FetchQuestion,
+    row_encoder,
 )
+from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
+from zkconsumer.wire.records import Scan, scan
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
-    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.chunks import ChunkQueue
+    from zkconsumer.kafka.connection import Connect, Connection, Pending
     from zkconsumer.kafka.versions import ApiRanges
     from zkconsumer.observe.fetch_metrics import FetchMetrics
     from zkconsumer.wire.primitives import RecordSet
@@ -79,9 +91,16 @@ TOTAL_LIMIT_FROM = 3
 IDLE_WAIT_MS = 1_000
 """How long to wait for a queue to have room, or for a partition, before looking again."""
 
+HELD_BACK_WAIT_MS = 100
+"""How long to wait for room in the budget before looking again; a stream that takes its next chunk ends the wait."""
+
+PAUSE_BYTES_MAX = 64 * 1024
+"""After an answer with more than so many bytes of records there is no pause: a round costs little against them, and
+what its limit left out may wait at the broker."""
+
 FRAME_SHARE_MIN = 4
-"""A record set that is less than this part of its answer is copied out of it: it would keep all of it in memory for as
-long as it waits in a queue."""
+"""A record set that is less than this part of its answer is copied out of it when there are several streams: it would
+keep all of it in memory for as long as its stream leaves it in the queue.  One stream reads an answer to its end."""
 
 log = logging.getLogger("zkconsumer.fetcher")
 
@@ -102,30 +121,73 @@ class FetchSettings:
     client_id: str
     max_bytes_each: int = 1024 * 1024
     max_bytes: int = RESPONSE_BYTES_UNLIMITED
+    queued_max_bytes: int = 100 * 1024 * 1024
     min_bytes: int = 1
     max_wait_ms: int = 100
+    pause_ms: int = 0
     socket_timeout_ms: int = 30_000
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
     reset_to_earliest: bool = False
     grown_bytes_max: int = GROWN_BYTES_MAX
 
-    def partitions_max(self, version: int) -> int:
-        """How many partitions one request may name, so that the answer keeps to ``fetch.max.bytes``.
+    def partitions_max(self, version: int, room: int) -> int:
+        """How many partitions one request may name, so that the answer has at most ``room`` bytes, or one chunk.
 
         From Fetch 3 on (0.10.1) the broker keeps to it by itself.
         """
         if version >= TOTAL_LIMIT_FROM:
             return RESPONSE_BYTES_UNLIMITED
-        return max(1, self.max_bytes // self.max_bytes_each)
+        return max(1, room // self.max_bytes_each)
 
     def response_bytes_max(self, partitions: int) -> int:
         """The longest answer that is taken: what was asked for, and one message larger than that."""
         return min(RESPONSE_BYTES_UNLIMITED, partitions * self.max_bytes_each + RESPONSE_BYTES_MAX)
 
 
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """One partition that is read here.
+
+    ``asked_offset``: the offset that the last request asks for; -1: it does not.  ``bytes_max``: how many of its bytes
+    are asked for, when that is not the setting.
+    """
+
+    info: PartitionTopicInfo
+    asked_offset: int = INVALID_OFFSET
+    bytes_max: int | None = None
+
+
+@dataclass(slots=True)
+class _QueueReadings:
+    """The partitions here whose chunks go into one queue.  ``is_full``: they are left out of requests."""
+
+    readings: dict[TopicPartition, _Reading]
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    """A request without its answer."""
+
+    pending: Pending[FetchAnswer]
+    timeout_ms: int
+    response_bytes_max: int
+    sent_at_ms: int
+
+
 class ConsumerFetcherThread:
-    """Reads the partitions that one broker leads.  Everything public may be called from any thread."""
+    """Reads the partitions that one broker leads.  Everything public may be called from any thread.
+
+    A round: receive an answer, move the fetch offsets behind the records in it, send the next request, and then hand
+    the chunks over.  So the broker works while the streams are fed.  What a round costs depends on the partitions that
+    it is about, not on all that are read here: what is to be asked for (``_wanted``) is kept, and corrected for
+    partitions that may have changed (``_touched``, and those of queues that became full or have room again).  Brokers
+    from 1.1 on keep it too, as a fetch session: then requests and answers hold what changed.
+
+    Only the thread itself uses what has no other comment.  ``_partitions`` is changed by it alone and under ``_lock``,
+    and ``_added`` by anyone under ``_lock``; ``_must_look`` is set by anyone, after the change that it is about.
+    """
 
     def __init__(
         self,
@@ -137,6 +199,7 @@ class ConsumerFetcherThread:
         on_reset: Callable[[PartitionTopicInfo, int], None],
         on_round: Callable[[BrokerAddress, Exception | None], None],
         metrics: FetchMetrics,
+        budget: ByteBudget,
         on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None],
         on_topics_refused: Callable[[Mapping[str, ErrorCode]], None],
     ) -> None:
@@ -152,13 +215,39 @@ class ConsumerFetcherThread:
         self._on_round = on_round
         self._lock = threading.Lock()
         self._wake_up = WakeUp()
-        self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._added: list[PartitionTopicInfo] = []
+        self._must_look = False
+        self._partitions: dict[TopicPartition, _Reading] = {}
+        self._queues: dict[ChunkQueue, _QueueReadings] = {}
+        self._touched: dict[TopicPartition, _Reading] = {}
+        self._wanted: dict[TopicPartition, _Reading] = {}
+        """What to ask for.  All of it is placed, and has room in its queue."""
+        self._changed: dict[TopicPartition, None] = {}
+        """Where ``_session`` may say otherwise than ``_wanted``."""
+        self._session: FetchSession[bytes] = FetchSession()
+        self._version = -1
+        """Of Fetch: how the rows in ``_session`` are encoded."""
+        self._encode_row = row_encoder(0)
+        self._answers = AnswerTime()
+        self._begun: list[_Reading] = []
+        """What the next answer is the first one for."""
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        """Of what the session has, as told last: a broker does not tell it again to another ownership."""
+        self._unplaced: dict[TopicPartition, _Reading] = {}
+        """What would be wanted, but for its offset."""
         self._paused_until: dict[TopicPartition, int] = {}
+        self._too_large_at: dict[TopicPartition, int] = {}
+        self._grown: dict[TopicPartition, _Reading] = {}
+        """What has more ``bytes_max`` than others.  Only the first is asked for, so that the answer keeps to its
+        limit."""
         self._said: dict[TopicPartition, str] = {}
         self._to_say: dict[str, list[TopicPartition]] = {}
-        self._sizes: dict[TopicPartition, int] = {}
-        self._too_large_at: dict[TopicPartition, int] = {}
-        self._pending: deque[FetchedDataChunk] = deque()
+        self._budget = budget
+        self._share = budget.new_share()
+        """Its ``waiting`` is what was received and is not in its queue yet, in order."""
+        self._is_held_back = False
+        """There is something to ask for, and no room in the budget."""
+        self._in_flight: _InFlight | None = None
         self._connection: Connection | None = None
         self._ranges: ApiRanges | None = None
 
@@ -167,14 +256,16 @@ class ConsumerFetcherThread:
     def add(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these too, from their fetch offsets on."""
         with self._lock:
-            for info in infos:
-                self._partitions[info.tp] = info
-                self._paused_until.pop(info.tp, None)
-                self._too_large_at.pop(info.tp, None)
+            self._added += infos
         self.wake()
 
     def wake(self) -> None:
-        """A queue has room, or a partition has left.  Takes no lock: the thread that iterates a stream calls it."""
+        """A partition has left, or was moved.  Takes no lock: the thread that iterates a stream calls it."""
+        self._must_look = True
+        self._wake_up.set()
+
+    def room_made(self) -> None:
+        """A queue has room.  Takes no lock: the thread that iterates a stream calls it."""
         self._wake_up.set()
 
     def interrupt(self) -> None:
@@ -188,7 +279,8 @@ class ConsumerFetcherThread:
     def is_idle(self) -> bool:
         """Whether nothing is left to read here."""
         with self._lock:
-            return not any(info.is_live for info in self._partitions.values())
+            infos = [*self._added, *(reading.info for reading in self._partitions.values())]
+        return not any(info.is_live for info in infos)
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
@@ -199,154 +291,293 @@ class ConsumerFetcherThread:
                 self._wake_up.clear()  # before the stop signal and the partitions are checked: no change is missed
                 if stop.is_set():
                     break
-                wanted, left_out = self._wanted()
-                if wanted:
-                    self._round(wanted, left_out, stop)
-                else:
+                if not self._round(stop):
                     self._wake_up.wait(self._idle_ms())
         finally:
             self._disconnect()
+            self._budget.drop_share(self._share)
 
-    def _idle_ms(self) -> int:
-        """How long to wait for ``wake``: until the pause of some partition is over."""
-        with self._lock:
-            pauses = list(self._paused_until.values())
-        next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
-        return max(1, min(IDLE_WAIT_MS, next_ms))
-
-    def _wanted(self) -> tuple[list[PartitionTopicInfo], bool]:
-        """What to ask for now, and whether something is left out because it has no room."""
-        with self._lock:
-            self._partitions = {tp: info for tp, info in self._partitions.items() if info.is_live}
-            self._paused_until = {tp: until for tp, until in self._paused_until.items() if tp in self._partitions}
-            self._sizes = {tp: size for tp, size in self._sizes.items() if tp in self._partitions}
-            self._too_large_at = {tp: offset for tp, offset in self._too_large_at.items() if tp in self._partitions}
-            infos = list(self._partitions.values())
-        self._pending = deque(chunk for chunk in self._pending if not chunk.info.queue.offer(chunk))
-        waiting = {chunk.info.tp for chunk in self._pending}
-        now_ms = self._clock.now_ms()
-        wanted: list[PartitionTopicInfo] = []
-        left_out = False
-        for info in infos:
-            if info.tp in self._paused_until:
-                if self._paused_until[info.tp] > now_ms:
-                    continue
-                del self._paused_until[info.tp]
-            if self._too_large_at.get(info.tp) == info.fetch_offset:
-                continue
-            if info.tp in waiting or not info.queue.has_room:
-                left_out = True
-            else:
-                wanted.append(info)
-        return wanted, left_out
-
-    def _round(self, wanted: list[PartitionTopicInfo], left_out: bool, stop: StopSignal) -> None:
+    def _round(self, stop: StopSignal) -> bool:
+        """Take one answer, and ask for the next; False: there is nothing to ask for."""
         try:
-            connection, ranges = self._connected(stop)
-            unplaced = [info for info in wanted if info.fetch_offset < 0]
-            if unplaced:
-                self._reset(connection, ranges, unplaced)
-            placed = [info for info in wanted if info.fetch_offset >= 0 and info.tp not in self._paused_until]
-            asked = self._one_grown(placed[: self._settings.partitions_max(ranges.pick(FETCH))])
-            if asked:
-                self._fetch(connection, ranges, asked, left_out or len(asked) < len(placed))
-                self._on_round(self.broker, None)
+            if self._in_flight is None and not self._ask(stop):
+                return False
+            may_pause = self._receive() and self._settings.pause_ms > 0
+            if not may_pause:
+                self._ask(stop)
+            self._hand_over()
+            if may_pause:
+                self._wake_up.wait(self._settings.pause_ms)
         except ConnectorClosed:
-            return
+            return True
         except PeerTrouble as error:
             self._disconnect()
             if not stop.is_set():
                 self._on_round(self.broker, error)
-                self._give_up(wanted)
+                self._give_up([reading.info for reading in (*self._wanted.values(), *self._unplaced.values())])
                 stop.wait(self._settings.backoff_ms)
         finally:
             self._say_all()
+        return True
 
-    def _fetch(
-        self, connection: Connection, ranges: ApiRanges, placed: list[PartitionTopicInfo], left_out: bool
-    ) -> None:
-        settings = self._settings
-        max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if left_out else settings.max_wait_ms
-        topics: dict[str, list[FetchPartition]] = {}
-        asked: dict[TopicPartition, tuple[PartitionTopicInfo, int]] = {}
-        for info in placed:
-            offset = info.fetch_offset
-            asked[info.tp] = (info, offset)
-            bytes_max = self._sizes.get(info.tp, settings.max_bytes_each)
-            row = FetchPartition(partition=info.tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
-            topics.setdefault(info.tp.topic, []).append(row)
-        body = FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
+    def _idle_ms(self) -> int:
+        """How long to wait for ``wake``: until the pause of some partition is over."""
+        pauses = self._paused_until.values()
+        next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
+        return max(1, min(HELD_BACK_WAIT_MS if self._is_held_back else IDLE_WAIT_MS, next_ms))
+
+    # --- what to ask for ----------------------------------------------------------------------------------------
+
+    def _choose(self) -> bool:
+        """Bring ``_wanted`` and ``_unplaced`` up to date; False: there is nothing to ask for."""
+        if self._must_look:
+            self._look()
+        full = {queue for queue in self._queues if not queue.leaves_room()}
+        if len(full) == len(self._queues):
+            # What is wanted stays as it is: with one stream it would be left out and come back at every other look.
+            return False
+        for queue, group in self._queues.items():
+            is_full = queue in full
+            if is_full != group.is_full:
+                group.is_full = is_full
+                self._touched.update(group.readings)
+        if self._paused_until:
+            now_ms = self._clock.now_ms()
+            for tp in [tp for tp, until_ms in self._paused_until.items() if until_ms <= now_ms]:
+                del self._paused_until[tp]
+                self._touch(tp)
+        for tp, offset in list(self._too_large_at.items()):
+            if self._partitions[tp].info.fetch_offset != offset:
+                del self._too_large_at[tp]
+                self._touch(tp)
+        self._decide_touched()
+        return bool(self._wanted or self._unplaced)
+
+    def _decide_touched(self) -> None:
+        touched, self._touched = self._touched, {}
+        for tp, reading in touched.items():
+            self._decide(tp, reading)
+
+    def _touch(self, tp: TopicPartition) -> None:
+        self._touched[tp] = self._partitions[tp]
+
+    def _decide(self, tp: TopicPartition, reading: _Reading) -> None:
+        """Whether to ask for this partition."""
+        if self._partitions.get(tp) is not reading:
+            return
+        self._changed[tp] = None
+        is_left_out = (
+            tp in self._paused_until
+            or tp in self._too_large_at
+            or self._queues[reading.info.queue].is_full
+            or (tp in self._grown and next(iter(self._grown)) != tp)
         )
-        asked_at_ms = self._clock.now_ms()
-        answer = connection.request(
-            FETCH,
-            ranges.pick(FETCH),
-            body,
-            settings.socket_timeout_ms + max_wait_ms,
-            response_bytes_max=settings.response_bytes_max(len(placed)),
+        is_placed = reading.info.fetch_offset >= 0
+        _put(self._unplaced, tp, reading, is_in=not is_left_out and not is_placed)
+        _put(self._wanted, tp, reading, is_in=not is_left_out and is_placed)
+
+    def _look(self) -> None:
+        """Take in what was added, and forget what has left."""
+        self._must_look = False
+        with self._lock:
+            added, self._added = self._added, []
+            gone = [tp for tp, reading in self._partitions.items() if not reading.info.is_live]
+            for tp in dict.fromkeys([*gone, *(info.tp for info in added)]):
+                self._forget(tp)
+            for info in added:
+                if info.is_live:
+                    reading = self._partitions[info.tp] = self._touched[info.tp] = _Reading(info)
+                    self._queues.setdefault(info.queue, _QueueReadings({})).readings[info.tp] = reading
+
+    def _forget(self, tp: TopicPartition) -> None:
+        """Read this partition no more; with the lock held."""
+        reading = self._partitions.pop(tp, None)
+        if reading is None:
+            return
+        for kept in (self._touched, self._wanted, self._unplaced, self._paused_until, self._too_large_at):
+            kept.pop(tp, None)
+        self._changed[tp] = None
+        reading.info.stop_answers()
+        self._end_growth(tp)
+        group = self._queues[reading.info.queue]
+        del group.readings[tp]
+        if not group.readings:
+            del self._queues[reading.info.queue]
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _ask(self, stop: StopSignal) -> bool:
+        """Send the next request, if there is something to ask for."""
+        self._is_held_back = False
+        if not self._choose():
+            self._budget.give_back(self._share)
+            return False
+        if self._unplaced:
+            # This waits for an answer of its own.
+            self._hand_over()
+            connection, ranges = self._connected(stop)
+            self._reset(connection, ranges, list(self._unplaced.values()))
+            if not self._choose():
+                return False
+        room = self._room()
+        if not room:
+            return False
+        connection, ranges = self._connected(stop)
+        settings, version = self._settings, ranges.pick(FETCH, VERSION_MAX)
+        self._encode_changes(version)
+        partitions_max = settings.partitions_max(version, room)
+        is_left_out = len(self._wanted) > partitions_max or any(group.is_full for group in self._queues.values())
+        max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if is_left_out else settings.max_wait_ms
+        asked = self._session.next_request(partitions_max)
+        topics: dict[str, list[bytes]] = {}
+        for tp, row in asked.rows.items():
+            topics.setdefault(tp.topic, []).append(row)
+        forgotten: dict[str, list[int]] = {}
+        for tp in asked.forgotten:
+            forgotten.setdefault(tp.topic, []).append(tp.partition)
+        body = FetchQuestion(
+            max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten
         )
+        timeout_ms = settings.socket_timeout_ms + max_wait_ms
+        sent_at_ms = self._clock.now_ms()
+        pending = connection.send(LEAN_FETCH, version, body, timeout_ms)
+        bytes_max = settings.response_bytes_max(len(self._session.asked))
+        self._in_flight = _InFlight(pending, timeout_ms, bytes_max, sent_at_ms)
+        return True
+
+    def _room(self) -> int:
+        """How many bytes the next answer may bring; 0: there is nothing to ask for, or no room for it."""
+        settings, budget = self._settings, self._budget
+        if not self._wanted:
+            budget.give_back(self._share)
+            return 0
+        room = budget.ask(self._share, settings.max_bytes_each, settings.max_bytes)
+        if room:
+            return room
+        self._is_held_back = True
+        coming = {chunk.info.queue for chunk in self._share.waiting}
+        busy = [queue for queue in self._queues if not queue.is_idle or queue in coming]
+        if len(busy) == len(self._queues):
+            self.metrics.held_back()
+            return 0
+        for queue in busy:
+            group = self._queues[queue]
+            if not group.is_full:
+                # Until the next look.
+                group.is_full = True
+                self._touched.update(group.readings)
+        self._decide_touched()
+        if not self._wanted:
+            self.metrics.held_back()
+            return 0
+        return budget.ask_beyond(self._share, min(settings.max_bytes_each, settings.max_bytes))
+
+    def _encode_changes(self, version: int) -> None:
+        """Bring ``_session`` up to date."""
+        changed, self._changed = self._changed, {}
+        if version != self._version:
+            self._version, self._encode_row = version, row_encoder(version)
+            changed = dict.fromkeys([*changed, *self._wanted])
+        for tp in changed:
+            reading = self._wanted.get(tp)
+            if reading is None:
+                self._session.leave_out(tp)
+                self._high_watermarks.pop(tp, None)
+                if tp in self._partitions:
+                    self._partitions[tp].asked_offset = INVALID_OFFSET
+                    self._partitions[tp].info.stop_answers()
+            else:
+                offset = reading.asked_offset = reading.info.fetch_offset
+                bytes_max = reading.bytes_max or self._settings.max_bytes_each
+                self._session.want(tp, self._encode_row(tp.partition, offset, bytes_max))
+                if reading.info.answers is None:
+                    self._begun.append(reading)
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def _receive(self) -> bool:
+        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_share.waiting`` then.
+
+        Gives whether it brought a few records, and left nothing to read.
+        """
+        in_flight = self._in_flight
+        assert in_flight is not None, "something was asked for"
+        connection, _ = self._connected_now()
+        answer = connection.receive(
+            in_flight.pending, in_flight.timeout_ms, response_bytes_max=in_flight.response_bytes_max
+        )
+        self._in_flight = None
+        asked = self._session.asked
+        rows = {TopicPartition(row[0], row[1]): FetchedRow(*row) for row in answer.rows}
+        refused = self._session.answered(answer.error_code, answer.session_id, rows)
+        if refused is not None:
+            log.debug("fetch-session-ended broker=%s why=%s: all partitions are named again", self.broker, refused)
+            return False
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
-        answered_at_ms = self._clock.now_ms()
-        records_bytes = sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
-        self.metrics.answered(answered_at_ms - asked_at_ms, records_bytes, answer.throttle_time_ms)
-        self._rotate(placed, answer)
-        leaderless: list[PartitionTopicInfo] = []
-        out_of_range: list[PartitionTopicInfo] = []
-        for topic in answer.responses:
-            for part in topic.partitions:
-                tp = TopicPartition(topic.topic, part.partition_index)
-                if tp not in asked:
-                    raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
-                info, offset = asked.pop(tp)
-                if not info.is_live or info.fetch_offset != offset:
-                    continue
-                info.answered_at_ms = answered_at_ms
-                self._take(info, part, leaderless, out_of_range)
-        if out_of_range:
-            self._reset(connection, ranges, out_of_range)
-        if leaderless:
-            self._give_up(leaderless)
+        self._answers.at_ms = self._clock.now_ms()
+        records_bytes = sum(len(row.records) for row in rows.values() if row.records)
+        self.metrics.answered(self._answers.at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
+        if not self._session.is_open:
+            self._rotate(asked, rows)
+        begun, self._begun = self._begun, []
+        for reading in begun:
+            if self._wanted.get(reading.info.tp) is reading:
+                known = self._high_watermarks.get(reading.info.tp, INVALID_OFFSET)
+                reading.info.begin_answers(self._answers, known)
+        outcome = _Outcome()
+        for tp, row in rows.items():
+            if tp not in asked:
+                raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
+            reading = self._partitions[tp]
+            info = reading.info
+            if info.fetch_offset != reading.asked_offset:
+                # The program went past a message meanwhile.
+                self._touch(tp)
+            elif info.is_live:
+                self._take(reading, row, outcome)
+        self._share.asked_bytes = 0
+        self.metrics.handed_over(outcome.complete_bytes)
+        if outcome.out_of_range:
+            self._hand_over()
+            self._reset(*self._connected_now(), outcome.out_of_range)
+        if outcome.leaderless:
+            self._give_up(outcome.leaderless)
+        self._on_round(self.broker, None)
+        return 0 < records_bytes <= PAUSE_BYTES_MAX and not outcome.leaves_some
 
-    # --- one partition of an answer -----------------------------------------------------------------------------
-
-    def _take(
-        self,
-        info: PartitionTopicInfo,
-        part: FetchPartitionResponse,
-        leaderless: list[PartitionTopicInfo],
-        out_of_range: list[PartitionTopicInfo],
-    ) -> None:
-        if part.error_code == OFFSET_OUT_OF_RANGE.code:
-            out_of_range.append(info)
-        elif part.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
-            self._refused(info, error_code(part.error_code))
-            leaderless.append(info)
-        elif part.error_code != NONE.code or part.records is None:
-            self._pause(info, f"{error_code(part.error_code)}: the broker gave no record set; {NULL_ADVICE}")
+    def _take(self, reading: _Reading, row: FetchedRow, outcome: _Outcome) -> None:
+        """One partition of an answer."""
+        info = reading.info
+        if row.error_code == OFFSET_OUT_OF_RANGE.code:
+            outcome.out_of_range.append(reading)
+        elif row.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
+            self._refused(info, error_code(row.error_code))
+            outcome.leaderless.append(info)
+        elif row.error_code != NONE.code or row.records is None:
+            self._pause(info, f"{error_code(row.error_code)}: the broker gave no record set; {NULL_ADVICE}")
         else:
-            info.high_watermark = part.high_watermark
-            if len(part.records):
-                self._hand_over(info, part.records)
+            info.high_watermark = self._high_watermarks[info.tp] = row.high_watermark
+            if row.records:
+                self._take_records(reading, row, row.records, outcome)
 
-    def _hand_over(self, info: PartitionTopicInfo, records: RecordSet) -> None:
+    def _take_records(self, reading: _Reading, row: FetchedRow, records: RecordSet, outcome: _Outcome) -> None:
+        info = reading.info
         offset = info.fetch_offset
+        found: FetchedRow | Scan = row
         try:
-            found = scan(records)
+            if row.entries == UNSOUND:
+                found = scan(records)
             if found.entries and found.next_offset <= offset:
                 raise InvalidMessageException(f"the record set ends at {found.next_offset}, before the fetch offset")
         except (InvalidMessageException, UnsupportedCodec) as error:
             self._pause(info, f"corrupt record set at fetch offset {offset}: {error}")
             return
         self._said.pop(info.tp, None)
-        if not found.entries and self._grow(info, records):
+        if not found.entries and self._grow(reading, records):
             return
-        self._sizes.pop(info.tp, None)
-        if isinstance(records, memoryview) and len(records) * FRAME_SHARE_MIN < memoryview(records.obj).nbytes:
+        self._end_growth(info.tp)
+        if len(self._queues) > 1 and len(records) * FRAME_SHARE_MIN < memory_of([records]):
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
         chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
@@ -355,30 +586,45 @@ class ConsumerFetcherThread:
         else:
             # Too large at any size: the stream raises it, and asking again would bring the same piece.
             self._too_large_at[info.tp] = offset
-        self.metrics.handed_over(info.tp.topic, found.complete_bytes)
-        if not info.queue.offer(chunk):
-            self._pending.append(chunk)
+        self._touch(info.tp)
+        outcome.leaves_some |= next_offset < row.high_watermark
+        outcome.complete_bytes[info.tp.topic] = outcome.complete_bytes.get(info.tp.topic, 0) + found.complete_bytes
+        self._share.waiting.append(chunk)
 
-    def _grow(self, info: PartitionTopicInfo, records: RecordSet) -> bool:
+    def _hand_over(self) -> None:
+        """Put what was received into the queues."""
+        waiting = self._share.waiting
+        while waiting:
+            chunk = waiting[0]
+            chunk.info.queue.offer(chunk)
+            waiting.popleft()  # now: the budget sees each chunk in one of the two
+
+    def _grow(self, reading: _Reading, records: RecordSet) -> bool:
         """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
-        limit = self._settings.grown_bytes_max
-        size = self._sizes.get(info.tp, self._settings.max_bytes_each)
+        tp, limit = reading.info.tp, self._settings.grown_bytes_max
+        size = reading.bytes_max or self._settings.max_bytes_each
         head = read_head(records)
         needed = head.bytes_total if head is not None and head.bytes_total > size else 2 * size
         if size >= limit or (head is not None and head.bytes_total > limit):
             return False
-        self._sizes[info.tp] = min(needed, limit)
-        log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, info.tp, self._sizes[info.tp])
+        reading.bytes_max = min(needed, limit)
+        self._grown[tp] = reading
+        self._touch(tp)
+        log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, tp, reading.bytes_max)
         return True
 
-    def _one_grown(self, infos: list[PartitionTopicInfo]) -> list[PartitionTopicInfo]:
-        """At most one that is asked for with more bytes than the others, so that the answer keeps to its limit."""
-        first = next((info for info in infos if info.tp in self._sizes), None)
-        return [info for info in infos if info is first or info.tp not in self._sizes]
+    def _end_growth(self, tp: TopicPartition) -> None:
+        """Its large message was read, or it has left: it is the turn of the next such partition."""
+        reading = self._grown.pop(tp, None)
+        if reading is not None:
+            reading.bytes_max = None
+            for other in self._grown:
+                self._touch(other)
 
-    def _reset(self, connection: Connection, ranges: ApiRanges, infos: list[PartitionTopicInfo]) -> None:
+    def _reset(self, connection: Connection, ranges: ApiRanges, readings: list[_Reading]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
         policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
+        infos = [reading.info for reading in readings]
         times = {info.tp: EARLIEST_TIME if info.fetch_offset == BEGINNING else policy for info in infos}
         offsets = list_offsets(connection, ranges, times, self._settings.socket_timeout_ms)
         leaderless: list[PartitionTopicInfo] = []
@@ -389,27 +635,28 @@ class ConsumerFetcherThread:
                 leaderless.append(info)
             elif info.is_live:
                 info.reset(offset)
+                self._touch(info.tp)
                 self._on_reset(info, offset)
         if leaderless:
             self._give_up(leaderless)
 
-    def _rotate(self, asked: list[PartitionTopicInfo], answer: FetchResponse) -> None:
-        """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn."""
-        full = {
-            TopicPartition(topic.topic, part.partition_index)
-            for topic in answer.responses
-            for part in topic.partitions
-            if part.records
-        }
-        with self._lock:
-            for info in sorted(asked, key=lambda info: info.tp in full):
-                if self._partitions.get(info.tp) is info:
-                    self._partitions[info.tp] = self._partitions.pop(info.tp)
+    def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedRow]) -> None:
+        """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn.
+
+        Without a session only: with one the broker does so.
+        """
+        if len(self._wanted) > len(rows):
+            for tp in asked:
+                self._session.move_back(tp)
+        for tp, row in rows.items():
+            if row.records:
+                self._session.move_back(tp)
 
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
         """This partition alone waits a while; the others go on."""
         self._say(info, why)
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
+        self._touch(info.tp)
 
     def _refused(self, info: PartitionTopicInfo, error: ErrorCode) -> None:
         self._say(info, str(error))
@@ -423,6 +670,8 @@ class ConsumerFetcherThread:
             self._to_say.setdefault(why, []).append(info.tp)
 
     def _say_all(self) -> None:
+        if not self._to_say:
+            return
         to_say, self._to_say = self._to_say, {}
         for why, partitions in to_say.items():
             values = (self.broker, len(partitions), partitions[0], why)
@@ -433,17 +682,15 @@ class ConsumerFetcherThread:
                 self._on_trouble(self.broker, tuple(partitions), why)
 
     def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Give these to the leader finder; what waits here of them is fetched again, or it would come too late."""
+        """Give these to the leader finder."""
+        self._hand_over()  # before another thread goes on with them
         given = set(infos)
-        waiting = [chunk for chunk in self._pending if chunk.info in given]
-        for chunk in waiting:
-            chunk.info.fetch_offset = chunk.fetch_offset
-        self._pending = deque(chunk for chunk in self._pending if chunk.info not in given)
         with self._lock:
             for info in given:
-                if self._partitions.get(info.tp) is info:
-                    del self._partitions[info.tp]
-        self._say_all()  # before another thread goes on with them
+                reading = self._partitions.get(info.tp)
+                if reading is not None and reading.info is info:
+                    self._forget(info.tp)
+        self._say_all()
         self._on_leaderless(given)
 
     # --- the connection -----------------------------------------------------------------------------------------
@@ -464,10 +711,36 @@ class ConsumerFetcherThread:
             self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
         return self._connection, self._ranges
 
+    def _connected_now(self) -> tuple[Connection, ApiRanges]:
+        assert self._connection is not None, "a request is in flight on an open connection only"
+        assert self._ranges is not None, "they come with the connection"
+        return self._connection, self._ranges
+
     def _disconnect(self) -> None:
-        connection, self._connection, self._ranges = self._connection, None, None
+        connection, self._connection, self._ranges, self._in_flight = self._connection, None, None, None
+        self._session.failed()
+        self._begun.clear()
+        self._budget.give_back(self._share)
         if connection is not None:
             connection.close()
+
+
+def _put(into: dict[TopicPartition, _Reading], tp: TopicPartition, reading: _Reading, *, is_in: bool) -> None:
+    """See that it is in there, or not."""
+    if is_in:
+        into[tp] = reading
+    else:
+        into.pop(tp, None)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What came of an answer.  ``complete_bytes``: of whole entries, by topic.  ``leaves_some``: there is more."""
+
+    complete_bytes: dict[str, int] = field(default_factory=dict)
+    out_of_range: list[_Reading] = field(default_factory=list)
+    leaderless: list[PartitionTopicInfo] = field(default_factory=list)
+    leaves_some: bool = False
 
 
 NULL_ADVICE = (

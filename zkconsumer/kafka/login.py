@@ -107,6 +107,10 @@ class SaslTransport:
         """See ``Transport``."""
         return self._below.receive_into(view, deadline_ms)
 
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        """See ``Transport``."""
+        return self._below.fill(view, deadline_ms)
+
     def wait(self, deadline_ms: int) -> bool:
         """See ``Transport``."""
         return self._below.wait(deadline_ms)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from zkconsumer.base.handout_state import DELIVERY
@@ -125,6 +126,9 @@ if AVAILABLE:
 
         def _keep(self, chunk: FetchedDataChunk, table: Table) -> None:
             self._chunk = chunk
+            data = table.data
+            is_of_chunk = data is chunk.records or isinstance(data, memoryview)
+            self._queue.expanded_bytes = 0 if is_of_chunk else getsizeof(data)
             info, tp = chunk.info, chunk.info.tp
             self.load(info, chunk.resets, tp.topic, tp.partition, table.data, table.rows, table.size)
 

@@ -29,8 +29,14 @@ T = TypeVar("T")
 PIECE_BYTES = 64 * 1024
 """How much is taken from the transport below at a time; a TLS record has at most 16 KiB."""
 
+LARGE_PIECE_BYTES = 512 * 1024
+"""The same while a large answer is awaited; the memory for it stays with the connection."""
+
 HANDSHAKE_TIMEOUT_MS = 10_000
 """How long the handshake may take once the connection is up, also when ``socket.timeout.ms`` is longer."""
+
+RECORD_BYTES_MAX = 18 * 1024
+"""The longest TLS record, what encryption adds included (RFC 5246; TLS 1.3 has shorter ones)."""
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -194,6 +200,30 @@ class TlsTransport:
             if self._take(deadline_ms) == 0:
                 self._incoming.write_eof()
 
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        """Fill the whole of ``view``; gives how many bytes came: fewer, if the other side ended.
+
+        Bytes of TLS are more than the plain bytes in them, so as many as are missing can be waited for at once, less
+        the beginning of one TLS record, which OpenSSL may hold already.
+        """
+        filled = 0
+        if self._plain:
+            filled = self.receive_into(view, deadline_ms)
+        tls = self._opened()
+        while filled < len(view):
+            try:
+                received: Any = self._translated(partial(tls.read, len(view) - filled, view[filled:]))
+                filled += int(received)
+                continue
+            except ssl.SSLWantReadError:
+                pass
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                break
+            self._flush(deadline_ms)
+            if self._take(deadline_ms, len(view) - filled - self._incoming.pending - RECORD_BYTES_MAX) == 0:
+                self._incoming.write_eof()
+        return filled
+
     def wait(self, deadline_ms: int) -> bool:
         """Whether a receive would not have to wait: only whole records count."""
         tls = self._opened()
@@ -253,8 +283,14 @@ class TlsTransport:
             except OSError:
                 return
 
-    def _take(self, deadline_ms: int) -> int:
-        received = self._below.receive_into(self._piece, deadline_ms)
+    def _take(self, deadline_ms: int, bytes_sure: int = 0) -> int:
+        """Bytes from below for OpenSSL; ``bytes_sure``: how many will come if the other side does not end."""
+        if bytes_sure > len(self._piece) < LARGE_PIECE_BYTES:
+            self._piece = memoryview(bytearray(LARGE_PIECE_BYTES))
+        if bytes_sure > PIECE_BYTES:
+            received = self._below.fill(self._piece[:bytes_sure], deadline_ms)
+        else:
+            received = self._below.receive_into(self._piece, deadline_ms)
         if self._start is None and received:
             self._start = bytes(self._piece[: min(received, len(_TLS_STARTS[0]))])
         self._incoming.write(self._piece[:received])

@@ -12,13 +12,18 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import struct
 import threading
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from zkconsumer.base.clock import Clock
 
 ADDRESSES_MAX = 8
 """How many addresses of one host name are tried."""
+
+HAS_WAIT_ALL: Final = hasattr(socket, "MSG_WAITALL")
+SECONDS_AND_MICROSECONDS = struct.Struct("@ll")
+"""``struct timeval``, the value of SO_RCVTIMEO and SO_SNDTIMEO on 64-bit Linux and macOS."""
 
 
 class HandshakeTimedOut(TimeoutError):
@@ -41,6 +46,9 @@ class Transport(Protocol):
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         """Fill the front of ``view`` with what is there, waiting for at least one byte; 0: the other side ended."""
 
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        """Fill the whole of ``view``; gives how many bytes came: fewer, if the other side ended."""
+
     def wait(self, deadline_ms: int) -> bool:
         """Whether a receive would not have to wait, by then; the end of the stream counts."""
 
@@ -54,6 +62,14 @@ class Transport(Protocol):
         """Give the descriptor back; not while another thread is inside a call."""
 
 
+def fill_by_pieces(transport: Transport, view: memoryview, deadline_ms: int) -> int:
+    """``Transport.fill`` by ``receive_into``, for transports that have nothing faster."""
+    filled = 0
+    while filled < len(view) and (received := transport.receive_into(view[filled:], deadline_ms)):
+        filled += received
+    return filled
+
+
 class OpenTransport(Protocol):
     """Makes a transport that is not connected yet."""
 
@@ -65,6 +81,12 @@ class SocketTransport:
 
     ``abort`` ends a receive or a send at once everywhere, and a connect at once on Linux; a name that resolves slowly
     cannot be interrupted (the resolver has no deadline).
+
+    Once connected, the socket blocks in the kernel (SO_RCVTIMEO, SO_SNDTIMEO), so that a receive is one system call in
+    which the thread does not need the global interpreter lock.  With a time-out of the ``socket`` module it would be
+    two, and each takes the lock again, which a thread that computes gives up only after ``sys.getswitchinterval``
+    (5 ms).  The main thread alone waits by ``selectors`` first: it runs signal handlers, and a system call that is
+    begun again after each signal would begin its time-out again.
     """
 
     def __init__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> None:
@@ -76,6 +98,8 @@ class SocketTransport:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_aborted = False
+        self._timeouts_ms: dict[int, int] = {}
+        """What the kernel was told last: option -> ms."""
 
     def open(self, deadline_ms: int) -> None:
         addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
@@ -104,22 +128,45 @@ class SocketTransport:
         sock.connect(address)
         # Shutting a connecting socket down lets ``connect`` return as if it had succeeded.
         self._refuse_if_aborted()
+        sock.settimeout(None)
+        self._timeouts_ms.clear()
 
     def send_all(self, data: bytes, deadline_ms: int) -> None:
         sock = self._opened()
-        sock.settimeout(self._left(deadline_ms))
-        sock.sendall(data)
+        sent = 0
+        while sent < len(data):
+            self._set_timeout(sock, socket.SO_SNDTIMEO, selectors.EVENT_WRITE, deadline_ms)
+            try:
+                sent += sock.send(memoryview(data)[sent:] if sent else data)
+            except BlockingIOError:
+                continue  # the time is up, or nearly: ``_left`` decides
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         sock = self._opened()
-        sock.settimeout(self._left(deadline_ms))
-        return sock.recv_into(view)
+        while True:
+            self._set_timeout(sock, socket.SO_RCVTIMEO, selectors.EVENT_READ, deadline_ms)
+            try:
+                return sock.recv_into(view)
+            except BlockingIOError:
+                continue
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        sock = self._opened()
+        flags = socket.MSG_WAITALL if HAS_WAIT_ALL and not _is_main_thread() else 0
+        filled = 0
+        while filled < len(view):
+            self._set_timeout(sock, socket.SO_RCVTIMEO, selectors.EVENT_READ, deadline_ms)
+            try:
+                received = sock.recv_into(view[filled:], 0, flags)
+            except BlockingIOError:
+                continue
+            if received == 0:
+                break
+            filled += received
+        return filled
 
     def wait(self, deadline_ms: int) -> bool:
-        sock = self._opened()
-        with selectors.DefaultSelector() as ready:
-            ready.register(sock, selectors.EVENT_READ)
-            return ready.select(max(0, deadline_ms - self._clock.now_ms()) / 1000) != []
+        return self._wait(self._opened(), selectors.EVENT_READ, max(0, deadline_ms - self._clock.now_ms()) / 1000)
 
     def renew(self, deadline_ms: int) -> None:
         """Nothing runs out."""
@@ -137,6 +184,27 @@ class SocketTransport:
             if sock is not None:
                 sock.close()
 
+    def _set_timeout(self, sock: socket.socket, option: int, event: int, deadline_ms: int) -> None:
+        """Let the next call on the socket end at the deadline, or earlier: then it is made again.
+
+        What the kernel was told for the call before mostly serves this one too.
+        """
+        left_s = self._left(deadline_ms)
+        if _is_main_thread() and not self._wait(sock, event, left_s):
+            raise TimeoutError
+        left_ms = int(left_s * 1000)
+        if not left_ms * 7 // 8 <= self._timeouts_ms.get(option, -1) <= left_ms:
+            self._timeouts_ms[option] = left_ms
+            sock.setsockopt(
+                socket.SOL_SOCKET, option, SECONDS_AND_MICROSECONDS.pack(left_ms // 1000, left_ms % 1000 * 1000)
+            )
+
+    @staticmethod
+    def _wait(sock: socket.socket, event: int, seconds: float) -> bool:
+        with selectors.DefaultSelector() as ready:
+            ready.register(sock, event)
+            return ready.select(seconds) != []
+
     def _opened(self) -> socket.socket:
         self._refuse_if_aborted()
         if self._socket is None:
@@ -148,8 +216,12 @@ class SocketTransport:
             raise ConnectionAbortedError("the transport was aborted")
 
     def _left(self, deadline_ms: int) -> float:
-        """Seconds to the deadline.  Never 0, which would mean "do not wait at all" and raise another error."""
+        """Seconds to the deadline.  Never 0, which would mean "do not wait at all", or "without end"."""
         left_ms = deadline_ms - self._clock.now_ms()
         if left_ms <= 0:
             raise TimeoutError
         return left_ms / 1000
+
+
+def _is_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from zkconsumer.observe import metric_names as names
 
 if TYPE_CHECKING:
-    from zkconsumer.observe.metrics import Registry
+    from collections.abc import Mapping
+
+    from zkconsumer.observe.metrics import Meter, Registry
     from zkconsumer.types import BrokerAddress
 
 
@@ -25,6 +27,9 @@ class FetchMetrics:
         self.where = where = broker.host, str(broker.port)
         self.requests = registry.meter(names.FETCHER_REQUESTS, *where)
         self._bytes = registry.meter(names.FETCHER_BYTES, *where)
+        self._bytes_all = registry.meter(names.BYTES_ALL)
+        self._held_back = registry.meter(names.HELD_BACK)
+        self._topics: dict[str, Meter] = {}
         self._times = (registry.timer(names.FETCH_TIME_ALL), registry.timer(names.FETCH_TIME, *where))
         self._sizes = (registry.histogram(names.FETCH_SIZE_ALL), registry.histogram(names.FETCH_SIZE, *where))
         self._throttles = (registry.timer(names.THROTTLE_ALL), registry.timer(names.THROTTLE, *where))
@@ -50,8 +55,19 @@ class FetchMetrics:
         for throttle in self._throttles:
             throttle.update(throttle_ms)
 
-    def handed_over(self, topic: str, complete_bytes: int) -> None:
-        """A chunk goes to a stream."""
-        self._bytes.mark(complete_bytes)
-        self._registry.meter(names.BYTES_ALL).mark(complete_bytes)
-        self._registry.meter(names.BYTES, topic).mark(complete_bytes)
+    def held_back(self) -> None:
+        """Nothing was asked for, because there is no room for an answer."""
+        self._held_back.mark()
+
+    def handed_over(self, complete_bytes: Mapping[str, int]) -> None:
+        """Chunks of one answer go to the streams: how many bytes of each topic."""
+        if not complete_bytes:
+            return
+        total = sum(complete_bytes.values())
+        self._bytes.mark(total)
+        self._bytes_all.mark(total)
+        for topic, count in complete_bytes.items():
+            meter = self._topics.get(topic)
+            if meter is None:
+                meter = self._topics[topic] = self._registry.meter(names.BYTES, topic)
+            meter.mark(count)

@@ -83,6 +83,15 @@ MIN_FETCH_RATE = _row(
     "ConsumerFetcherManager", "MinFetchRate", "clientId", MetricKind.GAUGE, "zkconsumer_min_fetch_rate",
     "Requests a second of the slowest broker, over the last minute; 0 when nothing is fetched.",
 )
+QUEUED_BYTES = _row(
+    "ConsumerFetcherManager", "QueuedBytes", "clientId", MetricKind.GAUGE, "zkconsumer_queued_bytes",
+    "Memory that fetched and decompressed bytes take now; `queued.max.bytes` bounds it. The original has none such.",
+)
+HELD_BACK = _row(
+    "ConsumerFetcherManager", "HeldBackPerSec", "clientId", MetricKind.METER, "zkconsumer_fetches_held_back_total",
+    "How often a fetcher found no room in `queued.max.bytes`, and asked for nothing. It grows while the program is "
+    "slower than the brokers. The original has none such.",
+)
 LAG = _row(
     "FetcherLagMetrics", "ConsumerLag", "clientId topic partition", MetricKind.GAUGE, "zkconsumer_lag",
     "High watermark less the offset that the program has consumed; -1 when nothing is known to be left, and no broker "
@@ -154,6 +163,8 @@ ROWS: tuple[MetricRow, ...] = (
     METRICS_COUNT,
     MAX_LAG,
     MIN_FETCH_RATE,
+    QUEUED_BYTES,
+    HELD_BACK,
     LAG,
     FETCHER_REQUESTS,
     FETCHER_BYTES,

@@ -36,6 +36,7 @@ class MemberMetrics:
         infos: Callable[[], Iterable[PartitionTopicInfo]],
         queues: Callable[[], Mapping[tuple[str | None, str], ChunkQueue]],
         min_fetch_rate: Callable[[], float],
+        queued_bytes: Callable[[], int],
     ) -> None:
         self.registry = registry
         self._clock = clock
@@ -55,6 +56,7 @@ class MemberMetrics:
         registry.gauge(names.METRICS_COUNT, lambda: {(): len(registry)})
         registry.gauge(names.MAX_LAG, lambda: {(): self._max_lag()})
         registry.gauge(names.MIN_FETCH_RATE, lambda: {(): min_fetch_rate()})
+        registry.gauge(names.QUEUED_BYTES, lambda: {(): queued_bytes()})
         registry.gauge(names.LAG, self._lags)
 
     # --- what is told -------------------------------------------------------------------------------------------

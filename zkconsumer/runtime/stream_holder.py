@@ -52,7 +52,7 @@ class StreamHolder:
         """By topic and thread id; those of a filter by thread id."""
         self.queues.update(queues)
         for queue in queues.values():
-            queue.on_room = self._fetchers.wake
+            self._fetchers.feed(queue)
 
     def _queue_of(self, topic: str, thread: str) -> ChunkQueue:
         """Whose chunks of this topic are this thread's: the streams of a filter take every topic."""

@@ -92,6 +92,7 @@ class StreamsMember(Generic[M]):
             lambda: self.streams.held().values(),
             lambda: self.streams.queues,
             lambda: self.fetchers.min_fetch_rate(),
+            lambda: self.fetchers.budget.held_bytes,
         )
         self.membership = make_membership(self.lease, self.metrics)
         self.counters = self.membership.counters

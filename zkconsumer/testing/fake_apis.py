@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.kafka.fetch_session_cache import FetchContext
 from zkconsumer.kafka.releases import NEWEST_TIMESTAMP_TIME, Release
 from zkconsumer.testing.fake_faults import (
     CorruptRecords,
@@ -24,6 +25,7 @@ from zkconsumer.wire.schemas.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     FetchTopicResponse,
 )
 from zkconsumer.wire.schemas.list_offsets import (
@@ -239,17 +241,18 @@ def fetch(
     release: Release,
     version: int,
     body: FetchRequest,
+    context: FetchContext | ErrorCode,
     faults: Faults,
     *,
     is_final: bool,
 ) -> FetchResponse | None:
     """The records that are there; None: too few yet, and the client has time (``is_final`` False)."""
-    if body.session_id:
-        return FetchResponse(error_code=codes.FETCH_SESSION_ID_NOT_FOUND.code, responses=[])
+    if isinstance(context, ErrorCode):
+        return FetchResponse(error_code=context.code, responses=[])
     stored_bytes = 0
     has_error = False
     topics: dict[str, list[FetchPartitionResponse]] = {}
-    for name, asked in _asked(body):
+    for name, asked in _asked(context.topics):
         tp = TopicPartition(name, asked.partition)
         room = body.max_bytes - stored_bytes if version >= AT_LEAST_ONE_FROM else asked.partition_max_bytes
         how = Reading(
@@ -271,11 +274,11 @@ def fetch(
         topics.setdefault(name, []).append(row)
     if stored_bytes < body.min_bytes and topics and not has_error and not is_final:
         return None
-    return FetchResponse(responses=[FetchTopicResponse(topic=name, partitions=rows) for name, rows in topics.items()])
+    return context.answer([FetchTopicResponse(topic=name, partitions=rows) for name, rows in topics.items()])
 
 
-def _asked(body: FetchRequest) -> Iterator[tuple[str, FetchPartition]]:
-    for topic in body.topics:
+def _asked(topics: Iterable[FetchTopic]) -> Iterator[tuple[str, FetchPartition]]:
+    for topic in topics:
         for asked in topic.partitions:
             yield topic.topic, asked
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
+from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
 from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, admit, api_versions
 from zkconsumer.kafka.releases import Release
 from zkconsumer.testing import fake_apis, fake_groups
@@ -108,9 +109,10 @@ class Work:
 class FakeBroker:
     """``release``: which versions it speaks, and how it refuses others."""
 
-    def __init__(self, state: ClusterState, broker_id: int, release: Release) -> None:
+    def __init__(self, state: ClusterState, broker_id: int, release: Release, fetch_sessions_max: int) -> None:
         self.broker_id = broker_id
         self.release = release
+        self.fetch_sessions = FetchSessionCache(state.clock.now_ms, fetch_sessions_max)
         self._state = state
 
     def begin(self, frame: bytes) -> Work | Reply:
@@ -122,29 +124,33 @@ class FakeBroker:
             case Unreadable():
                 return Reply(b"", hangs_up=outcome is Unreadable.HANG_UP)
         asked = outcome.header
-        self._state.seen.append(Seen(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body))
+        fetch = self.fetch_sessions.begin(outcome.body, outcome.version) if outcome.api is FETCH else None
+        topics = fetch.topics if isinstance(fetch, FetchContext) else ()
+        self._state.seen.append(
+            Seen(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body, topics)
+        )
         self._state.changed.notify_all()
-        return self._work(outcome)
+        return self._work(outcome, fetch)
 
-    def _work(self, request: Admitted) -> Work:
+    def _work(self, request: Admitted, fetch: FetchContext | ErrorCode | None) -> Work:
         now_ms = self._state.clock.now_ms()
-        faults = self._faults(request)
+        faults = self._faults(request, fetch)
         body = request.body
         return Work(
-            poll=self._answering(request, faults),
+            poll=self._answering(request, faults, fetch),
             deadline_ms=now_ms + body.max_wait_ms if isinstance(body, FetchRequest) else now_ms,
             not_before_ms=now_ms + sum(i.fault.delay_ms for i in faults if isinstance(i.fault, Delay)),
             faults=faults,
         )
 
-    def _faults(self, request: Admitted) -> list[Injected]:
-        """The faults that hit this request; those of one partition only if the request names it."""
+    def _faults(self, request: Admitted, fetch: FetchContext | ErrorCode | None) -> list[Injected]:
+        """The faults that hit this request; those of one partition only if the request is about it."""
         hit = []
         for injected in self._state.faults:
             is_of_partition = isinstance(injected.fault, PartitionFault)
             if not injected.concerns(request.api.key, self.broker_id):
                 continue
-            if is_of_partition and not _names(request, cast(PartitionFault, injected.fault).tp):
+            if is_of_partition and not _names(request, fetch, cast(PartitionFault, injected.fault).tp):
                 continue
             if isinstance(injected.fault, GroupError) and injected.fault.group not in _groups(request):
                 continue
@@ -154,7 +160,9 @@ class FakeBroker:
             hit.append(injected)
         return hit
 
-    def _answering(self, request: Admitted, faults: list[Injected]) -> Callable[[bool], bytes | None]:
+    def _answering(
+        self, request: Admitted, faults: list[Injected], fetch: FetchContext | ErrorCode | None
+    ) -> Callable[[bool], bytes | None]:
         correlation_id = request.header.correlation_id + sum(
             injected.fault.by for injected in faults if isinstance(injected.fault, WrongCorrelationId)
         )
@@ -175,7 +183,7 @@ class FakeBroker:
         }
 
         def poll(is_final: bool) -> bytes | None:
-            body = self._body(request, partition_faults, topic_errors, group_errors, is_final)
+            body = self._body(request, fetch, partition_faults, topic_errors, group_errors, is_final)
             if body is None:
                 return None
             if isinstance(request.body, ProduceRequest) and request.body.acks == 0:
@@ -187,6 +195,7 @@ class FakeBroker:
     def _body(
         self,
         request: Admitted,
+        fetch: FetchContext | ErrorCode | None,
         faults: dict[TopicPartition, PartitionFault],
         topic_errors: dict[str, ErrorCode],
         group_errors: dict[str, ErrorCode],
@@ -204,7 +213,8 @@ class FakeBroker:
             case PRODUCE.key:
                 return fake_apis.produce(state, me, body, faults)
             case FETCH.key:
-                return fake_apis.fetch(state, me, self.release, version, body, faults, is_final=is_final)
+                assert fetch is not None, "each Fetch has one"
+                return fake_apis.fetch(state, me, self.release, version, body, fetch, faults, is_final=is_final)
             case FIND_COORDINATOR.key:
                 return fake_groups.find_coordinator(state, version, body, group_errors)
             case DESCRIBE_GROUPS.key:
@@ -220,12 +230,13 @@ class FakeBroker:
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
-def _names(request: Admitted, tp: TopicPartition) -> bool:
+def _names(request: Admitted, fetch: FetchContext | ErrorCode | None, tp: TopicPartition) -> bool:
     """Whether the request is about this partition."""
     body = request.body
     match request.api.key:
         case FETCH.key:
-            return tp in {(t.topic, p.partition) for t in body.topics for p in t.partitions}
+            topics = fetch.topics if isinstance(fetch, FetchContext) else []
+            return tp in {(t.topic, p.partition) for t in topics for p in t.partitions}
         case LIST_OFFSETS.key:
             return tp in {(t.name, p.partition_index) for t in body.topics for p in t.partitions}
         case PRODUCE.key:

@@ -9,11 +9,10 @@ Nothing listens anywhere: a connection made by ``connect`` hands its frames to t
 through the same codec and the same connection code that a socket would use.  ``serve`` opens real ports on 127.0.0.1
 for programs that need them.
 
-What is emulated: Produce, Fetch (long poll, limits, at least one message from version 3, conversion to older formats),
-ListOffsets, Metadata, ApiVersions, the offsets of groups and their coordinators, in the versions of a release; leaders
-and coordinators that move, brokers that stop, logs that lose their start or end.  What is not: replication (the high
-watermark is the end), members of modern groups, transactions, fetch sessions (a
-client is told to go on without), authorisation.
+What is emulated: Produce, Fetch (long poll, limits, at least one message from version 3, conversion to older formats,
+sessions), ListOffsets, Metadata, ApiVersions, the offsets of groups and their coordinators, in the versions of a
+release; leaders and coordinators that move, brokers that stop, logs that lose their start or end.  What is not:
+replication (the high watermark is the end), members of modern groups, transactions, authorisation.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
+from zkconsumer.kafka.fetch_session_cache import SLOTS as FETCH_SESSIONS_MAX
 from zkconsumer.kafka.transport import Transport
 from zkconsumer.testing.fake_broker import FakeBroker
 from zkconsumer.testing.fake_faults import Fault, Injected
@@ -57,7 +57,8 @@ class FakeCluster:
     ``auto_create_partitions``: how many partitions a topic gets that is made by asking for it; 0: none is made.
     ``zookeeper``: where commits of version 0 go, a ``FakeZooKeeper`` or the like; None: a place of the cluster's own.
     ``security``: what clients in memory must get past; it may be changed between connections, and ``serve`` is without.
-    Every method may be called from any thread.
+    ``fetch_sessions_max``: for how many readers a broker keeps a fetch session.  Every method may be called from any
+    thread.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class FakeCluster:
         zookeeper: Znodes | None = None,
         clock: Clock = SYSTEM_CLOCK,
         security: FakeSecurity | None = None,
+        fetch_sessions_max: int = FETCH_SESSIONS_MAX,
     ) -> None:
         self.security = security
         ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
@@ -81,7 +83,7 @@ class FakeCluster:
         self._deaths: list[tuple[str, BaseException]] = []
         for broker_id in ids:
             named = release if isinstance(release, str) else release[broker_id]
-            self._brokers[broker_id] = FakeBroker(self._state, broker_id, release_named(named))
+            self._brokers[broker_id] = FakeBroker(self._state, broker_id, release_named(named), fetch_sessions_max)
             self._state.magics[broker_id] = self._brokers[broker_id].release.magic
             # No name and no port that exists, so that nothing real is ever reached by mistake.
             self._state.addresses[broker_id] = BrokerAddress(broker_id, f"broker-{broker_id}.fake.invalid", 9092)
@@ -149,9 +151,15 @@ class FakeCluster:
         """Kill a broker: its connections break, new ones are refused, nobody leads what it led."""
         with self._changing():
             self._state.up.discard(self._known(broker_id))
+            self._brokers[broker_id].fetch_sessions.drop_all()
         server = self._servers.pop(broker_id, None)
         if server is not None:
             server.stop()
+
+    def drop_fetch_sessions(self, broker_id: int) -> None:
+        """Let a broker forget its fetch sessions, as when it needs their places for others."""
+        with self._changing():
+            self._brokers[self._known(broker_id)].fetch_sessions.drop_all()
 
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again, with its logs and its address."""

@@ -20,7 +20,7 @@ import scramp
 
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
 from zkconsumer.kafka.gate import api_versions
-from zkconsumer.kafka.transport import Transport
+from zkconsumer.kafka.transport import Transport, fill_by_pieces
 from zkconsumer.testing.fake_releases import NEWEST, release_named
 from zkconsumer.wire.frames import REQUEST_BYTES_MAX, SIZE_BYTES, decode_request, decode_request_header, encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -241,6 +241,9 @@ class SecuredTransport:
         view[:size] = self._out[:size]
         self._out = self._out[size:]
         return size
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        return fill_by_pieces(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         return bool(self._out) or self._has_ended or self._below.wait(deadline_ms)

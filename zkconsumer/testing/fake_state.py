@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from zkconsumer.testing.fake_groups import FakeGroup, Znodes, ZnodesInMemory
 from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
+from zkconsumer.wire.schemas.fetch import FetchTopic
 
 REQUESTS_KEPT = 10_000
 """How many requests a cluster remembers for ``FakeCluster.requests``."""
@@ -30,13 +32,17 @@ class FakePartition:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request that a broker could read."""
+    """A request that a broker could read.
+
+    ``asked``: of a Fetch, all that it asks for, what its session has from the requests before included.
+    """
 
     broker_id: int
     api: Api[Any, Any]
     version: int
     client_id: str | None
     body: Any
+    asked: Sequence[FetchTopic] = ()
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from itertools import count
 
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import OnDeath, StopSignal, Worker, spawn
+from zkconsumer.kafka.transport import fill_by_pieces
 from zkconsumer.testing.fake_broker import BrokerSession, FakeBroker
 from zkconsumer.testing.fake_state import ClusterState
 
@@ -48,6 +49,9 @@ class MemoryTransport:
             data = self._opened().take(len(view))
             view[: len(data)] = data
             return len(data)
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        return fill_by_pieces(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         with self._state.changed:

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+#include "fetch_core.h"
 #include "records_core.h"
 
 #define WITHOUT_GIL_BYTES (16 * 1024)
@@ -675,16 +676,128 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args) {
     return PyLong_FromLongLong(low + first);
 }
 
+/* --- the answer to a Fetch ------------------------------------------------------------------------------------------ */
+
+#define FETCHED_ROWS_MAX 200000 /* so many partitions are left to the reference, which bounds its memory */
+
+/* A new reference to the bytes [start:end] of the memoryview. */
+static PyObject *part_of(PyObject *view, int64_t start, int64_t end) {
+    PyObject *low = PyLong_FromLongLong(start), *high = PyLong_FromLongLong(end), *found = NULL;
+    PyObject *slice = low && high ? PySlice_New(low, high, NULL) : NULL;
+    if (slice) found = PyObject_GetItem(view, slice);
+    Py_XDECREF(low);
+    Py_XDECREF(high);
+    Py_XDECREF(slice);
+    return found;
+}
+
+/* Puts a new reference into the tuple; false: there is none. */
+static bool put(PyObject *tuple, Py_ssize_t index, PyObject *item) { return item && PyTuple_SetItem(tuple, index, item) == 0; }
+
+static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetched *row, PyObject *topic) {
+    zk_scan_result found = {0};
+    PyObject *records;
+    if (row->records_start < 0) {
+        records = Py_NewRef(Py_None);
+    } else if (row->records_start == row->records_end) {
+        records = PyBytes_FromStringAndSize(NULL, 0);
+    } else {
+        found = zk_scan(data + row->records_start, row->records_end - row->records_start, ZK_NO_END);
+        records = part_of(view, row->records_start, row->records_end);
+    }
+    PyObject *made = PyTuple_New(8);
+    bool is_made = made != NULL;
+    if (!is_made) Py_XDECREF(records);
+    is_made = is_made && put(made, 4, records) && put(made, 0, Py_NewRef(topic)) &&
+              put(made, 1, PyLong_FromLong(row->partition)) && put(made, 2, PyLong_FromLong(row->error_code)) &&
+              put(made, 3, PyLong_FromLongLong(row->high_watermark)) &&
+              put(made, 5, PyLong_FromLongLong(found.complete_bytes)) &&
+              put(made, 6, PyLong_FromLongLong(found.is_odd ? -1 : found.entries)) &&
+              put(made, 7, PyLong_FromLongLong(found.entries ? found.next_offset : -1));
+    if (!is_made) Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *fetched_rows(PyObject *view, zk_fetch_answer *answer) {
+    PyObject *rows = PyList_New(0), *topic = NULL;
+    int64_t topic_start = -1;
+    zk_fetched row;
+    zk_fetched_step step = ZK_FETCHED_ODD;
+    while (rows && (step = zk_fetch_next(answer, &row)) == ZK_FETCHED_ROW) {
+        if (row.topic_start != topic_start) {
+            topic_start = row.topic_start;
+            Py_XDECREF(topic);
+            topic = PyUnicode_DecodeUTF8(
+                (const char *)answer->data + topic_start, (Py_ssize_t)(row.topic_end - topic_start), NULL);
+            if (!topic) {
+                if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) PyErr_Clear();
+                step = ZK_FETCHED_ODD;
+                break;
+            }
+        }
+        PyObject *made = PyList_Size(rows) < FETCHED_ROWS_MAX ? fetched_row(view, answer->data, &row, topic) : NULL;
+        int is_put = made ? PyList_Append(rows, made) : -1;
+        Py_XDECREF(made);
+        if (is_put < 0) {
+            step = ZK_FETCHED_ODD;
+            break;
+        }
+    }
+    Py_XDECREF(topic);
+    if (step != ZK_FETCHED_END) Py_CLEAR(rows);
+    return rows;
+}
+
+/* fetched(answer, start, version) -> (throttle time in ms, error code, session id, rows), or None: the reference must
+ * read it.  A row: topic, partition, error code, high watermark, record set or None, and of its record set the bytes of
+ * complete entries, their number (-1: the reference must judge it), the offset behind the last of them or -1.
+ * `answer`: a read-only memoryview of bytes. */
+static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *view, *rows = NULL, *found = NULL;
+    long long start;
+    int version;
+    Py_buffer data;
+    zk_fetch_answer answer;
+    if (!PyArg_ParseTuple(args, "OLi", &view, &start, &version)) return NULL;
+    if (PyObject_GetBuffer(view, &data, PyBUF_SIMPLE) < 0) return NULL;
+    if (start < 0 || start > data.len) {
+        PyErr_SetString(PyExc_ValueError, "the answer begins outside of its bytes");
+    } else {
+        bool is_open = zk_fetch_open(&answer, data.buf, start, data.len, version);
+        if (is_open) rows = fetched_rows(view, &answer);
+        if (rows)
+            found = Py_BuildValue("iiiO", answer.throttle_ms, answer.error_code, answer.session_id, rows);
+        else if (!PyErr_Occurred())
+            found = Py_NewRef(Py_None);
+        Py_XDECREF(rows);
+    }
+    PyBuffer_Release(&data);
+    return found;
+}
+
+/* bytearray of so many bytes, whatever stands in them: to fill it with zeros first takes a tenth of receiving it */
+static PyObject *unwritten(PyObject *Py_UNUSED(module), PyObject *size) {
+    Py_ssize_t bytes = PyLong_AsSsize_t(size);
+    if (bytes == -1 && PyErr_Occurred()) return NULL;
+    if (bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "a size is not negative");
+        return NULL;
+    }
+    return PyByteArray_FromStringAndSize(NULL, bytes);
+}
+
 /* --- the module ----------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
     {"crc32", crc32, METH_VARARGS, NULL},
     {"crc32c", crc32c, METH_VARARGS, NULL},
     {"cut", cut, METH_VARARGS, NULL},
+    {"fetched", fetched, METH_VARARGS, NULL},
     {"fields", fields, METH_VARARGS, NULL},
     {"headers", headers, METH_VARARGS, NULL},
     {"numbers", numbers, METH_VARARGS, NULL},
     {"scan", scan, METH_VARARGS, NULL},
+    {"unwritten", unwritten, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

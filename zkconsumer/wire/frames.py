@@ -91,7 +91,10 @@ def encode_request(api: Api[Q, R], version: int, correlation_id: int, client_id:
     _write_client_id(out, client_id)
     if request_header_version(api.key, flexible) == 2:
         out.append(0)
-    encoder(api.request, version, flexible)(out, body)
+    if api.coder is not None:
+        api.coder.write(out, body, version)
+    else:
+        encoder(api.request, version, flexible)(out, body)
     return _framed(out)
 
 
@@ -119,7 +122,10 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
             _skip_tags(reader)
         if api.key == API_VERSIONS.key and version > 0 and _refuses_version(reader):
             version, flexible = 0, False
-        body = decoder(api.response, version, flexible)(reader)
+        if api.coder is not None:
+            body = api.coder.read(reader, version)
+        else:
+            body = decoder(api.response, version, flexible)(reader)
         reader.done()
     except Fault as fault:
         raise _malformed(f"{api.name} v{version} response", fault) from None

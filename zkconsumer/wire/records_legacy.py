@@ -61,10 +61,12 @@ def read_entry(
     attributes, timestamp, key, value = _fields(body, entry)
     if not attributes & _CODEC_MASK:
         tally.count += 1
+        tally.expanded_bytes = 0
         timestamp_type = -1 if body[0] == 0 else 1 if attributes & _LOG_APPEND_TIME else 0
         yield Record(entry.offset, timestamp, timestamp_type, key, value, ())
         return
     inner, append_time = _opened(body, attributes, timestamp, value, entry, decompressed_bytes_max)
+    tally.expanded_bytes = len(inner)
     shift = _shift(inner, entry, offset_before)
     yield from _inner_records(inner, entry, shift, append_time, range(start_offset, end_offset), check_crcs, tally)
 

@@ -83,6 +83,7 @@ def read_batch(
         allowance.expanded_bytes = 0
         body, position = _decompress(attributes & _CODEC_MASK, covered, entry, limit), 0
         allowance.expanded_bytes = limit - len(body)
+    tally.expanded_bytes = 0 if body is covered else len(body)
     append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
     span = range(start_offset, end_offset)
     yield from _records(body, position, count, entry, base_timestamp, append_time, span, tally, allowance)

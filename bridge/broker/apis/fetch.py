@@ -1,11 +1,11 @@
 """Fetch: stored bytes, as they lie in the log; a reader that wants more than there is waits for it.
 
-There are no fetch sessions: the answer says session 0, which tells the client to name its partitions each time (1.1,
-KIP-227).
+Fetch sessions (1.1, KIP-227) are kept as by Kafka's brokers: see ``zkconsumer.kafka.fetch_session_cache``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from bridge.coordinator.calls import Operation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
-    FETCH_SESSION_ID_NOT_FOUND,
     KAFKA_STORAGE_ERROR,
     NONE,
     OFFSET_OUT_OF_RANGE,
@@ -63,22 +62,28 @@ class _Reading:
 def handle_fetch(node: Node, call: Call) -> None:
     """Answer now, or when enough has come, or when the time is up."""
     body = call.body
-    if body.session_id:
-        call.reply(FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND.code, responses=[]))
+    context = node.fetch_sessions.begin(body, call.version)
+    if isinstance(context, ErrorCode):
+        call.reply(FetchResponse(error_code=context.code, responses=[]))
         return
-    answer, reading = _read(node, call)
+    topics = context.topics
+    answer, reading = _read(node, call, topics)
     missing = min(body.min_bytes, body.max_bytes) - reading.stored_bytes
-    if missing <= 0 or reading.has_error or body.max_wait_ms <= 0 or not body.topics:
-        call.reply(answer)
+    if missing <= 0 or reading.has_error or body.max_wait_ms <= 0 or not topics:
+        call.reply(context.answer(answer))
         return
     waits_for = [
         TopicPartition(name, partition.partition)
-        for topic in body.topics
+        for topic in topics
         if (name := _name(node, call, topic)) is not None
         for partition in topic.partitions
     ]
     wait_ms = min(body.max_wait_ms, WAIT_MS_MAX)
-    call.when_gone(node.cluster.fetches.wait(waits_for, missing, wait_ms, lambda: call.reply(_read(node, call)[0])))
+
+    def complete() -> None:
+        call.reply(context.answer(_read(node, call, topics)[0]))
+
+    call.when_gone(node.cluster.fetches.wait(waits_for, missing, wait_ms, complete))
 
 
 def newest_magic(version: int) -> int:
@@ -95,11 +100,11 @@ def _name(node: Node, call: Call, topic: FetchTopic) -> str | None:
     return None if found is None else found.name
 
 
-def _read(node: Node, call: Call) -> tuple[FetchResponse, _Reading]:
+def _read(node: Node, call: Call, asked_topics: Sequence[FetchTopic]) -> tuple[list[FetchTopicResponse], _Reading]:
     room = min(call.body.max_bytes, node.cluster.config.fetch_max_bytes)
     reading = _Reading(call.version, newest_magic(call.version), room)
     topics = []
-    for topic in call.body.topics:
+    for topic in asked_topics:
         name = _name(node, call, topic)
         rows = []
         for asked in topic.partitions:
@@ -107,7 +112,7 @@ def _read(node: Node, call: Call) -> tuple[FetchResponse, _Reading]:
             reading.has_error |= row.error_code != NONE.code
             rows.append(row)
         topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
-    return FetchResponse(responses=topics), reading
+    return topics, reading
 
 
 def _row(node: Node, call: Call, topic: str | None, asked: FetchPartition, reading: _Reading) -> FetchPartitionResponse:

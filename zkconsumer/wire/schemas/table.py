@@ -24,7 +24,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from itertools import groupby
-from typing import Any, Generic, TypeVar, dataclass_transform
+from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.kinds import Array, Fixed, Kind, Read, Write, fixed_misfit, fixed_reader
@@ -32,6 +32,8 @@ from zkconsumer.wire.primitives import Fault, Reader, put_uvarint
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+Q_contra = TypeVar("Q_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
 C = TypeVar("C")
 
 _METADATA_KEY = "zkconsumer.wire"
@@ -42,12 +44,24 @@ _SLOT_BYTES = 8
 """An object with slots, header of the garbage collector included, and each of its slots (64-bit CPython 3.11)."""
 
 
+class Coder(Protocol[Q_contra, R_co]):
+    """Writes the requests and reads the answers of one API in place of the functions that its tables give."""
+
+    def write(self, out: bytearray, body: Q_contra, version: int) -> None:
+        """Append the body of a request; ``UsageError`` names a value that cannot go."""
+
+    def read(self, reader: Reader, version: int) -> R_co:
+        """The body of an answer; raises nothing but ``Fault``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Q, R]):
     """One API: its key, its messages, the versions known here, and from which version on it is flexible.
 
     ``client_max``: clients that do not say more ask in no higher version.  It stands before the version in which an
     API changes its meaning: topics by id instead of by name, an error where there was none.
+
+    ``coder``: for an API whose messages have no tables.
     """
 
     key: int
@@ -58,6 +72,7 @@ class Api(Generic[Q, R]):
     flexible_from: int
     lowest: int = 0
     client_max: int | None = None
+    coder: Coder[Q, R] | None = None
 
     @property
     def client_highest(self) -> int:

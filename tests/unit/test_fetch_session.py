@@ -1,0 +1,502 @@
+"""The two halves of a fetch session: what a reader says in which order, and what a broker answers.
+
+The first part is Kafka's FetchSessionHandlerTest, as far as topics go by name; the second holds the reader's half
+against the broker's half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zkconsumer.kafka.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    ErrorCode,
+)
+from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION, FetchSession, SessionRequest
+from zkconsumer.kafka.fetch_session_cache import EVICTION_MS, PARTITIONS_MAX, FetchContext, FetchSessionCache
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.wire.schemas.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+    ForgottenTopic,
+)
+
+OK = NONE.code
+ID = 123
+
+
+def tps(*names: str) -> list[TopicPartition]:
+    """``foo-0`` is partition 0 of ``foo``."""
+    split = [name.rsplit("-", 1) for name in names]
+    return [TopicPartition(topic, int(number)) for topic, number in split]
+
+
+def wanting(**offsets: int) -> FetchSession[int]:
+    """A session whose rows are offsets; ``foo_0=5`` asks for partition 0 of ``foo`` from 5 on."""
+    session: FetchSession[int] = FetchSession()
+    want(session, **offsets)
+    return session
+
+
+def want(session: FetchSession[int], **offsets: int) -> None:
+    for name, offset in offsets.items():
+        session.want(tps(name.replace("_", "-"))[0], offset)
+
+
+def said(request: SessionRequest[int]) -> tuple[int, int, dict[str, int], list[str]]:
+    rows = {f"{tp.topic}-{tp.partition}": row for tp, row in request.rows.items()}
+    return request.session_id, request.epoch, rows, [f"{tp.topic}-{tp.partition}" for tp in request.forgotten]
+
+
+def answered_in_full(session: FetchSession[int], session_id: int = ID) -> SessionRequest[int]:
+    request = session.next_request()
+    assert request.is_full
+    assert session.answered(OK, session_id, list(request.rows)) is None
+    return request
+
+
+# --- the reader: FetchSessionHandlerTest ----------------------------------------------------------------------------
+
+
+def test_without_a_session_every_request_names_everything() -> None:
+    """testSessionless: the broker gives no session; it is asked for one each time."""
+    session = wanting(foo_0=0, foo_1=10)
+    assert said(answered_in_full(session, NO_SESSION)) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
+    session.leave_out(tps("foo-1")[0])
+    assert said(session.next_request()) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0}, [])
+    assert not session.is_open
+
+
+def test_requests_of_a_session_name_what_was_added_and_what_changed() -> None:
+    """testIncrementals."""
+    session = wanting(foo_0=0, foo_1=10)
+    assert said(answered_in_full(session)) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
+    want(session, bar_0=20)
+    want(session, foo_1=10)
+    assert said(session.next_request()) == (ID, 1, {"bar-0": 20}, [])
+    assert session.answered(OK, ID, tps("foo-1")) is None
+    want(session, foo_0=0, foo_1=15)
+    assert said(session.next_request()) == (ID, 2, {"foo-1": 15}, [])
+
+
+def test_an_error_that_the_session_is_not_in_that_epoch_leads_to_a_full_request_that_ends_it() -> None:
+    """testIncrementals, its end."""
+    session = wanting(foo_0=0, foo_1=10)
+    answered_in_full(session)
+    session.next_request()
+    assert session.answered(INVALID_FETCH_SESSION_EPOCH.code, NO_SESSION, []) == INVALID_FETCH_SESSION_EPOCH
+    assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
+    assert session.answered(OK, 124, tps("foo-0", "foo-1")) is None
+    assert said(session.next_request()) == (124, 1, {}, [])
+
+
+def test_a_second_request_before_the_answer_is_a_mistake() -> None:
+    """testDoubleBuild."""
+    session = wanting(foo_0=0)
+    session.next_request()
+    with pytest.raises(AssertionError, match="one request at a time"):
+        session.next_request()
+
+
+def test_partitions_leave_a_session_and_come_back() -> None:
+    """testIncrementalPartitionRemoval."""
+    session = wanting(foo_0=0, foo_1=10, bar_0=20)
+    answered_in_full(session)
+    session.leave_out(tps("bar-0")[0])
+    session.leave_out(tps("foo-0")[0])
+    assert said(session.next_request()) == (ID, 1, {}, ["bar-0", "foo-0"])
+    assert session.answered(OK, ID, tps("foo-1")) is None
+    assert set(session.asked) == set(tps("foo-1"))
+    want(session, bar_0=20)
+    assert said(session.next_request()) == (ID, 2, {"bar-0": 20}, [])
+
+
+def test_a_session_that_the_broker_does_not_have_is_asked_for_anew() -> None:
+    """testIncrementalPartitionRemoval, its end: the id is not known, so nothing is there to be ended."""
+    session = wanting(foo_0=0, foo_1=10)
+    answered_in_full(session)
+    session.leave_out(tps("foo-0")[0])
+    session.next_request()
+    assert session.answered(FETCH_SESSION_ID_NOT_FOUND.code, NO_SESSION, []) == FETCH_SESSION_ID_NOT_FOUND
+    assert said(session.next_request()) == (NO_SESSION, FULL_EPOCH, {"foo-1": 10}, [])
+
+
+@pytest.mark.parametrize(
+    ("answered", "is_kept"),
+    [
+        (["foo-0", "foo-1", "bar-0"], True),
+        (["foo-0", "foo-1"], False),
+        (["foo-0", "foo-1", "bar-0", "baz-2"], False),
+        (["foo-0", "foo-1", "baz-0"], False),
+        ([], False),
+    ],
+    ids=["whole", "one is missing", "one too many", "another one", "nothing, as while the reader is throttled"],
+)
+def test_a_full_answer_must_be_about_exactly_what_was_asked_for(answered: list[str], is_kept: bool) -> None:
+    """testVerifyFullFetchResponsePartitions."""
+    session = wanting(foo_0=0, foo_1=10, bar_0=20)
+    session.next_request()
+    assert session.answered(OK, ID, tps(*answered)) is None
+    assert session.is_open is is_kept
+    assert session.next_request().session_id == (ID if is_kept else NO_SESSION)
+
+
+def test_an_answer_about_a_partition_that_is_not_in_the_session_ends_it() -> None:
+    session = wanting(foo_0=0)
+    answered_in_full(session)
+    session.next_request()
+    assert session.answered(OK, ID, tps("bar-0")) is None
+    assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0}, [])
+
+
+def test_a_broker_may_end_a_session_with_an_answer() -> None:
+    session = wanting(foo_0=0)
+    answered_in_full(session)
+    session.next_request()
+    assert session.answered(OK, NO_SESSION, tps("foo-0")) is None
+    assert said(session.next_request()) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0}, [])
+
+
+def test_another_error_ends_the_session_and_is_left_to_the_caller() -> None:
+    """testTopLevelErrorResetsMetadata."""
+    session = wanting(foo_0=0)
+    answered_in_full(session)
+    session.next_request()
+    assert session.answered(KAFKA_STORAGE_ERROR.code, NO_SESSION, []) is None
+    assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0}, [])
+
+
+def test_a_full_request_that_is_refused_with_an_error_of_sessions_is_left_to_the_caller() -> None:
+    """Else it would be sent again at once and without end."""
+    session = wanting(foo_0=0)
+    session.next_request()
+    assert session.answered(FETCH_SESSION_ID_NOT_FOUND.code, NO_SESSION, []) is None
+
+
+def test_a_request_without_an_answer_is_followed_by_a_full_one_that_ends_the_session() -> None:
+    """handleError: the broker may have counted it, so the epoch is not known."""
+    session = wanting(foo_0=0)
+    answered_in_full(session)
+    want(session, bar_0=5)
+    session.next_request()
+    session.failed()
+    assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0, "bar-0": 5}, [])
+
+
+def test_the_epoch_after_the_largest_is_1() -> None:
+    """FetchMetadata.nextEpoch: 0 and -1 mean something else."""
+    session = wanting(foo_0=0)
+    answered_in_full(session)
+    session._epoch = EPOCH_MAX
+    session.next_request()
+    session.answered(OK, ID, [])
+    assert session.next_request().epoch == 1
+
+
+def test_what_changes_and_changes_back_is_not_sent() -> None:
+    session = wanting(foo_0=0)
+    answered_in_full(session)
+    want(session, foo_0=5)
+    want(session, foo_0=0)
+    want(session, bar_0=1)
+    session.leave_out(tps("bar-0")[0])
+    assert said(session.next_request()) == (ID, 1, {}, [])
+
+
+def test_a_full_request_names_the_first_so_many_and_those_that_were_moved_back_last() -> None:
+    session = wanting(foo_0=0, foo_1=1, foo_2=2)
+    request = session.next_request(partitions_max=2)
+    assert list(request.rows) == tps("foo-0", "foo-1")
+    assert session.answered(OK, NO_SESSION, list(request.rows)) is None
+    for tp in request.rows:
+        session.move_back(tp)
+    assert list(session.next_request(partitions_max=2).rows) == tps("foo-2", "foo-0")
+
+
+# --- the broker -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Log:
+    """A partition of a broker: where it ends, and whether reading it fails."""
+
+    end: int = 0
+    start: int = 0
+    error: ErrorCode = NONE
+
+
+@dataclass
+class Broker:
+    """Answers as a broker that has these logs."""
+
+    cache: FetchSessionCache
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+
+    def fetch(self, body: FetchRequest) -> FetchResponse:
+        context = self.cache.begin(body, 12)
+        if isinstance(context, ErrorCode):
+            return FetchResponse(error_code=context.code, responses=[])
+        topics = []
+        for topic in context.topics:
+            rows = [self._row(TopicPartition(topic.topic, asked.partition), asked) for asked in topic.partitions]
+            topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
+        return context.answer(topics)
+
+    def _row(self, tp: TopicPartition, asked: FetchPartition) -> FetchPartitionResponse:
+        log = self.logs.setdefault(tp, Log())
+        error = OFFSET_OUT_OF_RANGE if not log.start <= asked.fetch_offset <= log.end else log.error
+        if error != NONE:
+            return FetchPartitionResponse(
+                partition_index=tp.partition, error_code=error.code, high_watermark=-1, records=b""
+            )
+        return FetchPartitionResponse(
+            partition_index=tp.partition, high_watermark=log.end, log_start_offset=log.start,
+            records=b"r" * (log.end - asked.fetch_offset),
+        )  # fmt: skip
+
+
+class Time:
+    now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def broker(time: Time) -> Broker:
+    return Broker(FetchSessionCache(time))
+
+
+def asking(
+    rows: dict[str, int], session_id: int = NO_SESSION, epoch: int = FULL_EPOCH, forgotten: list[str] | None = None
+) -> FetchRequest:
+    topics: dict[str, list[FetchPartition]] = {}
+    for tp, offset in zip(tps(*rows), rows.values(), strict=True):
+        topics.setdefault(tp.topic, []).append(
+            FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=100)
+        )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        forgotten_topics_data=[
+            ForgottenTopic(topic=tp.topic, partitions=[tp.partition]) for tp in tps(*(forgotten or []))
+        ],
+    )
+
+
+def told(response: FetchResponse) -> dict[str, int]:
+    """Which partitions the answer is about, and how many bytes it brings of each."""
+    return {
+        f"{topic.topic}-{row.partition_index}": len(row.records or b"")
+        for topic in response.responses
+        for row in topic.partitions
+    }
+
+
+def test_a_full_request_is_answered_in_full_and_opens_a_session(broker: Broker) -> None:
+    first = broker.fetch(asking({"foo-0": 0, "foo-1": 0}))
+    assert told(first) == {"foo-0": 0, "foo-1": 0}
+    assert first.session_id != NO_SESSION
+    assert told(broker.fetch(asking({}, first.session_id, 1))) == {}
+    broker.logs[tps("foo-1")[0]].end = 3
+    assert told(broker.fetch(asking({}, first.session_id, 2))) == {"foo-1": 3}
+    assert told(broker.fetch(asking({"foo-1": 3}, first.session_id, 3))) == {}
+
+
+@pytest.mark.parametrize(
+    "change", [{"end": 2}, {"start": 1, "end": 2}, {"error": KAFKA_STORAGE_ERROR}], ids=["end", "start", "error"]
+)
+def test_an_answer_tells_of_a_partition_what_is_new(broker: Broker, change: dict[str, Any]) -> None:
+    broker.logs[tps("foo-0")[0]] = log = Log(end=1)
+    session_id = broker.fetch(asking({"foo-0": 1, "foo-1": 0})).session_id
+    for name, value in change.items():
+        setattr(log, name, value)
+    assert list(told(broker.fetch(asking({}, session_id, 1)))) == ["foo-0"]
+
+
+def test_after_an_error_a_partition_is_told_once_more(broker: Broker) -> None:
+    session_id = broker.fetch(asking({"foo-0": 0})).session_id
+    log = broker.logs[tps("foo-0")[0]]
+    log.error = KAFKA_STORAGE_ERROR
+    assert list(told(broker.fetch(asking({}, session_id, 1)))) == ["foo-0"]
+    assert list(told(broker.fetch(asking({}, session_id, 2)))) == ["foo-0"], "as long as it lasts"
+    log.error = NONE
+    assert list(told(broker.fetch(asking({}, session_id, 3)))) == ["foo-0"]
+    assert told(broker.fetch(asking({}, session_id, 4))) == {}
+
+
+def test_what_brings_records_goes_behind_the_others(broker: Broker) -> None:
+    session_id = broker.fetch(asking({"foo-0": 0, "foo-1": 0, "foo-2": 0})).session_id
+    broker.logs[tps("foo-0")[0]].end = 1
+    broker.fetch(asking({}, session_id, 1))
+    context = broker.cache.begin(asking({"foo-0": 1}, session_id, 2), 12)
+    assert isinstance(context, FetchContext)
+    assert [row.partition for topic in context.topics for row in topic.partitions] == [1, 2, 0]
+
+
+def test_requests_that_fit_no_session_are_refused(broker: Broker) -> None:
+    session_id = broker.fetch(asking({"foo-0": 0})).session_id
+    assert broker.fetch(asking({}, session_id + 1, 1)).error_code == FETCH_SESSION_ID_NOT_FOUND.code
+    assert broker.fetch(asking({}, session_id, 2)).error_code == INVALID_FETCH_SESSION_EPOCH.code
+    assert broker.fetch(asking({}, session_id, 1)).error_code == OK, "a wrong epoch changes nothing"
+
+
+def test_a_session_without_partitions_is_over(broker: Broker) -> None:
+    session_id = broker.fetch(asking({"foo-0": 0})).session_id
+    last = broker.fetch(asking({}, session_id, 1, ["foo-0"]))
+    assert (last.error_code, last.session_id, told(last)) == (OK, NO_SESSION, {})
+    assert broker.fetch(asking({}, session_id, 2)).error_code == FETCH_SESSION_ID_NOT_FOUND.code
+    assert len(broker.cache) == 0
+
+
+@pytest.mark.parametrize("epoch", [-1, FULL_EPOCH])
+def test_a_full_request_ends_the_session_that_it_names(broker: Broker, epoch: int) -> None:
+    session_id = broker.fetch(asking({"foo-0": 0})).session_id
+    again = broker.fetch(asking({"foo-0": 0}, session_id, epoch))
+    assert (again.session_id == NO_SESSION) is (epoch == -1)
+    assert broker.fetch(asking({}, session_id, 1)).error_code == FETCH_SESSION_ID_NOT_FOUND.code
+
+
+def test_a_session_gets_the_place_of_one_that_was_not_used_for_two_minutes(time: Time) -> None:
+    broker = Broker(FetchSessionCache(time, slots_max=2))
+    first, second = (broker.fetch(asking({"foo-0": 0})).session_id for _ in range(2))
+    assert broker.fetch(asking({"foo-0": 0})).session_id == NO_SESSION
+    time.now_ms += EVICTION_MS
+    broker.fetch(asking({}, first, 1))
+    time.now_ms += 1
+    assert broker.fetch(asking({"foo-0": 0})).session_id != NO_SESSION
+    assert broker.fetch(asking({}, second, 1)).error_code == FETCH_SESSION_ID_NOT_FOUND.code
+    assert broker.fetch(asking({}, first, 2)).error_code == OK
+
+
+def test_all_sessions_together_have_so_many_partitions_at_most(broker: Broker) -> None:
+    many = {f"foo-{number}": 0 for number in range(PARTITIONS_MAX // 2)}
+    first = broker.fetch(asking(many)).session_id
+    assert first != NO_SESSION
+    assert broker.fetch(asking({**many, "bar-0": 0})).session_id == NO_SESSION
+    more = {f"bar-{number}": 0 for number in range(PARTITIONS_MAX // 2 + 1)}
+    assert broker.fetch(asking(more, first, 1)).error_code == FETCH_SESSION_ID_NOT_FOUND.code
+    assert len(broker.cache) == 0
+
+
+def test_a_session_is_of_topic_ids_or_of_names(broker: Broker) -> None:
+    """FETCH_SESSION_TOPIC_ID_ERROR (3.1, KIP-516)."""
+    by_name = broker.fetch(asking({"foo-0": 0})).session_id
+    context = broker.cache.begin(asking({}, by_name, 1), 13)
+    assert isinstance(context, ErrorCode)
+    assert context.name == "FETCH_SESSION_TOPIC_ID_ERROR"
+    with_id = asking({"foo-0": 0})
+    with_id.topics[0].topic, with_id.topics[0].topic_id = "", b"i" * len(NO_UUID)
+    opened = broker.cache.begin(with_id, 13)
+    assert isinstance(opened, FetchContext)
+    assert [topic.topic_id for topic in opened.topics] == [b"i" * len(NO_UUID)]
+
+
+# --- the two together -----------------------------------------------------------------------------------------------
+
+NAMES = tps("a-0", "a-1", "b-0", "b-1")
+partitions = st.sampled_from(NAMES)
+steps = st.one_of(
+    st.tuples(st.just("append"), partitions, st.integers(1, 3)),
+    st.tuples(st.just("delete"), partitions, st.integers(1, 3)),
+    st.tuples(st.just("break"), partitions, st.just(0)),
+    st.tuples(st.just("leave out"), partitions, st.just(0)),
+    st.tuples(st.just("come back"), partitions, st.just(0)),
+    st.tuples(st.just("broker forgets"), st.just(NAMES[0]), st.just(0)),
+    st.tuples(st.just("request lost"), st.just(NAMES[0]), st.just(0)),
+    st.tuples(st.just("answer lost"), st.just(NAMES[0]), st.just(0)),
+    st.tuples(st.just("fetch"), st.just(NAMES[0]), st.just(0)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps, max_size=30), st.integers(0, 2))
+def test_a_reader_with_a_session_learns_what_one_without_would(actions: list[Any], slots: int) -> None:
+    """After each answer: the same position and the same high watermark of each partition that it asks for."""
+    broker = Broker(FetchSessionCache(lambda: 0, slots), {tp: Log() for tp in NAMES})
+    session: FetchSession[int] = FetchSession()
+    offsets = dict.fromkeys(NAMES, 0)
+    known: dict[TopicPartition, int] = {}
+    asked_for = set(NAMES)
+    epochs: list[int] = []
+
+    def body() -> FetchRequest:
+        for tp in NAMES:
+            if tp in asked_for:
+                session.want(tp, offsets[tp])
+            else:
+                session.leave_out(tp)
+        request = session.next_request()
+        epochs.append(request.epoch)
+        rows = {f"{tp.topic}-{tp.partition}": row for tp, row in request.rows.items()}
+        return asking(rows, request.session_id, request.epoch, [f"{t.topic}-{t.partition}" for t in request.forgotten])
+
+    def fetch() -> None:
+        for _ in range(2):
+            response = broker.fetch(body())
+            rows = {
+                TopicPartition(topic.topic, row.partition_index): row
+                for topic in response.responses
+                for row in topic.partitions
+            }
+            if session.answered(response.error_code, response.session_id, rows) is None:
+                break
+        assert response.error_code == OK
+        for tp, row in rows.items():
+            if row.error_code == OFFSET_OUT_OF_RANGE.code:
+                offsets[tp] = broker.logs[tp].start
+            elif row.error_code == OK:
+                known[tp] = row.high_watermark
+                offsets[tp] += len(row.records or b"")
+
+    for action, tp, count in [*actions, *[("fetch", NAMES[0], 0)] * 3]:
+        log = broker.logs[tp]
+        match action:
+            case "append":
+                log.end += count
+            case "delete":
+                log.start = min(log.end, log.start + count)
+            case "break":
+                log.error = NONE if log.error != NONE else KAFKA_STORAGE_ERROR
+            case "leave out":
+                asked_for.discard(tp)
+            case "come back":
+                asked_for.add(tp)
+            case "broker forgets":
+                broker.cache.drop_all()
+            case "request lost":
+                body()
+                session.failed()
+            case "answer lost":
+                broker.fetch(body())
+                session.failed()
+            case "fetch":
+                fetch()
+    for tp in asked_for:
+        if broker.logs[tp].error == NONE:
+            assert offsets[tp] == broker.logs[tp].end
+            assert known[tp] == broker.logs[tp].end
+    assert all(after in (FULL_EPOCH, before + 1) for before, after in pairwise(epochs))

@@ -1,0 +1,190 @@
+"""The broker's half of fetch sessions, for the brokers that this repository plays (KIP-227; 1.1, Fetch 7).  Pure.
+
+    body of a request --begin--> FetchContext --asked--> partitions to read
+                                      '-------answer---> those of them that the reader must hear of
+
+As Kafka's ``FetchSession.scala``: a full request (epoch 0) makes a session if there is a place for it, an incremental
+one names what changed since the request before, and its answer holds only partitions with records, an error, another
+high watermark or another log start; those that bring records go behind the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeAlias
+
+from zkconsumer.kafka.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH,
+    NONE,
+    ErrorCode,
+)
+from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION
+from zkconsumer.wire.schemas.fetch import (
+    SESSIONLESS_EPOCH,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+)
+
+SLOTS = 1_000
+"""``max.incremental.fetch.session.cache.slots``."""
+
+EVICTION_MS = 120_000
+"""``min.incremental.fetch.session.eviction.ms``: how long a session keeps its place without a request."""
+
+PARTITIONS_MAX = 100_000
+"""In all sessions of a broker together, about 25 MB.  (Kafka's has no such limit.)"""
+
+TOPIC_IDS_FROM = 13
+NOT_KNOWN = -1
+
+Key: TypeAlias = "tuple[str, bytes, int]"
+"""Topic, topic id, partition: one of the first two is empty."""
+
+
+@dataclass(slots=True)
+class _Cached:
+    """One partition of a session: what is asked for, and what the reader knows."""
+
+    asked: FetchPartition
+    high_watermark: int = NOT_KNOWN
+    log_start_offset: int = NOT_KNOWN
+
+    def must_tell(self, row: FetchPartitionResponse) -> bool:
+        """Whether the reader must hear of this; it counts as told then."""
+        is_new = bool(row.records) or row.high_watermark != self.high_watermark
+        is_new |= row.log_start_offset != self.log_start_offset or row.error_code != NONE.code
+        # After an error the reader hears of the partition once more.
+        self.high_watermark = row.high_watermark if row.error_code == NONE.code else NOT_KNOWN
+        self.log_start_offset = row.log_start_offset
+        return is_new
+
+
+@dataclass(slots=True)
+class _Session:
+    has_topic_ids: bool
+    partitions: dict[Key, _Cached] = field(default_factory=dict)
+    epoch: int = 1
+    used_at_ms: int = 0
+
+    def update(self, body: FetchRequest) -> None:
+        """Take in what an incremental request changes."""
+        for key, row in _rows(body):
+            if key in self.partitions:
+                self.partitions[key].asked = row
+            else:
+                self.partitions[key] = _Cached(row)
+        for topic in body.forgotten_topics_data:
+            for partition in topic.partitions:
+                self.partitions.pop((topic.topic, topic.topic_id, partition), None)
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchContext:
+    """One request: what it asks for, and how it is answered.  ``session``: None, the answer has all of it."""
+
+    partitions: Mapping[Key, FetchPartition]
+    session_id: int = NO_SESSION
+    session: _Session | None = None
+
+    @property
+    def topics(self) -> list[FetchTopic]:
+        """What is asked for, in order."""
+        found: dict[tuple[str, bytes], list[FetchPartition]] = {}
+        for (topic, topic_id, _), asked in self.partitions.items():
+            found.setdefault((topic, topic_id), []).append(asked)
+        return [FetchTopic(topic=name, topic_id=topic_id, partitions=rows) for (name, topic_id), rows in found.items()]
+
+    def answer(self, topics: list[FetchTopicResponse]) -> FetchResponse:
+        """The answer, from the answers for all of ``topics``."""
+        if self.session is None:
+            return FetchResponse(session_id=self.session_id, responses=topics)
+        partitions, told = self.session.partitions, []
+        for topic in topics:
+            rows = []
+            for row in topic.partitions:
+                key = topic.topic, topic.topic_id, row.partition_index
+                if partitions[key].must_tell(row):
+                    rows.append(row)
+                    if row.records:
+                        partitions[key] = partitions.pop(key)
+            if rows:
+                told.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
+        return FetchResponse(session_id=self.session_id, responses=told)
+
+
+class FetchSessionCache:
+    """The sessions of one broker.  ``slots_max``: how many it keeps; 0: none."""
+
+    def __init__(self, now_ms: Callable[[], int], slots_max: int = SLOTS) -> None:
+        self._now_ms = now_ms
+        self._slots_max = slots_max
+        self._sessions: dict[int, _Session] = {}
+        self._ids = count(1)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, body: FetchRequest, version: int) -> FetchContext | ErrorCode:
+        """Take a request in; the error of the whole answer, when it names a session that is not there."""
+        has_ids = version >= TOPIC_IDS_FROM
+        if body.session_epoch in (SESSIONLESS_EPOCH, FULL_EPOCH):
+            self._sessions.pop(body.session_id, None)
+            asked = dict(_rows(body))
+            session_id, session = NO_SESSION, None
+            if body.session_epoch != SESSIONLESS_EPOCH and asked:
+                session_id, session = self._new(asked, has_ids)
+            return FetchContext(asked, session_id, session)
+        session = self._sessions.get(body.session_id)
+        if session is None:
+            return FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != body.session_epoch:
+            return INVALID_FETCH_SESSION_EPOCH
+        if session.has_topic_ids != has_ids:
+            return FETCH_SESSION_TOPIC_ID_ERROR
+        session.update(body)
+        if not session.partitions:
+            del self._sessions[body.session_id]
+            return FetchContext({})
+        if self._partitions > PARTITIONS_MAX:
+            del self._sessions[body.session_id]
+            return FETCH_SESSION_ID_NOT_FOUND
+        session.used_at_ms = self._now_ms()
+        asked = {key: cached.asked for key, cached in session.partitions.items()}
+        return FetchContext(asked, body.session_id, session)
+
+    @property
+    def _partitions(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def drop_all(self) -> None:
+        """Forget all sessions, as a broker that starts again."""
+        self._sessions.clear()
+
+    def _new(self, asked: Mapping[Key, FetchPartition], has_ids: bool) -> tuple[int, _Session | None]:
+        now_ms = self._now_ms()
+        if self._partitions + len(asked) > PARTITIONS_MAX:
+            return NO_SESSION, None
+        if len(self._sessions) >= self._slots_max:
+            oldest = min(self._sessions, key=lambda number: self._sessions[number].used_at_ms, default=None)
+            if oldest is None or now_ms - self._sessions[oldest].used_at_ms <= EVICTION_MS:
+                return NO_SESSION, None
+            del self._sessions[oldest]
+        session = _Session(has_ids, {key: _Cached(row) for key, row in asked.items()}, used_at_ms=now_ms)
+        session_id = next(self._ids)
+        self._sessions[session_id] = session
+        return session_id, session
+
+
+def _rows(body: FetchRequest) -> Iterator[tuple[Key, FetchPartition]]:
+    for topic in body.topics:
+        for row in topic.partitions:
+            yield (topic.topic, topic.topic_id, row.partition), row

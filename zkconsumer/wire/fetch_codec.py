@@ -1,0 +1,191 @@
+"""Fetch as a fetcher thread speaks it: no object for a partition that has not changed.  Pure.
+
+    rows that changed --FetchQuestion--> request               (a partition's row is encoded once for each offset)
+    answer --FetchAnswer--> one tuple a partition, with the offset to fetch next
+
+``schemas/fetch.py`` is the reference: what is written here is byte for byte what its table writes, and what the
+compiled reader does not accept is read by that table, which raises the errors.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
+from zkconsumer.wire import compiled
+from zkconsumer.wire.kinds import Write, text
+from zkconsumer.wire.primitives import Reader, RecordSet, put_uvarint
+from zkconsumer.wire.records import scan
+from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
+from zkconsumer.wire.schemas.table import Api, decoder
+
+VERSION_MAX = 12
+"""From 13 on topics go by id."""
+
+NO_REPLICA = -1
+NOT_KNOWN = -1
+UNSOUND = -1
+"""``FetchedRow.entries`` of a record set whose headers are damaged: ``scan`` raises what is wrong with it."""
+
+
+class FetchQuestion(NamedTuple):
+    """The body of a request.
+
+    ``topics``: topic -> encoded rows (``row_encoder``).  ``forgotten``: topic -> partitions that leave the session;
+    must be empty before version 7.
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    topics: Mapping[str, Sequence[bytes]]
+    forgotten: Mapping[str, Sequence[int]]
+
+
+class FetchedRow(NamedTuple):
+    """One partition of an answer.  ``records``: a view of the answer; None: a null record set.
+
+    Of the record set, as ``records.scan`` gives it: ``complete_bytes``, ``entries`` (or ``UNSOUND``), ``next_offset``.
+    """
+
+    topic: str
+    partition: int
+    error_code: int
+    high_watermark: int
+    records: RecordSet | None
+    complete_bytes: int
+    entries: int
+    next_offset: int
+
+
+Row: TypeAlias = FetchedRow | tuple[str, int, int, int, RecordSet | None, int, int, int]
+"""The compiled reader gives plain tuples."""
+
+
+class FetchAnswer(NamedTuple):
+    """The body of an answer.  ``session_id`` is 0 without a session; so is everything before version 7."""
+
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    rows: Sequence[Row]
+
+
+def row_encoder(version: int) -> Callable[[int, int, int], bytes]:
+    """A function of partition, fetch offset and most bytes that gives the partition's row in a request."""
+    layout = "i"
+    layout += "i" if version >= 9 else ""  # the leader epoch that the reader has seen
+    layout += "q"
+    layout += "i" if version >= 12 else ""  # the epoch of what was fetched last
+    layout += "q" if version >= 5 else ""  # where the reader's own log starts
+    layout += "i"
+    layout += "b" if version >= 12 else ""  # no tagged fields
+    pack = Struct(">" + layout).pack
+    behind_partition = (NOT_KNOWN,) if version >= 9 else ()
+    behind_offset = (NOT_KNOWN,) * ((version >= 12) + (version >= 5))
+    tags = (0,) if version >= 12 else ()
+
+    def encode(partition: int, fetch_offset: int, bytes_max: int) -> bytes:
+        try:
+            return pack(partition, *behind_partition, fetch_offset, *behind_offset, bytes_max, *tags)
+        except struct.error as misfit:
+            values = f"partition {partition}, offset {fetch_offset}, bytes {bytes_max}"
+            raise UsageError(f"a row of Fetch v{version} cannot hold {values}: {misfit}") from misfit
+
+    return encode
+
+
+class _Coder:
+    """``table.Coder`` of ``LEAN_FETCH``."""
+
+    def write(self, out: bytearray, body: FetchQuestion, version: int) -> None:
+        flexible = FETCH.is_flexible(version)
+        write_topic, put_count = _TEXT[flexible], put_uvarint if flexible else _put_int32
+        plus = 1 if flexible else 0
+        numbers = [NO_REPLICA, body.max_wait_ms, body.min_bytes]
+        if version >= 3:
+            numbers.append(body.max_bytes)
+        if version >= 4:
+            numbers.append(0)  # records of transactions that are not committed come, too
+        if version >= 7:
+            numbers += [body.session_id, body.session_epoch]
+        try:
+            out += _HEADS[version].pack(*numbers)
+        except struct.error as misfit:
+            raise UsageError(f"Fetch v{version} cannot hold {numbers}: {misfit}") from misfit
+        put_count(out, len(body.topics) + plus)
+        for topic, rows in body.topics.items():
+            write_topic(out, topic)
+            put_count(out, len(rows) + plus)
+            out += b"".join(rows)
+            if flexible:
+                out.append(0)
+        if version >= 7:
+            put_count(out, len(body.forgotten) + plus)
+            for topic, partitions in body.forgotten.items():
+                write_topic(out, topic)
+                put_count(out, len(partitions) + plus)
+                out += Struct(f">{len(partitions)}i").pack(*partitions)
+                if flexible:
+                    out.append(0)
+        elif body.forgotten:
+            raise UsageError(f"Fetch v{version} knows no sessions, so nothing can be forgotten")
+        if version >= 11:
+            write_topic(out, "")  # no rack
+        if flexible:
+            out.append(0)
+
+    def read(self, reader: Reader, version: int) -> FetchAnswer:
+        if compiled.RECORDS is not None:
+            found = compiled.RECORDS.fetched(reader.data.toreadonly(), reader.pos, version)
+            if found is not None:
+                reader.pos = reader.end
+                return FetchAnswer(*found)
+        return answer_of(decoder(FetchResponse, version, FETCH.is_flexible(version))(reader))
+
+
+def answer_of(response: FetchResponse) -> FetchAnswer:
+    """The same of an answer that the table has read."""
+    rows = []
+    for topic in response.responses:
+        for part in topic.partitions:
+            scanned = _scanned(part.records) if part.records else (0, 0, NOT_KNOWN)
+            records = b"" if part.records is not None and not len(part.records) else part.records
+            rows.append(
+                FetchedRow(
+                    topic.topic, part.partition_index, part.error_code, part.high_watermark, records, *scanned
+                )
+            )
+    return FetchAnswer(response.throttle_time_ms, response.error_code, response.session_id, rows)
+
+
+def _scanned(records: RecordSet) -> tuple[int, int, int]:
+    try:
+        found = scan(records)
+    except (InvalidMessageException, UnsupportedCodec) as error:
+        return vars(error).get("position", 0), UNSOUND, NOT_KNOWN
+    return found.complete_bytes, found.entries, found.next_offset
+
+
+def _put_int32(out: bytearray, value: int) -> None:
+    out += value.to_bytes(4, "big")
+
+
+def _head(version: int) -> Struct:
+    layout = ">iii" + ("i" if version >= 3 else "") + ("b" if version >= 4 else "") + ("ii" if version >= 7 else "")
+    return Struct(layout)
+
+
+_HEADS = {version: _head(version) for version in range(VERSION_MAX + 1)}
+_TEXT: tuple[Write, Write] = (text.writer("topic", 0, False, False), text.writer("topic", 12, True, False))
+
+LEAN_FETCH = Api(
+    FETCH.key, FETCH.name, FetchQuestion, FetchAnswer, highest=VERSION_MAX, flexible_from=FETCH.flexible_from,
+    coder=_Coder(),
+)  # fmt: skip
+"""``FETCH`` for fetcher threads; its version is picked with ``FETCH`` and is at most ``VERSION_MAX``."""
