@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest, RealTopics, asking, fetched, versions_of
+from tests.conformance.fix_broker import PLENTY, TIMEOUT_MS, BrokerUnderTest, RealTopics, asking, fetched, versions_of
 from tests.fix_fetch_sessions import walk_through
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
