@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer
 
+from tests.conformance import librdkafka_reader
 from tests.conformance.fix_broker import (
     PLENTY,
     TIMEOUT_MS,
@@ -221,33 +222,17 @@ class Readers:
         return self.java.read(topic.topic, topic.end, isolation=isolation)
 
     def by_librdkafka(
-        self, topic: Written, isolation: str = "read_uncommitted"
-    ) -> tuple[list[Record], KafkaError | None]:
+        self, topic: Written, isolation: str = "read_uncommitted", *, is_damaged: bool = False
+    ) -> librdkafka_reader.Read:
         """The records up to the end or to the first error."""
-        settings = librdkafka_settings(topic.sandbox.bootstrap, self.broker.release.name)
-        consumer = Consumer({
-            **settings, "group.id": f"reader-{topic.topic}", "enable.auto.commit": False, "check.crcs": True,
+        settings = {
+            **librdkafka_settings(topic.sandbox.bootstrap, self.broker.release.name),
+            "group.id": f"reader-{topic.topic}", "enable.auto.commit": False, "check.crcs": True,
             "enable.partition.eof": True, "auto.offset.reset": "error", "fetch.wait.max.ms": 50,
             "isolation.level": isolation,
-        })  # fmt: skip
-        try:
-            consumer.assign([TopicPartition(topic.topic, 0, 0)])
-            found: list[Record] = []
-            while True:
-                message = consumer.poll(TIMEOUT_MS / 1000)
-                assert message is not None, f"nothing comes behind {found[-1:]}"
-                error = message.error()
-                if error is None:
-                    kind, time_ms = message.timestamp()
-                    stamp = (time_ms, kind - 1) if kind else (-1, -1)
-                    headers = tuple((name, value) for name, value in message.headers() or ())
-                    found.append(Record(message.offset(), *stamp, message.key(), message.value(), headers))
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    return found, error
-                if error is not None or found[-1].offset + 1 >= topic.end:
-                    return found, None
-        finally:
-            consumer.close()
+        }  # fmt: skip
+        how = librdkafka_reader.read_apart if is_damaged else librdkafka_reader.read_here
+        return how(settings, topic.topic, topic.end)
 
 
 def answers(
