@@ -350,11 +350,12 @@ def test_what_an_ended_member_cannot_give_back_in_time_is_lost(
     monkeypatch.setattr(membership_module, "GIVE_UP_MS", 200)
     fill(broker)
     listener, told = LossListener(), Told()
-    member = make(hooks=told, rebalance_listener_timeout_ms=1)
+    member = make(hooks=told)
     member.set_consumer_rebalance_listener(listener)
     member.create_message_streams({"t": 1})
     wait_until(lambda: len(listener.calls) == 2, "its share")
     membership: Any = member._member.membership
+    monkeypatch.setattr(type(membership), "_listener_ms", 0)  # so that it gives up after the time above
     for never_done in ("drain", "give_up_drain"):
         monkeypatch.setattr(membership.handing.holder, never_done, lambda _: None)
     membership.topics_refused({"t": error_code(29)})
