@@ -42,7 +42,7 @@ FORMER = {
         "`_find_leaders` in `zkconsumer/kafka/fetcher_manager.py`; with `bootstrap.servers` none need be in ZooKeeper",
         f"{FETCHER}::test_one_broker_that_answers_is_enough_to_find_the_leaders",
     ),
-    "ConsumerFetcherThread.fetch": (THREAD.format("_fetch"), "tests/unit/test_negotiation.py"),
+    "ConsumerFetcherThread.fetch": (THREAD.format("_ask"), "tests/unit/test_negotiation.py"),
     "zookeeper.connection.timeout.ms": (
         "`zookeeper_connection_timeout_ms` in `zkconsumer/config_tables/original.py`",
         "tests/unit/test_connector.py::test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread",
@@ -83,7 +83,7 @@ RIGHT = {
         "tests/unit/test_javaapi.py",
     ),
     "a private name, by what uses it": (
-        THREAD.format("_fetch") + MADE,
+        THREAD.format("_ask") + MADE,
         f"{FETCHER}::test_a_leader_that_moves_is_found_again",
     ),
     "what a connector is made of": (
@@ -105,8 +105,8 @@ def test_a_row_whose_test_uses_its_name_passes(case: str) -> None:
 @pytest.mark.parametrize(
     ("here", "test", "problem"),
     [
-        (THREAD.format("_fetch"), f"{FETCHER}::test_that_is_not_there", "is not there"),
-        (THREAD.format("_fetch"), "tests/unit/test_that_is_not_there.py", "is not there"),
+        (THREAD.format("_ask"), f"{FETCHER}::test_that_is_not_there", "is not there"),
+        (THREAD.format("_ask"), "tests/unit/test_that_is_not_there.py", "is not there"),
         ("gone", f"{FETCHER}::test_a_leader_that_moves_is_found_again", "uses none of no names"),
         (
             "`commit` in `zkconsumer/zk/writes.py`",
