@@ -36,6 +36,9 @@ TIMEOUT_S = 60
 PATIENCE_MS = 10_000
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
+OF_THE_FAKES = ("zkconsumer.testing.", "zkconsumer.wire.schemas.", "zkconsumer.kafka.fetch_session_cache")
+"""What they log, and the fetch sessions that they keep, as Kafka does: up to a thousand a broker."""
+
 Make = Callable[[str], ZookeeperConsumerConnector]
 
 
@@ -71,7 +74,7 @@ def left_behind() -> dict[str, Any]:
         f"{type(each).__module__}.{type(each).__qualname__}"
         for each in gc.get_objects()
         if type(each).__module__.startswith(("zkconsumer.", "kazoo.", "prometheus_client.", "re2"))
-        and not type(each).__module__.startswith(("zkconsumer.testing.", "zkconsumer.wire.schemas."))  # the fakes' log
+        and not type(each).__module__.startswith(OF_THE_FAKES)
     )
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[1])

@@ -296,6 +296,9 @@ class ConsumerFetcherThread:
         finally:
             self._disconnect()
             self._budget.drop_share(self._share)
+            with self._lock:
+                for tp in list(self._partitions):
+                    self._forget(tp)
 
     def _round(self, stop: StopSignal) -> bool:
         """Take one answer, and ask for the next; False: there is nothing to ask for."""
