@@ -34,6 +34,8 @@ DEADLINE_S = 20
 
 OFFSET = 7
 
+Side = Callable[[], None]
+
 
 class Schedule:
     """Lets one of two threads run at a time; at the steps in ``changes`` the other one continues."""
@@ -77,6 +79,28 @@ class Schedule:
         assert self._changed.wait_for(lambda: self._runs == thread or self._has_ended[1 - thread], DEADLINE_S)
 
 
+def run_both(schedule: Schedule, sides: tuple[Side, Side], here: threading.local | None = None) -> None:
+    """Run the sides in two threads, as the schedule says.  ``here.thread`` gets the number of each thread."""
+
+    def run(thread: int, side: Side) -> None:
+        if here is not None:
+            here.thread = thread
+        sys.settrace(schedule.tracer(thread))
+        schedule.begin(thread)
+        try:
+            side()
+        finally:
+            sys.settrace(None)
+            schedule.end(thread)
+
+    threads = [threading.Thread(target=run, args=args, daemon=True) for args in enumerate(sides)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
 def both_sides(changes: tuple[int, ...], first: int) -> tuple[bool, list[int], int]:
     """Whether the record was handed out, the positions that the stop was given, and the steps."""
     info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", ChunkQueue(3), OFFSET)
@@ -92,21 +116,7 @@ def both_sides(changes: tuple[int, ...], first: int) -> tuple[bool, list[int], i
     def stop() -> None:
         info.stop(lambda stopped: backs.append(stopped.consumed_offset))
 
-    def run(thread: int, side: Callable[[], None]) -> None:
-        sys.settrace(schedule.tracer(thread))
-        schedule.begin(thread)
-        try:
-            side()
-        finally:
-            sys.settrace(None)
-            schedule.end(thread)
-
-    threads = [threading.Thread(target=run, args=args, daemon=True) for args in ((0, iterate), (1, stop))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
+    run_both(schedule, (iterate, stop))
     return handed[0], backs, schedule.steps
 
 
@@ -169,23 +179,8 @@ def both_compiled_sides(built: ModuleType, changes: tuple[int, ...], first: int)
     def stop() -> None:
         one.info.stop(lambda stopped: backs.append(stopped.consumed_offset))
 
-    def run(thread: int, side: Callable[[], None]) -> None:
-        here.thread = thread
-        sys.settrace(schedule.tracer(thread))
-        schedule.begin(thread)
-        try:
-            side()
-        finally:
-            sys.settrace(None)
-            schedule.end(thread)
-
     built.set_step(step)
-    threads = [threading.Thread(target=run, args=args, daemon=True) for args in ((0, iterate), (1, stop))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
+    run_both(schedule, (iterate, stop), here)
     built.set_step(None)
     return handed[0], backs, schedule.steps
 
