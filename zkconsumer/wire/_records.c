@@ -807,10 +807,7 @@ static int module_exec(PyObject *module) {
     zk_crc_init(&state->crc_tables_only, false);
     state->cursor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &cursor_spec, NULL);
     if (!state->cursor_type || PyModule_AddType(module, state->cursor_type) < 0) return -1;
-    if (PyModule_AddIntConstant(module, "ROW_BYTES", sizeof(zk_row)) < 0) return -1;
-    if (PyModule_AddIntConstant(module, "END", ZK_END) < 0 || PyModule_AddIntConstant(module, "FULL", ZK_FULL) < 0 ||
-        PyModule_AddIntConstant(module, "ODD", ZK_ODD) < 0)
-        return -1;
+    if (PyModule_AddIntConstant(module, "END", ZK_END) < 0 || PyModule_AddIntConstant(module, "ODD", ZK_ODD) < 0) return -1;
     PyObject *by = Py_BuildValue("ss", state->crc.crc32_by, state->crc.crc32c_by);
     int done = by ? PyModule_AddObjectRef(module, "CHECKSUMS_BY", by) : -1;
     Py_XDECREF(by);
