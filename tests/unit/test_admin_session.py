@@ -192,7 +192,7 @@ def test_the_data_of_a_node_is_not_read_for_its_list_when_it_is_long(world: Fake
 
 
 def test_another_session_of_the_tool_asks_for_every_list(world: FakeWorld, admin: AdminSession) -> None:
-    """It may be somebody else's, and see other parts of a list."""
+    """It may have another login, which sees other parts of a list."""
     world.zookeeper.ensure("/a", b"1")
     assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
     admin.reopen(30_000)

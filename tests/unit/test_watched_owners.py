@@ -110,7 +110,7 @@ class Member:
         self.events.append(event)
 
     def session(self, event: object) -> None:
-        """Nobody looks on."""
+        """Events of the session are not looked at here."""
 
     # what a test does
 

@@ -865,7 +865,7 @@ typedef struct {
     uint64_t thread_id;
     int64_t handed_out_at_ms;
 
-    /* The last messages.  One that nobody else refers to is used again: a program that iterates by `for` still refers
+    /* The last messages.  A message without another reference is used again: a program that iterates by `for` refers
      * to the message before while it asks for the next one, so there are two. */
     message *ring[RING];
     int turn;

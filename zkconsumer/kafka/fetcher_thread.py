@@ -644,7 +644,9 @@ class ConsumerFetcherThread:
             self._give_up(leaderless)
 
     def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedRow]) -> None:
-        """Whoever was asked goes behind the others, and who brought records last, so that limits hit each in turn.
+        """Partitions that were asked for move to the end of the order, and those with records to its very end.
+
+        So limits do not leave out the same partitions each time.
 
         Without a session only: with one the broker does so.
         """

@@ -2,7 +2,7 @@
 
 A request is one packet (``GetMany``: one where the server can read many nodes at once, else one a path; ``GetAcls``:
 one a path).  Its result is a *value*: what was asked for, or an instance of a ``StoreError``, returned and never
-raised, because a batch of requests has as many outcomes as members and each of them is somebody's decision.
+raised, because each request of a batch has an outcome of its own, and the caller decides about each.
 
     Get(path)            Node                         Create(path, data)   str (the path)
     Exists(path)         Stat, or None when missing   SetData(path, data)  Stat
