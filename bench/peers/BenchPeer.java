@@ -13,6 +13,7 @@ import java.util.Locale;
 import java.util.Properties;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.kafka.common.utils.AppInfoParser;
 
 /** What every peer in Java does on its standard input and output; protocol.py says what the lines mean. */
 abstract class BenchPeer {
@@ -21,7 +22,7 @@ abstract class BenchPeer {
         (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     private static final PrintStream OUT = System.out;
 
-    protected final Properties settings = new Properties();
+    private final Properties settings = new Properties();
 
     /** Takes messages until it is true that it has enough. */
     abstract static class Sink {
@@ -174,14 +175,21 @@ abstract class BenchPeer {
     /** Join the group, give messages to the sink until it has enough, and leave. */
     abstract void consume(Sink sink) throws Exception;
 
-    abstract String version();
+    /** The settings of one consumer, with what {@code auto.offset.reset} is called in its release. */
+    final Properties settingsOf(Sink sink, String resetToEnd, String resetToBeginning) {
+        Properties own = new Properties();
+        own.putAll(settings);
+        own.setProperty("group.id", sink.group);
+        own.setProperty("auto.offset.reset", sink.isAtEnd() ? resetToEnd : resetToBeginning);
+        return own;
+    }
 
     void serve(String file) throws Exception {
         try (InputStream in = new FileInputStream(file)) {
             settings.load(in);
         }
         OUT.println(String.format(Locale.ROOT, "{\"ready\": {\"version\": \"%s\", \"java\": \"%s\"}}",
-            version(), System.getProperty("java.version")));
+            AppInfoParser.getVersion(), System.getProperty("java.version")));
         BlockingQueue<String> lines = new LinkedBlockingQueue<>();
         Thread input = new Thread(() -> listen(lines), "input");
         input.setDaemon(true);

@@ -5,7 +5,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** Java's KafkaConsumer as a peer of bench/streams.py: a group of the coordinator with automatic commits. */
 public final class JavaPeer extends BenchPeer {
@@ -14,16 +13,8 @@ public final class JavaPeer extends BenchPeer {
     }
 
     @Override
-    String version() {
-        return AppInfoParser.getVersion();
-    }
-
-    @Override
     void consume(Sink sink) {
-        Properties own = new Properties();
-        own.putAll(settings);
-        own.setProperty("group.id", sink.group);
-        own.setProperty("auto.offset.reset", sink.isAtEnd() ? "latest" : "earliest");
+        Properties own = settingsOf(sink, "latest", "earliest");
         try (KafkaConsumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(own, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(Collections.singletonList(sink.topic));

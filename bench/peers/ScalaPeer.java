@@ -6,7 +6,6 @@ import kafka.consumer.ConsumerIterator;
 import kafka.consumer.KafkaStream;
 import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** The Scala consumer as a peer of bench/streams.py: one stream of a group in ZooKeeper with automatic commits. */
 public final class ScalaPeer extends BenchPeer {
@@ -15,16 +14,8 @@ public final class ScalaPeer extends BenchPeer {
     }
 
     @Override
-    String version() {
-        return AppInfoParser.getVersion();
-    }
-
-    @Override
     void consume(Sink sink) {
-        Properties own = new Properties();
-        own.putAll(settings);
-        own.setProperty("group.id", sink.group);
-        own.setProperty("auto.offset.reset", sink.isAtEnd() ? "largest" : "smallest");
+        Properties own = settingsOf(sink, "largest", "smallest");
         own.setProperty("consumer.timeout.ms", Long.toString(sink.timeoutMs));
         ConsumerConnector connector = Consumer.createJavaConsumerConnector(new ConsumerConfig(own));
         try {
