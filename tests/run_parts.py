@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=5", "--durations-min=10"]
 NO_JAVA = ["-m", "not real and not nightly"]
-ON_BOTH_CORES = ["-n", "3", "--dist", "worksteal"]
-"""For what starts no server.  Many tests wait for a moment, and one worker more than cores uses that; who has finished
+ON_BOTH_CORES = ["-n", "4", "--dist", "worksteal"]
+"""For what starts no server.  Many tests wait for a moment, and two workers more than cores use that; who has finished
 takes from who has most left, so that no long file is waited for in the end.
 """
 
@@ -155,7 +155,7 @@ SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
         ((UNIT, WITHOUT),),
-        ((REAL, INTEROP), (SPARK, WHOLE), (MIGRATION, CONFORMANCE, MIXED_WITHOUT)),
+        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE, MIXED_WITHOUT)),
     ),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
     "nightly": (
