@@ -65,9 +65,9 @@ V2 = Shape(100, False)
 CELLS = {
     cell.name: cell
     for cell in (
-        _read("100B-v1", "100 B, v1", Shape(100, False, magic=1), 3_000_000, PRIMARY, is_quick=True),
-        _read("100B-v2", "100 B, v2", V2, 3_000_000, PRIMARY, is_quick=True),
-        _read("1KB-v2", "1 KB, v2", Shape(1024, False), 1_000_000, PRIMARY, is_quick=True),
+        _read("100B-v1", "100 B, v1", Shape(100, False, magic=1), 6_000_000, PRIMARY, is_quick=True),
+        _read("100B-v2", "100 B, v2", V2, 6_000_000, PRIMARY, is_quick=True),
+        _read("1KB-v2", "1 KB, v2", Shape(1024, False), 1_500_000, PRIMARY, is_quick=True),
         _read("20B-v2", "20 B, v2", Shape(20, False), 2_000_000, PLOTTED),
         _read("300B-v2", "300 B, v2", Shape(300, False), 1_500_000, PLOTTED),
         _read("4KB-v2", "4 KB, v2", Shape(4096, False), 300_000, PLOTTED),

@@ -76,7 +76,7 @@ UNIT = Part(
             "tests/transcripts",
         ),
     ),
-    2.5,
+    6,
 )
 READS_NO_RECORD = tuple(
     f"--ignore-glob=tests/{glob}"
@@ -130,11 +130,11 @@ MIXED_WITHOUT = Part(
     with_extensions=False,
 )
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
-REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 6)
+REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 8)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
-MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 4)
-SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 5)
+MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 5)
+SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 9)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
