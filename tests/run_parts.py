@@ -78,55 +78,16 @@ UNIT = Part(
     ),
     6,
 )
-READS_NO_RECORD = tuple(
-    f"--ignore-glob=tests/{glob}"
-    for glob in (
-        "hostile/test_*coordinator*.py",
-        "hostile/test_plan_file_*.py",
-        "hostile/test_z*.py",
-        "property/test_assignment_*.py",
-        "property/test_checker_*.py",
-        "property/test_group_*.py",
-        "property/test_offset_files_*.py",
-        "property/test_z*.py",
-        "conformance/test_*membership*.py",
-        "conformance/test_group_*.py",
-        "conformance/test_zk_*.py",
-        "unit/test_admin_*.py",
-        "unit/test_cli_[!cp]*.py",
-        "unit/test_cited.py",
-        "unit/test_docs.py",
-        "unit/test_kafka_offsets.py",
-        "unit/test_no_secret_*.py",
-        "unit/test_sandbox_*.py",
-        "unit/test_spark_keeper*.py",
-        "unit/test_stores.py",
-        "unit/test_topics_*.py",
-        "unit/test_z*.py",
-    )
-)
-"""Files whose tests decode and hand out no record, so that it makes no difference to them which modules do that."""
 WITHOUT = Part(
     "unit without extensions",
-    (
-        (
-            *PYTEST,
-            *NO_JAVA,
-            *ON_BOTH_CORES,
-            *READS_NO_RECORD,
-            "tests/hostile",
-            "tests/unit",
-            "tests/property",
-            "tests/conformance",
-        ),
-    ),
-    2.5,
+    ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/hostile", "tests/unit", "tests/property", "tests/conformance"),),
+    3.5,
     with_extensions=False,
 )
 MIXED_WITHOUT = Part(
     "mixed, without extensions",
-    ((*PYTEST, "-m", "real and not nightly", "-k", "3.9.1", "tests/real/test_mixed_groups.py"),),
-    1,
+    ((*PYTEST, "-m", "real and not nightly", "tests/real/test_mixed_groups.py"),),
+    2.5,
     with_extensions=False,
 )
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
@@ -155,7 +116,7 @@ SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
         ((UNIT, WITHOUT),),
-        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE, MIXED_WITHOUT)),
+        ((REAL, CONFORMANCE), (SPARK, MIXED_WITHOUT), (MIGRATION, INTEROP, WHOLE)),
     ),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
     "nightly": (
