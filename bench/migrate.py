@@ -31,6 +31,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -209,10 +210,11 @@ HEAD = (
 
 def page(head: str, cells: list[Cell], rounds: int) -> str:
     """The page, as Markdown."""
+    command = shlex.join(["python", "bench/migrate.py", *sys.argv[1:]])
     lines = [
         "# How fast offsets move",
         "",
-        "Printed by `python bench/migrate.py --write`; its docstring says what is counted from when to when.",
+        f"Printed by `{command}`; its docstring says what is counted from when to when.",
         "",
         head,
         f"{rounds} rounds; median (least to most). Gates are for a quiet machine.",
