@@ -9,8 +9,9 @@
     offsets, offsets/T     create                  the way back, of what has no node yet
     offsets/T/P            write                   the way back
 
-Asked before anything is changed, of the access lists: who an address or a Kerberos ticket is, only the server can tell,
-so in doubt we have a right.  Pure; ``look_rights`` asks.
+Looked at before anything is changed.  For most nodes the access lists decide.  Which address or Kerberos ticket a login
+has, only the server can tell, so in doubt we have a right.  The server itself decides for offset znodes, of which a
+group has many (``Nodes.written``).  Pure; ``look_rights`` sends the requests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ RIGHT_WORDS = {PERM_CREATE: "create", PERM_DELETE: "delete", PERM_WRITE: "write"
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes of a group that a move has to do with.  ``offsets``: the partitions that have an offset znode."""
+    """The nodes of a group that a move reads and changes.  ``offsets``: the partitions that have an offset znode."""
 
     group: str
     topics: Collection[str]
@@ -42,22 +43,26 @@ class Nodes:
     acl_fence: bool
 
     @property
+    def written(self) -> list[str]:
+        """The paths of the offset znodes that the way back writes.  No other right on them is needed."""
+        return [] if self.acl_fence else [paths.offset(self.group, tp) for tp in self.offsets]
+
+    @property
     def all(self) -> list[str]:
-        """Their paths, whether they are there or not."""
+        """The paths of the other nodes, whether they exist or not."""
         group = self.group
         below = [paths.ids(group), paths.owners(group), paths.offsets(group)]
         control = paths.control(group)
         found = ["/", *paths.parents(control), control, paths.group_root(group), *below]
         if not self.acl_fence:
             found += [self._below(topic)[root] for topic in sorted(self.topics) for root in (0, 1)]
-            found += [paths.offset(group, tp) for tp in self.offsets]
         return found
 
     def _below(self, topic: str) -> tuple[str, str]:
         return paths.owners_of_topic(self.group, topic), paths.offsets_of_topic(self.group, topic)
 
     def needed(self, there: Collection[str]) -> dict[str, int]:
-        """Path -> rights, of the nodes that are there."""
+        """Path -> rights, for the nodes of ``all`` that exist."""
         group = self.group
         owners, offsets, ids = paths.owners(group), paths.offsets(group), paths.ids(group)
         control = paths.control(group)
@@ -77,7 +82,6 @@ class Nodes:
                 wanted[owners] = PERM_CREATE | PERM_DELETE
             if any(of_offsets not in there for _, of_offsets in below):
                 wanted[offsets] = PERM_CREATE
-            wanted |= dict.fromkeys((paths.offset(group, tp) for tp in self.offsets), PERM_WRITE)
         return {path: perms for path, perms in wanted.items() if path in there}
 
 

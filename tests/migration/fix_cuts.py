@@ -22,6 +22,7 @@ from bridge.migration.authority import Authority
 from bridge.migration.control import RUN
 from bridge.migration.control_steps import HoldRun
 from bridge.migration.errors import AnswerLost
+from bridge.migration.look_rights import NO_VERSION
 from bridge.migration.step import Run, Step, Waiting
 from zkconsumer.admin.session import AdminSession, Doors, tools_config
 from zkconsumer.errors import ZkConsumerError
@@ -32,6 +33,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Acl,
+    CheckOp,
     Create,
     Delete,
     Multi,
@@ -57,6 +59,8 @@ class Killed(BaseException):
 
 
 def is_write(request: Request) -> bool:
+    if isinstance(request, Multi) and request.ops[-1:] == (CheckOp(request.ops[0].path, NO_VERSION),):
+        return False  # it asks for rights, and always fails
     return isinstance(request, Create | SetData | SetAcl | Delete | Multi)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, AccessList, is_fence
 from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, lacking_admin
 from bridge.migration.login import RANDOM_USER, open_session, security_for
+from bridge.migration.look_rights import unwritable
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import pack
@@ -53,6 +53,7 @@ from zkconsumer.zk.requests import (
     Delete,
     Exists,
     GetAcl,
+    Multi,
     NoAuth,
     NoNode,
     Request,
@@ -272,8 +273,8 @@ def test_a_right_that_the_server_does_not_tell_of_is_no_right() -> None:
 
 
 @pytest.mark.parametrize("has_multi_read", [True, False])
-def test_a_look_at_the_rights_of_many_nodes_is_a_packet_a_node_and_the_next_look_is_few(has_multi_read: bool) -> None:
-    """A server that cannot read many nodes at once is asked about each again."""
+def test_the_server_checks_the_right_to_write_a_hundred_offsets_in_one_packet(has_multi_read: bool) -> None:
+    """And nothing is written.  A server without multiRead is sent one read a node before that."""
     group = stood()
     group.zookeeper.has_multi_read = has_multi_read
     partitions = [TopicPartition("clicks", number) for number in range(1_000)]
@@ -282,22 +283,66 @@ def test_a_look_at_the_rights_of_many_nodes_is_a_packet_a_node_and_the_next_look
     nodes = Nodes(GROUP, TOPICS, partitions, acl_fence=False)
     with group.process() as authority:
         store, session = group.stores[-1], authority.session
+        stored = {path: session.get(path) for path in nodes.written}
         sent = [store.packets_sent]
-        for look in (MayCarryOut(session, nodes), MayCarryOut(session, nodes), MayChangeLists(session, GROUP, TOPICS)):
+        for look in (MayCarryOut(session, nodes), MayChangeLists(session, GROUP, TOPICS)):
             assert look.check() == Done()
             sent.append(store.packets_sent)
+        assert {path: session.get(path) for path in nodes.written} == stored
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
         named = rf"1 node: {OFFSET_0} \(write\)"
         with pytest.raises(PreconditionFailed, match=named):
             carry_out(authority, [MayCarryOut(session, nodes)])
-        sent.append(store.packets_sent)
-    first, again, other, changed = (then - before for before, then in pairwise(sent))
-    missing = len([path for path in nodes.all if not group.zookeeper.tree.holds(path)])
-    assert first == len(nodes.all)
-    few = 1 if has_multi_read else len(nodes.all) - missing
-    assert again == few + missing, "what is not there may be made at any moment"
-    assert other <= few + 10, "the names below the group, and topics that are in no plan"
-    assert changed == few + missing + 1
+    check = sent[1] - sent[0]
+    assert check == len(nodes.all) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
+
+
+def test_each_offset_that_we_may_not_write_is_named_and_one_that_went_meanwhile_is_not() -> None:
+    group = stood()
+    partitions = [TopicPartition("clicks", number) for number in range(250)]
+    for tp in partitions:
+        group.offset(tp.topic, tp.partition)
+    offsets = [paths.offset(GROUP, tp) for tp in partitions]
+    forbidden = [offsets[number] for number in (0, 3, 4, 99, 100, 249)]
+    for path in forbidden:
+        group.zookeeper.set_acl(path, (READABLE,))
+    gone = offsets[7]
+    with group.process() as authority:
+
+        def deletes(request: object) -> bool:
+            if isinstance(request, Multi) and group.zookeeper.tree.holds(gone):
+                group.zookeeper.remove(gone)
+            return False
+
+        group.zookeeper.refuse_next(deletes, NoNode)
+        assert sorted(unwritable(authority.session, [*offsets, f"{offsets[0]}0000"])) == sorted(forbidden)
+
+
+@pytest.mark.parametrize(("times", "is_told"), [(2, True), (3, False)])
+def test_a_lost_answer_about_writes_is_asked_for_again_three_times_at_most(times: int, is_told: bool) -> None:
+    group = stood()
+    offset = paths.offset(GROUP, TopicPartition("clicks", 0))
+    with group.process() as authority:
+        for _ in range(times):
+            group.zookeeper.refuse_next(lambda request: isinstance(request, Multi), ConnectionLost)
+        if is_told:
+            assert unwritable(authority.session, [offset]) == []
+        else:
+            with pytest.raises(ZkTimeoutException, match=f"did not tell whether we may write {offset}: ConnectionLost"):
+                unwritable(authority.session, [offset])
+
+
+def test_data_that_is_no_offset_is_checked_in_a_packet_of_its_own() -> None:
+    group = stood()
+    for number in range(3):
+        group.offset("clicks", number)
+    offsets = [paths.offset(GROUP, TopicPartition("clicks", number)) for number in range(3)]
+    group.zookeeper.ensure(offsets[1], b"x" * 900_000)
+    with group.process() as authority:
+        store = group.stores[-1]
+        sent = store.packets_sent
+        assert unwritable(authority.session, offsets) == []
+        assert store.packets_sent - sent == 3
 
 
 def test_rights_that_are_lost_after_the_look_are_named() -> None:

@@ -9,14 +9,17 @@ import pytest
 
 from bridge.migration.control import ABORT, MEMBERS, accepted_piece, acl_piece, plan_piece
 from bridge.migration.fences.lists import marked_by
+from bridge.migration.look_rights import unwritable
 from tests.fix_sandbox import Clusters
 from tests.migration.fix_access import ALICE, MALLORY, OPERATOR, WORLD_READS, all_of, hash_of, login_file
 from tests.migration.fix_real import RealGroup
+from zkconsumer.admin.session import AdminSession
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import (
     OPEN_ACL,
+    PERM_WRITE,
     Acl,
     Create,
     Delete,
@@ -27,6 +30,7 @@ from zkconsumer.zk.requests import (
     Result,
     SetAcl,
     SetData,
+    Stat,
     StoreError,
 )
 from zkconsumer.zk.security import Login, ZkSecurity
@@ -94,6 +98,21 @@ def moving(
     made.make()
     yield made
     made.close()
+
+
+def test_the_server_names_offsets_that_we_may_not_write_and_nothing_is_written(moving: Protected) -> None:
+    """Also for a list that names an address, of which only the server can tell whether it is ours."""
+    [ours, theirs] = moving.offsets
+    addresses = (Acl(PERM_WRITE, "ip", "192.0.2.7"), WORLD_READS)
+    lists = {ours: (all_of(ALICE), WORLD_READS), theirs: addresses}
+    for path, acl in lists.items():
+        [changed] = moving.ask(OPERATOR, SetAcl(path, acl))
+        assert isinstance(changed, Stat), changed
+    stored = moving.ask(OPERATOR, *map(Get, moving.offsets))
+    for login, refused in ((ALICE, [theirs]), (MALLORY, [ours, theirs])):
+        with AdminSession.open(moving.connect, login_file(moving.folder, login)) as session:
+            assert unwritable(session, [*moving.offsets, f"{ours}0000"]) == refused
+    assert moving.ask(OPERATOR, *map(Get, moving.offsets)) == stored
 
 
 def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_anything(moving: Protected) -> None:
