@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ from zkconsumer.kafka.connection import BlockingConnection, ConnectionFailed, Re
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.sasl import Gssapi, SaslSettings
 from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
-from zkconsumer.kafka.tls import TlsSettings
+from zkconsumer.kafka.tls import TlsSettings, TlsTransport
+from zkconsumer.kafka.transport import SocketTransport
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_security import FakeSecurity
@@ -181,6 +184,34 @@ def test_the_end_of_the_other_side_is_the_end() -> None:
     with pytest.raises(ConnectionFailed) as failed:
         fetch_leaders(connection, ranges, [], 5_000)
     assert failed.value.reason is Reason.CLOSED
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("is_closed_first", [True, False], ids=["close_notify", "connection ends"])
+def test_an_end_in_the_middle_of_a_large_answer_is_the_end(is_closed_first: bool) -> None:
+    """A broker that is restarted ends its TLS sessions with ``close_notify``, whatever it was sending."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "broker.pem")
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+
+    def serve() -> None:
+        with listening, context.wrap_socket(listening.accept()[0], server_side=True) as secure:
+            secure.sendall(bytes(300_000))
+            if is_closed_first:
+                secure.settimeout(0.01)  # as a broker, it does not wait for our ``close_notify``
+                with suppress(OSError):
+                    secure.unwrap()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    below = SocketTransport("127.0.0.1", port, 0, SYSTEM_CLOCK)
+    thread.start()
+    transport = TlsTransport(below, TRUST.context(), "127.0.0.1", port, SYSTEM_CLOCK)
+    deadline_ms = SYSTEM_CLOCK.now_ms() + 10_000
+    transport.open(deadline_ms)
+    assert transport.fill(memoryview(bytearray(1_000_000)), deadline_ms) == 300_000
+    transport.release()
+    thread.join(10)
 
 
 # --- logins that end -----------------------------------------------------------------------------------------------

@@ -209,20 +209,27 @@ class TlsTransport:
         filled = 0
         if self._plain:
             filled = self.receive_into(view, deadline_ms)
-        tls = self._opened()
-        while filled < len(view):
+        # With a buffer it gives the number of bytes, which its annotation does not know.
+        read: Any = self._opened().read
+        size = len(view)
+        while True:
             try:
-                received: Any = self._translated(partial(tls.read, len(view) - filled, view[filled:]))
-                filled += int(received)
-                continue
+                # One TLS record a call, so this loop has nothing else in it.
+                while filled < size:
+                    received = read(size - filled, view[filled:])
+                    if received == 0:  # ``close_notify``: the other side has ended the TLS session
+                        break
+                    filled += received
+                return filled
             except ssl.SSLWantReadError:
                 pass
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                break
+                return filled
+            except ssl.SSLError as error:
+                raise self._explained(error) from error
             self._flush(deadline_ms)
-            if self._take(deadline_ms, len(view) - filled - self._incoming.pending - RECORD_BYTES_MAX) == 0:
+            if self._take(deadline_ms, size - filled - self._incoming.pending - RECORD_BYTES_MAX) == 0:
                 self._incoming.write_eof()
-        return filled
 
     def wait(self, deadline_ms: int) -> bool:
         """Whether a receive would not have to wait: only whole records count."""
