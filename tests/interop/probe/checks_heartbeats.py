@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import SESSION_MIN_MS, Probe
+from tests.interop.probe.target import SHORT_SESSION_MS, Probe
 from zkconsumer.wire.schemas import HEARTBEAT
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
-
-SHORT_MS = 2 * SESSION_MIN_MS
 
 
 @check()
@@ -66,7 +64,7 @@ def a_heartbeat_in_a_group_without_a_name_is_refused(p: Probe) -> None:
 
 @check(is_slow=True)
 def a_member_that_says_nothing_loses_its_session(p: Probe) -> None:
-    silent = p.member(session_ms=SHORT_MS)
+    silent = p.member(session_ms=SHORT_SESSION_MS)
     silent.join()
     silent.sync()
     p.wait_state(p.since("0.10.2", "Empty", "Dead"))
@@ -85,18 +83,18 @@ def the_others_are_told_when_a_member_loses_its_session(p: Probe) -> None:
 
 @check(is_slow=True)
 def heartbeats_keep_a_session(p: Probe) -> None:
-    member = p.member(session_ms=800)
+    member = p.member(session_ms=SHORT_SESSION_MS)
     member.join()
     member.sync()
-    p.pass_time(2_000, lambda: member.heartbeat() == 0)
+    p.pass_time(5_000, lambda: member.heartbeat() == 0)
 
 
 @check(since="0.11", is_slow=True)
 def commits_keep_a_session(p: Probe) -> None:
-    member = p.member(session_ms=800)
+    member = p.member(session_ms=SHORT_SESSION_MS)
     member.join()
     member.sync()
-    p.pass_time(2_000, lambda: member.commit(7) == 0)
+    p.pass_time(5_000, lambda: member.commit(7) == 0)
     assert member.heartbeat() == 0
 
 

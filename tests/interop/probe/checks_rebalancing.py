@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import INITIAL_DELAY_MS, PROTOCOLS, SESSION_MIN_MS, Probe
+from tests.interop.probe.target import INITIAL_DELAY_MS, PROTOCOLS, SHORT_SESSION_MS, Probe
 from zkconsumer.base.clock import SYSTEM_CLOCK
-
-SHORT_MS = 2 * SESSION_MIN_MS
 
 
 @check()
@@ -119,11 +117,11 @@ def the_rebalance_time_out_and_not_the_session_ends_a_join(p: Probe) -> None:
 @check(is_slow=True)
 def a_member_that_waits_for_the_join_needs_no_heartbeat(p: Probe) -> None:
     [lasting] = members = p.stable()
-    waiting = p.member(session_ms=800)
+    waiting = p.member(session_ms=SHORT_SESSION_MS)
     p.grow(members, waiting)
     waiting.protocols = [(name, data + b"more") for name, data in PROTOCOLS]
     waiting.enter()
-    p.pass_time(2_000)
+    p.pass_time(5_000)
     p.rejoin([lasting])
     assert waiting.joined().generation_id == lasting.joined().generation_id == 3
 
@@ -131,11 +129,11 @@ def a_member_that_waits_for_the_join_needs_no_heartbeat(p: Probe) -> None:
 @check(since="0.11", is_slow=True)
 def heartbeats_keep_a_session_during_the_join_too(p: Probe) -> None:
     [waiting] = members = p.stable()
-    late = p.member(session_ms=800)
+    late = p.member(session_ms=SHORT_SESSION_MS)
     p.grow(members, late)
     waiting.enter()
     p.until(lambda: late.heartbeat() == 27, "the rebalance is announced")
-    p.pass_time(2_000, lambda: late.heartbeat() == 27)
+    p.pass_time(5_000, lambda: late.heartbeat() == 27)
     late.enter()
     assert waiting.joined().generation_id == late.joined().generation_id == 3
 
@@ -143,7 +141,7 @@ def heartbeats_keep_a_session_during_the_join_too(p: Probe) -> None:
 @check(until="0.10", is_slow=True)
 def heartbeats_did_not_keep_a_session_during_the_join(p: Probe) -> None:
     [waiting] = members = p.stable()
-    late = p.member(session_ms=800)
+    late = p.member(session_ms=SHORT_SESSION_MS)
     p.grow(members, late)
     waiting.enter()
     p.until(lambda: late.heartbeat() == 27, "the rebalance is announced")
@@ -202,7 +200,7 @@ def a_rebalance_no_longer_waits_when_the_given_id_leaves(p: Probe) -> None:
 @check(since="2.2", is_slow=True)
 def a_rebalance_waits_no_longer_than_the_session_of_a_given_id(p: Probe) -> None:
     [member] = p.stable()
-    p.member(session_ms=SHORT_MS).ask_id()
+    p.member(session_ms=SHORT_SESSION_MS).ask_id()
     member.enter()
     assert member.is_parked()
     assert member.joined().generation_id == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import SESSION_MIN_MS, Probe, assignment
+from tests.interop.probe.target import SHORT_SESSION_MS, Probe, assignment
 from zkconsumer.wire.schemas import LEAVE_GROUP
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember
 
@@ -138,7 +138,7 @@ def a_static_member_may_leave_by_its_instance_alone(p: Probe) -> None:
 
 @check(since="2.4", is_slow=True)
 def a_static_member_that_is_silent_loses_its_session_too(p: Probe) -> None:
-    member = p.member(instance="one", session_ms=2 * SESSION_MIN_MS)
+    member = p.member(instance="one", session_ms=SHORT_SESSION_MS)
     member.join()
     member.sync()
     p.wait_state("Empty")

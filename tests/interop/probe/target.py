@@ -54,6 +54,8 @@ GROUP_MAX_SIZE = 4
 INITIAL_DELAY_MS = 90
 SESSION_MIN_MS = 300
 SESSION_MAX_MS = 60_000
+SHORT_SESSION_MS = 2_000
+"""For sessions that are to end; a busy machine may stop a check for a second between two of its requests."""
 PARTITIONS = 3
 
 SETTINGS = MappingProxyType(
