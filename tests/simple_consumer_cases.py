@@ -66,7 +66,7 @@ def what_was_produced_in_every_version(broker: BrokerUnderTest, codec: str) -> N
             request = builder.request_version(version).add_fetch(topic, 0, 1, SIZE).build()
             response = consumer.fetch(request)
             messages = [(record.offset, record.value) for record in response.messages(topic, 0)]
-            assert messages == [(1, b"b"), (2, None), (3, b"d")]
+            assert messages == [(1, b"b"), (2, None), (3, b"d")], f"version {version}: {messages}"
             assert [record.offset for record in response.message_set(topic, 0)][-3:] == [1, 2, 3]
             assert response.message_set(topic, 0).valid_bytes > 0
             assert response.messages(topic, 0).next_offset == 4

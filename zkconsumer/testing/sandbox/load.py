@@ -25,6 +25,11 @@ SETTINGS = {
 }
 
 
+OF_0_9 = {"request.timeout.ms": "120000"}
+"""The producer of 0.9 applies this to batches that wait for a leader, too, and drops them ("Batch Expired"): on a busy
+machine 30 s are not enough."""
+
+
 class Produced(NamedTuple):
     """A range of acknowledged offsets, both ends included."""
 
@@ -67,9 +72,9 @@ class Load(AskedProgram):
         settings: Mapping[str, str] | None = None,
         heap_mb: int = 128,
     ) -> None:
-        config = properties(
-            {**SETTINGS, "bootstrap.servers": bootstrap, **(settings or {})}, run.root / name / "load.properties"
-        )
+        of_release = OF_0_9 if release.startswith("0.9.") else {}
+        given = {**SETTINGS, **of_release, "bootstrap.servers": bootstrap, **(settings or {})}
+        config = properties(given, run.root / name / "load.properties")
         self._acked: dict[tuple[str, int], list[Produced]] = {}
         self._failures: list[Event] = []
         super().__init__(run, "load", name, JavaCommand(release, "Load", (str(config),), ("Load", "Lines"), heap_mb))
